@@ -77,8 +77,8 @@ class ContainerStatus:
     def partitions(self) -> Mapping[str, PartitionSnapshot]:
         """Its input partitions by SSP as text, each with the newest position.
 
-        The lag is the one that the container measured when it last asked for the end: the newest position is past that end
-        before the next look. Until the first look, the end of the run stands for the end of the partition.
+        The lag is the one that the container measured when it last asked for the end: by the next look, the newest position
+        is past that end. Until the first look, the end of the run stands for the end of the partition.
         """
         found = {}
         for ssp, position in self.positions.items():

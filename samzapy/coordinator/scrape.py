@@ -1,4 +1,4 @@
-"""Turns a job's status into the snapshot that metrics and probes are made from."""
+"""Turns a job's status into the snapshot that metrics are made from."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from samzapy.coordinator.progress import ContainerStatus, JobStatus
 from samzapy.metrics.series import ContainerSnapshot, JobSnapshot
 
 
-def job_snapshot(status: JobStatus, tasks: Iterable[str], ended: str = "") -> JobSnapshot:
-    """The snapshot for `samzapy.metrics.prometheus.render` and `samzapy.metrics.health`.
-
-    `tasks` are the names of the job's tasks; `ended` says why the run is over, empty while it goes on.
-    """
+def job_snapshot(status: JobStatus, tasks: Iterable[str]) -> JobSnapshot:
+    """The snapshot for `samzapy.metrics.prometheus.render`; `tasks` are the names of the job's tasks."""
     names = frozenset(tasks)
     clocks = status.clocks
     return JobSnapshot(
@@ -28,7 +25,6 @@ def job_snapshot(status: JobStatus, tasks: Iterable[str], ended: str = "") -> Jo
         clocks.job,
         clocks.checkpoint,
         0.0 if clocks.stalled is None else clocks.stalled.seconds,
-        ended,
     )
 
 

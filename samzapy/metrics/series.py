@@ -42,8 +42,8 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class PartitionSnapshot(NamedTuple):
-    """An input partition: the next offset to process, the offset after its last record, the offsets that were between the two
-    when the end was asked for, and how many seconds the oldest unprocessed record has waited. None: not known."""
+    """An input partition: the next offset to process, the offset after its last record, the offsets between the two when the
+    end was asked for, and how many seconds the oldest unprocessed record has waited. None: not known."""
 
     position: int
     end: int | None = None
@@ -76,8 +76,7 @@ class JobSnapshot:
     """A job at one moment, as its driver knows it.
 
     `processed` and `commits` count all attempts. Clocks are in event time, milliseconds since 1970, None before there is
-    one; `stalled_s` is how long the job's clock has stood still while a task's went on, 0 if it has not. `ended` says why
-    the run is over, empty while it is not.
+    one; `stalled_s` is how long the job's clock has stood still while a task's went on, 0 if it has not.
     """
 
     name: str
@@ -92,7 +91,6 @@ class JobSnapshot:
     clock_ms: int | None = None
     checkpoint_clock_ms: int | None = None
     stalled_s: float = 0.0
-    ended: str = ""
 
 
 class Sample(NamedTuple):

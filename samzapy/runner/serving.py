@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page.inspector import Inspector
@@ -18,7 +18,6 @@ from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web.views import Rendered, View
 from samzapy.metrics.health import Health, alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
-from samzapy.metrics.series import JobSnapshot
 from samzapy.runner.base import TOKEN
 
 #: The views that need no token.
@@ -54,17 +53,21 @@ def views_of(coordinator: Coordinator) -> Mapping[str, View]:
     """The views of a job's metrics and health, by path."""
     tasks = tuple(task.name for task in coordinator.spec.model.tasks)
 
-    def snapshot(status: JobStatus) -> JobSnapshot:
-        return job_snapshot(status, tasks, coordinator.abandoned or "")
+    def ended() -> str:
+        return coordinator.abandoned or ""
 
     def metrics(status: JobStatus) -> Rendered:
-        return Rendered(render(snapshot(status)), CONTENT_TYPE)
+        return Rendered(render(job_snapshot(status, tasks)), CONTENT_TYPE)
 
-    def probe(ask: Callable[[JobSnapshot], Health]) -> View:
-        def answer(status: JobStatus) -> Rendered:
-            good = ask(snapshot(status)).status == 200
-            return Rendered(b"ok\n" if good else b"not well\n", "text/plain", 200 if good else 503)
+    def healthz(status: JobStatus) -> Rendered:  # noqa: ARG001  # the run alone decides
+        return _in_one_word(alive(ended()))
 
-        return answer
+    def readyz(status: JobStatus) -> Rendered:
+        return _in_one_word(ready(status.containers, stopping=status.stopping, ended=ended()))
 
-    return {"/metrics": metrics, "/healthz": probe(alive), "/readyz": probe(ready)}
+    return {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
+
+
+def _in_one_word(health: Health) -> Rendered:
+    good = health.status == 200
+    return Rendered(b"ok\n" if good else b"not well\n", "text/plain", health.status)

@@ -104,8 +104,8 @@ class Board:
         readers: Mapping[str, str] = _NO_READERS,
         host_of: Callable[[str], str] = lambda container_id: "",  # noqa: ARG005
     ) -> None:
-        """`readers`: the task that reads each partition, where it is known. `host_of`: the host of the container with that id,
-        empty if it is not known."""
+        """`readers`: the task that reads each partition, where it is known. `host_of`: the host of the container with that
+        id, empty if it is not known."""
         self._clock = clock
         self._status = status
         self._readers, self._host_of = readers, host_of
