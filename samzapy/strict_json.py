@@ -44,7 +44,6 @@ def sendable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
 
 

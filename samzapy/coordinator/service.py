@@ -41,11 +41,11 @@ from samzapy.coordinator.web.access import Guard, Tokens
 from samzapy.coordinator.web.admission import (
     HEADER_LIMIT,
     IDLE_S,
+    OPEN_FILES,
     STRANGERS,
     Admission,
     WatchedServer,
     connections,
-    provide_files,
 )
 from samzapy.coordinator.web.views import View, views
 from samzapy.coordinator.wire import (
@@ -65,6 +65,7 @@ from samzapy.coordinator.wire import (
 )
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.lease import Directive
+from samzapy.job.open_files import raise_limit
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
@@ -218,7 +219,7 @@ class CoordinatorService:
                 raise
             page = _url("127.0.0.1", self._sockets[1])
         self.page = f"{page}/?token={self.tokens.read}"
-        provide_files()
+        raise_limit(OPEN_FILES)
         self._worker = ThreadPoolExecutor(1, "coordinator-views")
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
