@@ -40,4 +40,3 @@ def _container(status: ContainerStatus, tasks: frozenset[str]) -> ContainerSnaps
         0.0 if status.stalled is None else status.stalled.seconds,
         status.restoring,
     )
-

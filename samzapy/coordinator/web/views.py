@@ -32,7 +32,6 @@ from samzapy.strict_json import encode
 logger = logging.getLogger(__name__)
 
 
-
 class Rendered(NamedTuple):
     """The answer to a look: the body, its media type, the HTTP status."""
 
