@@ -1,7 +1,7 @@
-"""Opens a run's coordinator to people and tools, on either runner: which views there are, and who gets which token.
+"""Serves a run's coordinator to people and tools, on either runner, with the views for metrics and probes.
 
-`/metrics` and the probes are made from the same status as the page. A probe has no token, so `/healthz` and `/readyz` answer
-with one word; the page says why a job is not ready.
+`/metrics` and the probes show the same status as the page. A probe has no token, so `/healthz` and `/readyz` answer with one
+phrase; the page says why a job is not ready.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ PROBES = ("/healthz", "/readyz")
 
 
 def run_token() -> str:
-    """The token that acts of a run that starts now."""
+    """The token that acts, for a run that starts now: that of the environment, else a random one."""
     return os.environ.get(TOKEN) or secrets.token_urlsafe(32)
 
 
 def serve(
     coordinator: Coordinator, inspector: Inspector, token: str, host: str, port: int, *, second: int | None
 ) -> CoordinatorService:
-    """Serve the coordinator of a job at `host:port`, and on the loopback port `second` (None: nowhere else). `inspector`
-    answers the page's questions about records.
+    """Serve the coordinator of a job at `host:port`, and at the port `second` of the loopback address (None: not there).
+    `inspector` answers the page's questions about records.
 
-    Raises EnvironmentFailure when a port cannot be had.
+    Raises EnvironmentFailure if a port is taken.
     """
     return CoordinatorService(
         coordinator,
@@ -50,7 +50,7 @@ def serve(
 
 
 def views_of(coordinator: Coordinator) -> Mapping[str, View]:
-    """The views of a job's metrics and health, by path."""
+    """The views of a job's metrics and probes, by path."""
     tasks = tuple(task.name for task in coordinator.spec.model.tasks)
 
     def ended() -> str:
