@@ -189,9 +189,9 @@ def _state(config: JobConfig, master: Master) -> Iterator[str]:
     base = config.logged_store_base_dir
     if not base.is_absolute() and any(store.changelog is not None for store in config.stores.values()):
         yield (
-            f"{LOGGED_STORE_BASE_DIR.name}: '{base}' is relative to a folder of the executors of {master.address} that no later "
-            f"run uses, so each start restores from the changelogs; set an absolute path here, or {BASE_DIR_VARIABLE} on the "
-            "hosts"
+            f"{LOGGED_STORE_BASE_DIR.name}: '{base}' is relative, and the executors of {master.address} work in folders that "
+            "no later run uses, so each start restores from the changelogs; set an absolute path here, or "
+            f"{BASE_DIR_VARIABLE} on the hosts"
         )
 
 
