@@ -251,7 +251,9 @@ def _report(
     try:
         return client.fail(container_id, epoch, error, permanent=permanent, user=user_failure(error))
     except SamzapyError as cause:
-        logger.warning("The coordinator did not get the reason why container %s failed (%s): %s", container_id, error, cause)
+        logger.warning(
+            "The coordinator did not get the reason why container %s failed (%s): %s", container_id, error, cause
+        )
         return False
 
 
