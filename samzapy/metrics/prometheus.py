@@ -1,10 +1,10 @@
 """Writes a job's, or a container's, series as Prometheus text.
 
-`render` is pure: a coordinator calls it with the snapshot that it has at hand, from any thread. A Prometheus that scrapes
-with its defaults renames the label `job`, which its own `job_name` takes; `honor_labels: true` keeps ours.
+`render` is pure and may be called by any thread. By default, a Prometheus overwrites the label `job` with its own `job_name`;
+with `honor_labels: true` it keeps ours.
 
-A job's text is written here: a job of 1,000 containers has 100,000 lines, and prometheus-client needs five times as long. A
-container's is left to that library, whose server serves it (`samzapy.metrics.endpoint`).
+The text of a job is written here, because a job of 1,000 containers has 60,000 lines. prometheus-client, which needs several times
+as long for a line, writes the text of a container and serves it (`samzapy.metrics.endpoint`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from samzapy.metrics.bounded import Bounds, Labels, Series
 from samzapy.metrics.families import PREFIX, Kind
 from samzapy.metrics.series import JobSnapshot, job_series
 
-#: The type of the text.
+#: The media type of the text.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _TYPES = {Kind.COUNTER: "counter", Kind.GAUGE: "gauge", Kind.SUMMARY: "summary", Kind.UNTYPED: "untyped"}
@@ -66,14 +66,14 @@ def _labels(labels: Labels) -> Iterator[str]:
 
 
 class Collected:
-    """Gives series to prometheus-client, which asks for them at each scrape."""
+    """A collector of the library, which asks it for the series at each scrape."""
 
     def __init__(self, series: Callable[[], Iterable[Series]]) -> None:
         self._series = series
 
     def collect(self) -> Iterator[Any]:
-        """One metric a family."""
-        from prometheus_client import Metric  # noqa: PLC0415  # a container that nothing scrapes does not load it
+        """One metric for each family."""
+        from prometheus_client import Metric  # noqa: PLC0415  # most containers are never scraped
 
         for family, samples in self._series():
             metric = Metric(PREFIX + family.name, family.help, _LIBRARY_TYPES[family.kind])

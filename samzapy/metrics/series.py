@@ -1,11 +1,13 @@
-"""Makes the series of a job, or of one container, from snapshots: family, labels, value.
+"""Converts snapshots of a job, or of one container, to series: family, labels, value.
 
 The number of series is bounded, whatever the size of the job (`samzapy.metrics.bounded`):
 
-1. A family with many series loses the label `task`, then `partition`, `store` and `stream`. The label `container` stays: a
-   container's counters begin anew together, so a sum over its tasks never falls but at a restart, and `rate()` stays right.
-2. Of a job with too many series the families of its clients and its own code are left out first, then those of stores, of tasks
-   and of containers. `metrics_series_left_out` says how many series that are.
+1. A family with many series loses the label `task`, then `partition`, `store` and `stream`. The label `container` stays: all
+   counters of a container start again together, so a sum over its tasks falls only at a restart, and `rate()` stays right.
+2. A job with too many series leaves out whole families: those of clients and of the job's own code first, then those of stores,
+   of tasks and of containers. `metrics_series_left_out` counts their series.
+
+All functions are pure.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ Groups = Mapping[str, Mapping[str, float]]
 
 
 class PartitionSnapshot(NamedTuple):
-    """An input partition: the next offset to process, the offset after its last record (None: not known), and how many
-    seconds the oldest unprocessed record has waited (None: not known)."""
+    """An input partition: the next offset to process, the offset after its last record, the offsets between the two when the
+    end was asked for, and how many seconds the oldest unprocessed record has waited. None: not known."""
 
     position: int
     end: int | None = None
+    lag: int | None = None
     age_s: float | None = None
 
 
@@ -35,9 +38,9 @@ class PartitionSnapshot(NamedTuple):
 class ContainerSnapshot:
     """One container at one moment.
 
-    `metrics` is a registry's snapshot; the groups named in `tasks` are those of tasks. The rest is known to the driver only:
-    `state` and `phase` of the newest attempt, the number of `attempts`, `partitions` by SSP as text, how long it has not got
-    on (`stalled_s`, 0 if it does), and `restoring`, the (offsets read, offsets to read) of the restores under way.
+    `metrics` is a registry's snapshot; groups named in `tasks` belong to tasks. Only the driver knows the rest: `state` and
+    `phase` of the newest attempt, the number of `attempts`, `partitions` by SSP as text, the seconds since it last made
+    progress (`stalled_s`, 0 unless it is stalled), and `restoring`, the (offsets read, offsets to read) of its restores.
     """
 
     id: str
@@ -56,8 +59,7 @@ class JobSnapshot:
     """A job at one moment, as its driver knows it.
 
     `processed` and `commits` count all attempts. Clocks are in event time, milliseconds since 1970, None before there is
-    one; `stalled_s` is how long the job's clock has stood still while a task's went on, 0 if it has not. `ended` says why
-    the run is over, empty while it is not.
+    one; `stalled_s` is the time for which the job's clock has stood still while a task's advanced, 0 if it does not.
     """
 
     name: str
@@ -72,7 +74,6 @@ class JobSnapshot:
     clock_ms: int | None = None
     checkpoint_clock_ms: int | None = None
     stalled_s: float = 0.0
-    ended: str = ""
 
 
 _BUILD = gauge("build_info", "The version of samzapy that the driver has; always 1.", Merge.MAX)
@@ -80,32 +81,34 @@ _SECONDS = gauge("job_run_seconds", "Time from the first attempt's start to the 
 _JOB_PROCESSED = counter("job_messages_processed", "Messages processed by all containers and attempts.")
 _JOB_COMMITS = counter("job_commits", "Commits made by all containers and attempts.")
 _FAILURES = counter("job_failures", "Attempts of containers that have failed.")
-_WEAKENED = gauge("job_weakened_promises", "Reasons for which the job promises less than its guarantee.")
-_STOPPING = gauge("job_stopping", "1 if the job was asked to stop.")
-_CLOCK = gauge("job_clock_timestamp_seconds", "Event time that all tasks of the job have come to.")
+_WEAKENED = gauge("job_weakened_promises", "Reasons why the job's guarantee is weakened.")
+_STOPPING = gauge("job_stopping", "1 after the job was asked to stop.")
+_CLOCK = gauge("job_clock_timestamp_seconds", "Event time that all tasks of the job have reached.")
 _CHECKPOINT_CLOCK = gauge(
-    "job_checkpoint_timestamp_seconds", "Event time of which every task has a checkpoint of its state."
+    "job_checkpoint_timestamp_seconds", "Latest event time for which every task has a checkpoint of its state."
 )
-_STALLED = gauge("job_clock_stalled_seconds", "Time that the job's clock has stood still while a task's went on.")
+_STALLED = gauge("job_clock_stalled_seconds", "Time for which the job's clock has stood still while a task's advanced.")
 _CONTAINERS = gauge("containers", "Containers, by the state of their lease and by phase.")
-_UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended as it should.")
+_UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended well.")
 _RESTARTS = counter("container_restarts", "Attempts of the container after the first.")
 _POSITION = gauge("partition_position", "Next offset to process.")
-_END = gauge("partition_end_offset", "Offset after the last message of the partition, as far as the container knows.")
-_LAG = gauge("partition_lag_messages", "Offsets between position and end.")
-_WORST_LAG = gauge(
-    "container_lag_max_messages", "Offsets between position and end in the container's furthest partition."
+_END = gauge("partition_end_offset", "Offset after the partition's last message, when the container last asked for it.")
+_LAG = gauge("partition_lag_messages", "Offsets between position and end when the end was last asked for.")
+_WORST_LAG = gauge("container_lag_max_messages", "The largest lag of the container's partitions.")
+_AGE = gauge("partition_oldest_unread_seconds", "Time for which the oldest unprocessed message has waited.", Merge.MAX)
+_CONTAINER_STALLED = gauge(
+    "container_stalled_seconds", "Time for which the container has made no progress; absent unless it is stalled."
 )
-_AGE = gauge("partition_oldest_unread_seconds", "Time that the oldest unprocessed message has waited.", Merge.MAX)
-_CONTAINER_STALLED = gauge("container_stalled_seconds", "Time that a container has not got on; absent while it does.")
 _RESTORE_READ = gauge("restore_offsets_read", "Changelog offsets read by the restore under way.")
 _RESTORE_ALL = gauge("restore_offsets_expected", "Changelog offsets to read by the restore under way.")
-_NAMES_LEFT_OUT = gauge("metrics_left_out", "Numbers of the job's own code that are not exported: too many names.")
+_NAMES_LEFT_OUT = gauge(
+    "metrics_left_out", "Metrics of the job's own code that are not exported, because there are too many names."
+)
 _LEFT_OUT = gauge(
-    "metrics_series_left_out", "Series of families that are not exported: more than metrics.prometheus.max.series."
+    "metrics_series_left_out", "Series of families that are not exported, because of metrics.prometheus.max.series."
 )
 
-#: The families that only the driver can fill.
+#: The families that only the driver exports.
 OF_THE_JOB = (
     *(_BUILD, _SECONDS, _JOB_PROCESSED, _JOB_COMMITS, _FAILURES, _WEAKENED, _STOPPING),
     *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CONTAINERS, _UP, _RESTARTS),
@@ -124,8 +127,8 @@ def _go_on() -> None:
 
 
 def job_series(job: JobSnapshot, bounds: Bounds = _BOUNDS, pause: Callable[[], None] = _go_on) -> list[Series]:
-    """The series of a whole job, in order of name; the first label is `job`. `pause` is called all along, about once a
-    millisecond: it may let other threads run."""
+    """The series of a whole job, in order of name. The first label is `job`. `pause` is called about once a millisecond, and
+    may let other threads run."""
     place = (("job", job.name),)
     collected = BoundedSeries(place, bounds, _RANKS, pause)
     collected.add(_BUILD, 1.0, (("version", VERSION),))
@@ -157,7 +160,7 @@ def job_series(job: JobSnapshot, bounds: Bounds = _BOUNDS, pause: Callable[[], N
 
 
 def container_series(job_name: str, container: ContainerSnapshot, bounds: Bounds = _BOUNDS) -> list[Series]:
-    """The series that a container itself knows; the first labels are `job` and `container`."""
+    """The series of one container's registry. The first labels are `job` and `container`."""
     collected = BoundedSeries((("job", job_name),), bounds, _RANKS, _go_on)
     return _in_order(collected.take((_registered(job_name, container),)))
 
@@ -191,15 +194,16 @@ def _add_status(collected: BoundedSeries, container: ContainerSnapshot, dropped:
     if container.stalled_s:
         collected.add(_CONTAINER_STALLED, container.stalled_s, place)
     worst = -1
-    for ssp, (position, end, age_s) in container.partitions.items():
+    for ssp, (position, end, lag, age_s) in container.partitions.items():
         stream, _, partition = ssp.rpartition("[")
         own = (("stream", stream), ("partition", partition.rstrip("]")))
         where = (*place, *(pair for pair in own if pair[0] not in dropped))
         collected.add(_POSITION, float(position), where)
         if end is not None:
-            worst = max(worst, end - position, 0)
             collected.add(_END, float(end), where)
-            collected.add(_LAG, float(max(0, end - position)), where)
+        if lag is not None:
+            worst = max(worst, lag)
+            collected.add(_LAG, float(lag), where)
         if age_s is not None:
             collected.add(_AGE, age_s, where)
     if worst >= 0:
@@ -207,12 +211,12 @@ def _add_status(collected: BoundedSeries, container: ContainerSnapshot, dropped:
 
 
 def family_names(families: Iterable[Family]) -> set[str]:
-    """The names of the samples that families export, without labels."""
+    """The names of all samples that the families export."""
     return {name for family in families for name in sample_names(family)}
 
 
 def sample_names(family: Family) -> tuple[str, ...]:
-    """The names of the samples of one family."""
+    """The names of the samples that one family exports."""
     full = PREFIX + family.name
     if family.kind is Kind.COUNTER:
         return (f"{full}_total",)

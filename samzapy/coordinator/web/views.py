@@ -27,14 +27,11 @@ from starlette.routing import Route
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import JobStatus
-from samzapy.metrics.columns import MetricColumns
+from samzapy.coordinator.progress import SHARE, JobStatus
 from samzapy.strict_json import encode
 
 logger = logging.getLogger(__name__)
 
-#: How much longer a view is shown than the CPU time that it took to make.
-SHARE = 20.0
 #: Seconds of work between two rests of the thread that makes views, and those of a rest.
 WORK_S, REST_S = 0.002, 0.008
 
@@ -125,8 +122,6 @@ def views(
         found = next((each for each in coordinator.status().everyone if each.id == wanted), None)
         if found is None:
             return PlainTextResponse("unknown container\n", 404)
-        values = found.metrics
-        groups = values.groups() if isinstance(values, MetricColumns) else values
-        return Response(encode(groups), media_type="application/json")
+        return Response(encode(dict(found.metrics.items())), media_type="application/json")
 
     return Starlette(routes=[*page, *routes, Route("/containers/{id}/metrics", metrics)])
