@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.reading.keys import LIST, TEXT, Key, Kind, choice, collect, integer
+from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, Kind, choice, collect, integer
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import StreamNames
 
@@ -29,10 +29,12 @@ class ReporterConfig:
 
 @dataclass(frozen=True)
 class PrometheusConfig:
-    """Where containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if `port` is 0."""
+    """Where containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if `port` is 0.
+    `open_to_all`: without a token."""
 
     host: str = LOOPBACK
     port: int = 0
+    open_to_all: bool = False
 
 
 _JAVA = {
@@ -90,7 +92,13 @@ HOST = Key(
     "metrics.prometheus.host",
     TEXT,
     LOOPBACK,
-    "The address that the containers' ports are bound to; no token is asked.",
+    "The address that the containers' ports are bound to.",
+)
+OPEN = Key(
+    "metrics.prometheus.open",
+    BOOLEAN,
+    False,
+    "Whether the containers' ports answer without a token. Else a scrape shows the token that reads (`Authorization: Bearer`).",
 )
 KEYS = collect(globals())
 
@@ -116,4 +124,4 @@ def _reporter(reader: Reader, name: str, names: StreamNames) -> ReporterConfig:
 
 def parse_prometheus(reader: Reader) -> PrometheusConfig:
     """Where the containers serve their metrics."""
-    return PrometheusConfig(reader.get(HOST) or LOOPBACK, reader.get(PORT))
+    return PrometheusConfig(reader.get(HOST) or LOOPBACK, reader.get(PORT), reader.get(OPEN))

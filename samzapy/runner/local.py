@@ -19,7 +19,7 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.facts import Stall
 from samzapy.job.model import ContainerModel, JobModel
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, run_token, scrape_tokens
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
 
@@ -89,12 +89,13 @@ class LocalRunner(Runner):
         )
         coordinator = coordinator_of(prepared, spec)
         ownership = Ownership.of(config, prepared.run_id)
-        restarts = self._restarts(prepared, model, coordinator, ownership, options)
+        token = run_token()
+        restarts = self._restarts(prepared, model, coordinator, ownership, options, token)
         with (
             StopSignals(restarts.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
-            _page(config, coordinator, options),
+            _page(config, coordinator, options, token),
             watching(prepared, coordinator),
         ):
             try:
@@ -112,8 +113,13 @@ class LocalRunner(Runner):
         coordinator: Coordinator,
         ownership: Ownership,
         options: RunOptions,
+        token: str,
     ) -> Restarts:
         config = prepared.config
+        tokens = scrape_tokens(config, token)
+        if tokens and not config.prometheus.open_to_all:
+            at = f"{config.prometheus.host}:{config.prometheus.port}"
+            options.on_event(f"metrics of the container: http://{at}/metrics, with the bearer token {tokens[0]}")
 
         def build() -> RestartingContainer:
             ownership.close()
@@ -125,7 +131,7 @@ class LocalRunner(Runner):
                 ends=prepared.ends,
                 run_id=prepared.run_id,
                 transactions=prepared.transactions,
-                process=ContainerProcess(on_stalled=give_up),
+                process=ContainerProcess(on_stalled=give_up, scrape_tokens=tokens),
             )
 
         def give_up(stall: Stall) -> None:
@@ -142,15 +148,15 @@ class LocalRunner(Runner):
 
 
 @contextmanager
-def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions) -> Iterator[None]:
+def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions, token: str) -> Iterator[None]:
     """Serve the status page on this machine, if the job file names a port for it."""
     if config.page_port is None:
         yield
         return
     from samzapy.admin.inspection import JobInspector  # noqa: PLC0415
-    from samzapy.runner.serving import run_token, serve  # noqa: PLC0415  # a server is needed by this job only
+    from samzapy.runner.serving import serve  # noqa: PLC0415  # a server is needed by this job only
 
-    service = serve(coordinator, JobInspector(config), run_token(), "127.0.0.1", config.page_port, second=None)
+    service = serve(coordinator, JobInspector(config), token, "127.0.0.1", config.page_port, second=None)
     try:
         options.on_event(f"status page: {service.page}")
         yield

@@ -6,44 +6,76 @@ with one word; the page says why a job is not ready.
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
 
+from samzapy.clock import Clock
+from samzapy.config import spark
+from samzapy.config.spark import TlsConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page.inspector import Inspector
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.scrape import job_snapshot
-from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.web.tls import Identity, made_for
 from samzapy.coordinator.web.views import Rendered, View
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.metrics.health import Health, alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
 from samzapy.metrics.series import JobSnapshot
-from samzapy.runner.base import TOKEN
 
 #: The views that need no token.
 PROBES = ("/healthz", "/readyz")
 
 
-def run_token() -> str:
-    """The token that acts of a run that starts now."""
-    return os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+def coordinator_identity(tls: TlsConfig, host: str, clock: Clock, *, remote: bool) -> Identity | None:
+    """The certificate of a run's coordinator at `host`, None for no TLS: the one of the job file, else a new one. `remote`: its
+    containers are on other machines. Raises ConfigError."""
+    if not (remote if tls.enabled is None else tls.enabled):
+        return None
+    if tls.certificate is None or tls.key is None:
+        return made_for(host, datetime.fromtimestamp(clock.wall_ms() / 1000, timezone.utc))
+    found = Identity(_pem(spark.TLS_CERTIFICATE.name, tls.certificate), _pem(spark.TLS_KEY.name, tls.key))
+    for key, path, look in (
+        (spark.TLS_CERTIFICATE.name, tls.certificate, lambda: found.fingerprint),
+        (spark.TLS_KEY.name, tls.key, found.context),
+    ):
+        try:
+            look()
+        except ValueError as cause:
+            raise ConfigError([ConfigProblem(key, path, str(cause))]) from cause
+    return found
+
+
+def _pem(key: str, path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text(encoding="ascii")
+    except OSError as cause:
+        raise ConfigError([ConfigProblem(key, path, f"cannot be read ({cause.strerror})")]) from cause
+    except UnicodeDecodeError as cause:
+        raise ConfigError([ConfigProblem(key, path, "is no file in PEM")]) from cause
 
 
 def serve(
-    coordinator: Coordinator, inspector: Inspector, token: str, host: str, port: int, *, second: int | None
+    coordinator: Coordinator,
+    inspector: Inspector,
+    token: str,
+    host: str,
+    port: int,
+    *,
+    second: int | None,
+    identity: Identity | None = None,
 ) -> CoordinatorService:
-    """Serve the coordinator of a job at `host:port`, and on the loopback port `second` (None: nowhere else). `inspector`
-    answers the page's questions about records.
+    """Serve the coordinator of a job at `host:port`, with TLS if it has an `identity`, and without on the loopback port `second`
+    (None: nowhere else). `inspector` answers the page's questions about records.
 
     Raises EnvironmentFailure when a port cannot be had.
     """
     return CoordinatorService(
         coordinator,
         token,
-        host,
-        port,
-        page_port=second,
+        Addresses(host, port, second, identity),
         added=views_of(coordinator),
         open_to_all=PROBES,
         inspector=inspector,

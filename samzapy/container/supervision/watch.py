@@ -74,7 +74,8 @@ def _report(stall: Stall) -> None:
 
 @dataclass(frozen=True)
 class ContainerProcess:
-    """The process around a container: where its log lines wait, and how it ends when the container cannot.
+    """The process around a container: where its log lines wait, which tokens its metrics' port takes, and how it ends when the
+    container cannot.
 
     1. `on_stalled` is called once for each stall in the user's code, if the job file says that such a stall is a failure.
     2. `on_lost` is called when the lease is lost and the run loop still runs one lease duration later (a stuck `process`).
@@ -85,6 +86,7 @@ class ContainerProcess:
     lines: Lines = field(default_factory=NoLines)
     on_stalled: Callable[[Stall], None] = _report
     on_lost: Callable[[str], None] = keep_running
+    scrape_tokens: tuple[str, ...] = field(default=(), repr=False)
 
 
 #: A process that is not there for the container alone.

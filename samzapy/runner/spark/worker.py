@@ -1,6 +1,6 @@
 """Runs one attempt of one container, in the Python worker of an executor.
 
-Only the coordinator's address and the container's id travel with the task. The token comes from the executor's
+Only the coordinator's address, with the fingerprint of its certificate, and the container's id travel with the task. The token comes from the executor's
 environment, the job from the coordinator, and `${env:X}` is read here. Clients and stores are made here and closed
 here: Spark forks workers, and nothing of theirs survives a fork. The worker as a process:
 
@@ -34,7 +34,7 @@ from samzapy.container.standby import standby_container
 from samzapy.container.supervision.log_files import container_logging
 from samzapy.container.supervision.watch import ContainerProcess
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
-from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
+from samzapy.coordinator.wire import AttemptProcess, CoordinatorAddress, JobSpec, Place
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -50,7 +50,7 @@ from samzapy.errors import (
 from samzapy.job.facts import Stall
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import replica_of
-from samzapy.runner.base import TOKEN
+from samzapy.runner.base import TOKEN, scrape_tokens
 
 _PR_SET_PDEATHSIG = 1
 
@@ -167,15 +167,15 @@ class AttemptFailed(Exception):
     """Raised in the worker so that Spark tries again; the driver knows the reason already."""
 
 
-def run_container(url: str, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
+def run_container(coordinator: CoordinatorAddress, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
     """The function given to `mapPartitions`: run the containers (one a partition), yield their last reports."""
     for container_id in container_ids:
-        report = attempt(url, container_id)
+        report = attempt(coordinator, container_id)
         if report is not None:
             yield report
 
 
-def attempt(url: str, container_id: str) -> ContainerReport | None:
+def attempt(coordinator: CoordinatorAddress, container_id: str) -> ContainerReport | None:
     """Register, build, run; None after a permanent failure. Raises AttemptFailed, RetriableError, TaskMigrated."""
     global _running  # noqa: PLW0603  # the question is about the process
     if _running:
@@ -184,19 +184,21 @@ def attempt(url: str, container_id: str) -> ContainerReport | None:
     token = os.environ.get(TOKEN)
     if token is None:
         raise EnvironmentFailure(f"{TOKEN} is not in the executor's environment: set by the driver, removed on the way")
-    client = CoordinatorClient(url, token)
+    client = CoordinatorClient(coordinator.url, token, coordinator.fingerprint)
     _running = True
     try:
         lease, spec = client.register(container_id, this_process(_spark_task()))
         if lease.predecessor is not None:
             end_predecessor(lease.predecessor)
-        return _run(client, lease, spec, container_id)
+        return _run(client, lease, spec, container_id, token)
     finally:
         _running = False
         client.close()
 
 
-def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_id: str) -> ContainerReport | None:
+def _run(
+    client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_id: str, token: str
+) -> ContainerReport | None:
     try:
         if spec.directory is not None:
             os.chdir(spec.directory)
@@ -213,7 +215,7 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
             _leave(str(error))
 
         with container_logging(config.supervision.log, config.job_name, container_id) as lines:
-            process = ContainerProcess(lines, give_up, _leave)
+            process = ContainerProcess(lines, give_up, _leave, scrape_tokens(config, token))
             made = build_container(
                 config,
                 model,
