@@ -8,7 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from samzapy.api.engine import Changes, Cursor, EngineSettings, EngineSnapshot, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import (
+    Changes,
+    Cursor,
+    EngineMemory,
+    EngineSettings,
+    EngineSnapshot,
+    StorageEngine,
+    StorageEngineFactory,
+)
 from samzapy.errors import StoreClosed
 from samzapy.storage.kv.ordered import KeyOrder, Pair
 
@@ -149,6 +157,10 @@ class InMemoryStorageEngineFactory(StorageEngineFactory):
     """`stores.NAME.factory = inmemory`: a changelog (if there is one) is read from its beginning at every start."""
 
     persistent = False
+
+    def memory(self, settings: EngineSettings) -> EngineMemory:
+        """All of it, which no key limits."""
+        return EngineMemory(unknown="all entries are in memory")
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """A new, empty engine."""
