@@ -27,7 +27,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import unquote
 
 import uvicorn
@@ -43,10 +42,10 @@ from samzapy.coordinator.web.access import Guard, Tokens
 from samzapy.coordinator.web.admission import (
     HEADER_LIMIT,
     IDLE_S,
+    OPEN_FILES,
     STRANGERS,
     Admission,
     connections,
-    provide_files,
 )
 from samzapy.coordinator.web.server import WatchedServer
 from samzapy.coordinator.web.tls import Identity
@@ -69,6 +68,7 @@ from samzapy.coordinator.wire import (
 )
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.lease import Directive
+from samzapy.job.open_files import raise_limit
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
@@ -237,12 +237,14 @@ class CoordinatorService:
             page = _url("http", "127.0.0.1", self._sockets[1])
         self.page = f"{page}/?token={self.tokens.read}"
         self.pinned_page = f"{self.page}#{fingerprint}" if page == self.url and fingerprint else self.page
-        provide_files()
+        raise_limit(OPEN_FILES)
         self._worker = ThreadPoolExecutor(1, "coordinator-views")
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
         hosts = _hosts(self.url) | _hosts(page)
-        self._board = Board(partial(_page_status, coordinator, _readers(coordinator)), inspector, SYSTEM_CLOCK)
+        self._board = Board(
+            coordinator.status, inspector, SYSTEM_CLOCK, _readers(coordinator), partial(_host_of, coordinator)
+        )
         self._board.start()
         shown = views(coordinator, page_routes(self._board), added, self._worker)
         guard = Guard(Calls(coordinator), shown, self.tokens, hosts, frozenset(open_to_all))
@@ -284,14 +286,11 @@ def _readers(coordinator: Coordinator) -> Mapping[str, str]:
     return {name: task for name, task in read if often[name] == 1}
 
 
-def _page_status(coordinator: Coordinator, readers: Mapping[str, str]) -> Mapping[str, Any]:
-    """The status for the page: with the tasks of partitions, and the hosts of containers."""
-    status = coordinator.status().to_json()
-    for container in (*status["containers"], *status["standbys"]):
-        process = coordinator.process(container["id"])
-        place = None if process is None else process.place
-        container.update(tasks=readers, host="" if place is None else place.host)
-    return status
+def _host_of(coordinator: Coordinator, container_id: str) -> str:
+    """The host that the newest attempt of a container runs on; empty if it is not known."""
+    process = coordinator.process(container_id)
+    place = None if process is None else process.place
+    return "" if place is None else place.host
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -1,7 +1,7 @@
-"""Serves the metrics of one container on `/metrics`, for those who scrape containers themselves.
+"""Serves the metrics of one container on `/metrics`.
 
-A scrape shows the token that reads, as at the driver (`Authorization: Bearer ...`, Prometheus's `authorization`): the metrics name
-streams, tasks and stores, and other users of the machine reach its loopback address, too.
+A scrape needs the token that reads, as at the driver (`Authorization: Bearer ...`, in Prometheus `authorization`): metrics name
+streams, tasks and stores, and the loopback address is open to all users of the machine.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Respond = Callable[[str, list[tuple[str, str]]], object]
 def served(
     host: str, port: int, series: Callable[[], list[Series]], tokens: Collection[str] | None = None
 ) -> Iterator[None]:
-    """Answer scrapes of `http://host:port/metrics` until the end of the context; `series` is asked at each, on a thread of
-    its own. A port that cannot be had is a warning in the log: metrics never end a job.
+    """Answer scrapes of `http://host:port/metrics` until the end of the context; each calls `series`, in a separate thread.
+    If the port is taken, a warning is logged and nothing is served: metrics never end a job.
 
-    `tokens`: one of them has to be shown; None: nothing has to, and without any nobody gets an answer.
+    `tokens`: a scrape needs one of them; None: it needs none. If `tokens` is empty, every scrape is refused.
     """
     wanted = None if tokens is None else [f"Bearer {token}".encode("utf-8", "surrogateescape") for token in tokens]
 
@@ -70,7 +70,7 @@ def _said(respond: Respond, status: str, body: bytes, kind: str = "text/plain; c
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, and a limited number of them: whoever is silent keeps one from Prometheus for seconds."""
+    """A thread for each connection, and a limited number of connections: a silent one is closed after some seconds."""
 
     daemon_threads = True
     block_on_close = False

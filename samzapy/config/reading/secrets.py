@@ -11,8 +11,8 @@ One rule for all keys, ours and those that are passed on to libraries:
 
 Rather too much is masked than too little; `sensitive.` in front, as in Samza, masks what the rule does not see.
 
-`literal_secrets` is stricter about which keys hold a secret: a job is refused for them if its containers are on other machines,
-so a path, a flag or the address of a server may be written as it is.
+`literal_secrets` finds fewer keys: a job with them is refused if its containers are on other machines, so a path, a flag or the
+address of a server may be written as it is.
 """
 
 from __future__ import annotations

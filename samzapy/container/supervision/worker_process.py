@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import gc
-import resource
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel
+from samzapy.job.open_files import raise_limit
 from samzapy.job.transactions import state_transactions
 from samzapy.storage.local.orphans import sweep_orphans
 from samzapy.system.factories import load_factory
@@ -37,7 +37,7 @@ def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mappi
 
     The estimate is a lower bound: a store with many tables needs more. Raises TooFewFiles.
     """
-    limit = _raised()
+    limit = raise_limit(MOST)
     opened = psutil.Process().num_fds()
     stores, files, clients = files_needed(config, model, engines)
     if limit is not None and opened + files + clients > limit:
@@ -61,19 +61,6 @@ def files_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str,
     opening = [engine.open_files for engine in engines.values() if engine.open_files]
     tasks = len(model.tasks)
     return FilesNeeded(tasks * len(opening), tasks * sum(opening), _clients(config))
-
-
-def _raised() -> int | None:
-    """The limit, as high as it may be set; None for no limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):
-            return soft
-        return wanted
-    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _clients(config: JobConfig) -> int:

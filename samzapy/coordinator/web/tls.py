@@ -2,10 +2,10 @@
 
 1. A run shows a certificate of the user's own, or makes one for itself: a key on the curve P-256 that never leaves the process
    but for the moment in which OpenSSL reads it, from a folder that only this user opens.
-2. Containers do not ask who has signed it. They pin its SHA-256 fingerprint, which reaches them as the address does, so a
-   certificate needs no authority and no right name.
-3. asyncio shows a TLS connection to its protocol after the handshake, and waits a minute for that. So connections are
-   accepted without TLS, count as strangers' from the first byte on (`Handshake`), and have as long as any stranger.
+2. Containers check no signature. They pin the SHA-256 fingerprint, which reaches them together with the address, so a
+   certificate needs no authority and no matching name.
+3. asyncio passes a TLS connection to its protocol after the handshake only, and allows a minute for that. So connections are
+   accepted without TLS, count as strangers' from the start (`Handshake`), and have as much time as any stranger.
 
 `cryptography` makes the certificate. It is installed with samzapy, since TLS is on by default where the master is remote: an
 extra would be missing on the first such run, and an `openssl` command is not there in most images.
@@ -103,8 +103,8 @@ def made_for(host: str, now: datetime) -> Identity:
 class Handshake(asyncio.Protocol):
     """A connection until its TLS handshake is over; from then on the protocol that `serve` makes has it.
 
-    A handshake is computed in pieces as its bytes arrive, so one that stops half-way holds up nobody. Until its end the
-    connection is a stranger of `admission`, which closes it in time. Whatever fails here is the stranger's own affair.
+    asyncio computes a handshake in pieces as its bytes arrive, so a handshake that stops half-way blocks nothing. Until its end
+    the connection is a stranger of `admission`, which closes it in time. A handshake that fails is not reported.
     """
 
     def __init__(self, context: ssl.SSLContext, serve: Callable[[], asyncio.Protocol], admission: Admission) -> None:

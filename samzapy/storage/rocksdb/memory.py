@@ -2,8 +2,8 @@
 
 1. Stores without a `container.cache.size.bytes` of their own share the blocks of one cache, those used last.
 2. Stores without a `container.write.buffer.size.bytes` of their own count their memtables together. Beyond seven eighths of the
-   limit, a write flushes the memtable of its own store: RocksDB does not reach for that of an idle one. So memory ends near
-   the limit and no write waits for it, and many idle stores with full memtables make the files of the others small.
+   limit, a write flushes the memtable of its own store; RocksDB does not flush that of an idle store. So memory stays near the
+   limit, no write waits, and many idle stores with full memtables make the files of the others small.
 
 Filters and indexes of open tables are outside of both: about 1.5 bytes a key of the store, for as long as a table is open.
 
@@ -33,7 +33,7 @@ _LOCK = threading.Lock()
 
 
 def shared_memory(cache_bytes: int, memtable_bytes: int) -> SharedMemory:
-    """What the stores of this process share, as long as somebody holds it; the same for the same sizes."""
+    """The memory that the stores of this process share, as long as one of them holds it; the same for the same sizes."""
     key = os.getpid(), cache_bytes, memtable_bytes
     with _LOCK:
         found = _SHARED.get(key)

@@ -1,10 +1,10 @@
 """Cleans the logs in the file by their `cleanup.policy`, while others read and write, and gives the space of the file back.
 
-1. Which records have newer ones of their keys is found in a read, which holds up nobody: records only become older, so the
-   answer stays right.
-2. They are deleted some thousands at a time, in a transaction each, so that a commit of a job waits for milliseconds.
-3. The pages that this frees are cut off the end of the file, but for an eighth that later records will fill. A file from
-   before that was possible keeps its size; its free pages are filled again.
+1. A read finds the records that later ones replace. It blocks no writer, and its answer stays right: a record that is
+   replaced stays replaced.
+2. They are deleted some thousands at a time, each time in a separate transaction, so that a commit waits for milliseconds.
+3. Free pages are cut off the end of the file, except for an eighth of it that later records fill. A file of an older version
+   keeps its size; its free pages are filled again.
 """
 
 from __future__ import annotations
