@@ -29,11 +29,12 @@ class ReporterConfig:
 
 @dataclass(frozen=True)
 class PrometheusConfig:
-    """Where containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if `port` is 0.
-    `open_to_all`: without a token."""
+    """Where containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if `port` is 0, and without a
+    token if `open_to_all`; and the most series that the driver serves of the whole job."""
 
     host: str = LOOPBACK
     port: int = 0
+    max_series: int = 100_000
     open_to_all: bool = False
 
 
@@ -100,6 +101,12 @@ OPEN = Key(
     False,
     "Whether the containers' ports answer without a token. Else a scrape shows the token that reads (`Authorization: Bearer`).",
 )
+MAX_SERIES = Key(
+    "metrics.prometheus.max.series",
+    integer(1_000, 10_000_000),
+    100_000,
+    "The most series that the driver serves; beyond, families of clients, stores and tasks are left out whole, in this order.",
+)
 KEYS = collect(globals())
 
 
@@ -123,5 +130,5 @@ def _reporter(reader: Reader, name: str, names: StreamNames) -> ReporterConfig:
 
 
 def parse_prometheus(reader: Reader) -> PrometheusConfig:
-    """Where the containers serve their metrics."""
-    return PrometheusConfig(reader.get(HOST) or LOOPBACK, reader.get(PORT), reader.get(OPEN))
+    """Where the containers serve their metrics, and how much the driver serves."""
+    return PrometheusConfig(reader.get(HOST) or LOOPBACK, reader.get(PORT), reader.get(MAX_SERIES), reader.get(OPEN))

@@ -15,8 +15,8 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from samzapy.metrics.prometheus import CONTENT_TYPE, as_text
-from samzapy.metrics.series import Series
+from samzapy.metrics.bounded import Series
+from samzapy.metrics.prometheus import CONTENT_TYPE, Collected
 
 logger = logging.getLogger(__package__)
 
@@ -35,6 +35,9 @@ def served(
 
     `tokens`: a scrape needs one of them; None: it needs none. If `tokens` is empty, every scrape is refused.
     """
+    # Imported only for a job file with this port.
+    from prometheus_client import generate_latest  # noqa: PLC0415
+
     wanted = None if tokens is None else [f"Bearer {token}".encode("utf-8", "surrogateescape") for token in tokens]
 
     def answer(environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
@@ -45,7 +48,7 @@ def served(
             return _said(respond, "403 Forbidden", b"token missing or wrong\n")
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD"} or environ.get("PATH_INFO") != "/metrics":
             return _said(respond, "404 Not Found", b"GET /metrics\n")
-        return _said(respond, "200 OK", as_text(series()), CONTENT_TYPE)
+        return _said(respond, "200 OK", generate_latest(Collected(series)), CONTENT_TYPE)
 
     try:
         server = make_server(host, port, answer, _Server, _Handler)

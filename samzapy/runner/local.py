@@ -156,7 +156,15 @@ def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions, toke
     from samzapy.admin.inspection import JobInspector  # noqa: PLC0415
     from samzapy.runner.serving import serve  # noqa: PLC0415  # a server is needed by this job only
 
-    service = serve(coordinator, JobInspector(config), token, "127.0.0.1", config.page_port, second=None)
+    service = serve(
+        coordinator,
+        JobInspector(config),
+        token,
+        "127.0.0.1",
+        config.page_port,
+        second=None,
+        max_series=config.prometheus.max_series,
+    )
     try:
         options.on_event(f"status page: {service.page}")
         yield

@@ -159,7 +159,14 @@ class SparkRunner(Runner):
                 config.spark.coordinator_tls, host, self._clock, remote=not master.on_this_machine
             )
             service = serve(
-                coordinator, JobInspector(config), token, host, port, second=config.page_port, identity=identity
+                coordinator,
+                JobInspector(config),
+                token,
+                host,
+                port,
+                second=config.page_port,
+                max_series=config.prometheus.max_series,
+                identity=identity,
             )
             stack.callback(service.close)
             if service.address.fingerprint is not None:
