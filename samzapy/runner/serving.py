@@ -10,15 +10,20 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 
+from samzapy.admin.inspection import JobInspector
+from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.page.inspector import Inspector
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.scrape import job_snapshot
 from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.web.queries import Records, StoreQueries
 from samzapy.coordinator.web.views import Rendered, View
 from samzapy.metrics.health import Health, alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
 from samzapy.metrics.series import JobSnapshot
+from samzapy.queries.exchange import Exchange
+from samzapy.queries.owners import StoreOwners
+from samzapy.queries.text import store_texts
 from samzapy.runner.base import TOKEN
 
 #: The views that need no token.
@@ -31,10 +36,10 @@ def run_token() -> str:
 
 
 def serve(
-    coordinator: Coordinator, inspector: Inspector, token: str, host: str, port: int, *, second: int | None
+    coordinator: Coordinator, records: Records, token: str, host: str, port: int, *, second: int | None
 ) -> CoordinatorService:
-    """Serve the coordinator of a job at `host:port`, and on the loopback port `second` (None: nowhere else). `inspector`
-    answers the page's questions about records.
+    """Serve the coordinator of a job at `host:port`, and on the loopback port `second` (None: nowhere else). `records`
+    answers questions about the job's records.
 
     Raises EnvironmentFailure when a port cannot be had.
     """
@@ -46,8 +51,20 @@ def serve(
         page_port=second,
         added=views_of(coordinator),
         open_to_all=PROBES,
-        inspector=inspector,
+        records=records,
     )
+
+
+def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) -> Records:
+    """What answers questions about the job's records: those about its stores only if the job file has queries on.
+
+    Raises ConfigError for serdes that cannot be made.
+    """
+    inspector, limits = JobInspector(config), config.supervision.query
+    if not limits.enabled:
+        return Records(inspector)
+    owners = StoreOwners(coordinator.spec.model, limits.keyed, config.task.broadcast_inputs)
+    return Records(inspector, StoreQueries(coordinator, exchange, owners, store_texts(config), limits))
 
 
 def views_of(coordinator: Coordinator) -> Mapping[str, View]:
