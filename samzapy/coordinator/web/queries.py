@@ -53,8 +53,8 @@ from samzapy.strict_json import encode
 STANDBY_LAG = "samzapy-standby-lag"
 #: Seconds after which a client may ask again.
 RETRY_S = 1
-#: Bytes of the answers about one key, bytes of a container's body, entries of a page without a `limit`.
-_KEY_BYTES, _BODY_LIMIT, _USUAL = 65_536, 67_108_864, 100
+#: Bytes of the answers about one key, and of a container's body.
+_KEY_BYTES, _BODY_LIMIT = 65_536, 67_108_864
 
 _OF_A_KEY = frozenset({"key", "partition", "standby"})
 _OF_A_PAGE = frozenset({"from", "to", "prefix", "partition", "standby", "limit", "after"})
@@ -194,7 +194,7 @@ class StoreQueries(Queries):
 
     async def _page(self, text: StoreText, given: Mapping[str, str]) -> Response:
         lower, upper = _bounds(text, given)
-        most = _number(given, "limit", min(_USUAL, self._limits.most), 1, self._limits.most)
+        most = _number(given, "limit", self._limits.most, 1, self._limits.most)
         owners = self._of_partition(given["partition"]) if "partition" in given else self._owners.of_all()
         after = _place(given["after"]) if "after" in given else None
         question = Question(text.name, lower, upper, most, self._limits.most_bytes, None, after)
