@@ -38,7 +38,7 @@ from samzapy.queries.exchange import WAIT_S
 from samzapy.queries.questions import Answer as Answered
 from samzapy.queries.questions import Handed, Question, read_asked
 from samzapy.queries.questions import pack as pack_questions
-from samzapy.strict_json import encode
+from samzapy.strict_json import encode, sendable
 from samzapy.version import VERSION
 
 M = TypeVar("M")
@@ -95,9 +95,7 @@ class CoordinatorClient:
     ) -> bool:
         """Say why an attempt ends, and whether another would only fail in the same way; `user` describes a failure of the
         user's code. Returns whether the coordinator wants no other attempt."""
-        # A message may quote text that has no form in UTF-8.
-        message = str(error).encode(errors="backslashreplace").decode()
-        failure = Failure(epoch, type(error).__name__, message, error.exit_code, permanent, user)
+        failure = Failure(epoch, type(error).__name__, sendable(str(error)), error.exit_code, permanent, user)
         return self.call(Verdict, "POST", f"/containers/{quote(container_id, safe='')}/failure", failure).final
 
     def stop(self) -> None:

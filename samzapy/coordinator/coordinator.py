@@ -257,6 +257,12 @@ class Coordinator:
         with self._changed:
             return self._clocks.checkpoint, self._clocks.kept
 
+    @property
+    def kept_checkpoint_clock(self) -> int | None:
+        """What is written down of the job's checkpoint clock: containers may rely on it."""
+        with self._changed:
+            return self._clocks.kept
+
     def keep_checkpoint_clock(self, time_ms: int) -> None:
         """The job's checkpoint clock is written down; from now on its tasks hear of it."""
         with self._changed:
@@ -310,7 +316,7 @@ class LocalLease(ContainerLease):
     @property
     def checkpoint_clock(self) -> int | None:
         """As the coordinator has written it down."""
-        return self._coordinator.checkpoint_clocks[1]
+        return self._coordinator.kept_checkpoint_clock
 
     def outgrow(self, newest: int) -> None:
         grown = self._coordinator.outgrow(self._container_id, self._epoch, newest)

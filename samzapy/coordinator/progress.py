@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -13,6 +14,11 @@ from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
 from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
+from samzapy.metrics.series import PartitionSnapshot
+from samzapy.strict_json import encode
+
+#: Whoever draws statuses again and again, for as many as look, may take one part in so many of a core for it.
+SHARE = 20.0
 
 
 @dataclass(frozen=True)
@@ -68,15 +74,38 @@ class ContainerStatus:
     stalled: Stall | None = None
     failure: UserFailure | None = None
 
-    @property
+    @cached_property
+    def partitions(self) -> Mapping[str, PartitionSnapshot]:
+        """Its input partitions by SSP as text, each with the newest position.
+
+        The lag is the one that the container measured when it last asked for the end: by the next look, the newest position
+        is past that end. Until the first look, the end of the run stands for the end of the partition.
+        """
+        found = {}
+        for ssp, position in self.positions.items():
+            end = self.ends.get(ssp)
+            found[ssp] = PartitionSnapshot(position, end, None if end is None else max(0, end - position))
+        for ssp, seen in self.lags.items():
+            age_s = None if seen.age_ms is None else seen.age_ms / 1000
+            found[ssp] = PartitionSnapshot(self.positions.get(ssp, seen.position), seen.end, seen.lag, age_s)
+        return found
+
+    @cached_property
     def lag(self) -> int | None:
-        """Offsets between the positions and the ends of all its partitions; None before the first look at the ends."""
-        return sum(each.lag for each in self.lags.values()) if self.lags else None
+        """Offsets between the positions and the ends of all its partitions; None while no end is known."""
+        known = [each.lag for each in self.partitions.values() if each.lag is not None]
+        return sum(known) if known else None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        facts = {name: msgspec.to_builtins(getattr(self, name)) for name in ("lags", "stalled", "failure")}
-        return {**vars(self), **facts, "lag": self.lag}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        facts = {name: msgspec.to_builtins(values[name]) for name in ("lags", "stalled", "failure")}
+        return {**values, **facts, "lag": self.lag}
+
+    def encoded(self) -> msgspec.Raw:
+        """As JSON, without metrics: those of a large job are millions."""
+        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "metrics"}
+        return msgspec.Raw(encode({**shown, "lag": self.lag}))
 
 
 @dataclass(frozen=True)
@@ -128,6 +157,18 @@ class JobStatus:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
+        return self._to_json(ContainerStatus.to_json) | {"clocks": asdict(self.clocks)}
+
+    def encoded(self, pause: Callable[[], None]) -> bytes:
+        """As JSON, without metrics. `pause` is called between two containers."""
+
+        def encoded(container: ContainerStatus) -> msgspec.Raw:
+            pause()
+            return container.encoded()
+
+        return encode(self._to_json(encoded))
+
+    def _to_json(self, container: Callable[[ContainerStatus], Any]) -> dict[str, Any]:
         return {
             "job": self.name,
             "stopping": self.stopping,
@@ -137,14 +178,14 @@ class JobStatus:
             "commits": self.commits,
             "remaining": self.remaining,
             "lag": self.lag,
-            "containers": [container.to_json() for container in self.containers],
+            "containers": [container(each) for each in self.containers],
             "restored": [vars(store) for store in self.restored],
             "failed": self.failed,
             "failures": [failure.to_json() for failure in self.failures],
             "downgrades": [vars(downgrade) for downgrade in self.downgrades],
             "counts": dict(self.counts),
-            "standbys": [container.to_json() for container in self.standbys],
-            "clocks": asdict(self.clocks),
+            "standbys": [container(each) for each in self.standbys],
+            "clocks": self.clocks,
         }
 
 

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import unquote
 
 import uvicorn
@@ -42,11 +41,11 @@ from samzapy.coordinator.web.access import Guard, Tokens
 from samzapy.coordinator.web.admission import (
     HEADER_LIMIT,
     IDLE_S,
+    OPEN_FILES,
     STRANGERS,
     Admission,
     WatchedServer,
     connections,
-    provide_files,
 )
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.web.views import View, views
@@ -67,6 +66,7 @@ from samzapy.coordinator.wire import (
 )
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.lease import Directive
+from samzapy.job.open_files import raise_limit
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
@@ -141,7 +141,7 @@ class Calls:
         # Nothing else is handled between the two: there is one event loop.
         predecessor = coordinator.process(container_id)
         epoch = coordinator.register(container_id, process)
-        clock, lease_s = coordinator.checkpoint_clocks[1], coordinator.lease_s
+        clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s
         return registration(coordinator.spec.of(container_id), VERSION, epoch, lease_s, clock, predecessor)
 
     def _heartbeat(self, container_id: str, body: bytes) -> bytes:
@@ -156,7 +156,7 @@ class Calls:
         if directive is not Directive.ABANDON:
             self._counters[container_id] = beat
             self._reported[container_id] = reported
-        return encode(Answer(directive, coordinator.checkpoint_clocks[1], coordinator.pace, again))
+        return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace, again))
 
     def _details(self, container_id: str, body: bytes) -> bytes:
         piece = unpack(body)
@@ -220,12 +220,14 @@ class CoordinatorService:
                 raise
             page = _url("127.0.0.1", self._sockets[1])
         self.page = f"{page}/?token={self.tokens.read}"
-        provide_files()
+        raise_limit(OPEN_FILES)
         self._worker = ThreadPoolExecutor(1, "coordinator-views")
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
         hosts = _hosts(self.url) | _hosts(page)
-        self._board = Board(partial(_page_status, coordinator, _readers(coordinator)), records.inspector, SYSTEM_CLOCK)
+        self._board = Board(
+            coordinator.status, records.inspector, SYSTEM_CLOCK, _readers(coordinator), partial(_host_of, coordinator)
+        )
         self._board.start()
         shown = views(coordinator, [*page_routes(self._board), *records.queries.routes], added, self._worker)
         guard = Guard(records.queries.over(Calls(coordinator)), shown, self.tokens, hosts, frozenset(open_to_all))
@@ -265,14 +267,11 @@ def _readers(coordinator: Coordinator) -> Mapping[str, str]:
     return {name: task for name, task in read if often[name] == 1}
 
 
-def _page_status(coordinator: Coordinator, readers: Mapping[str, str]) -> Mapping[str, Any]:
-    """The status for the page: with the tasks of partitions, and the hosts of containers."""
-    status = coordinator.status().to_json()
-    for container in (*status["containers"], *status["standbys"]):
-        process = coordinator.process(container["id"])
-        place = None if process is None else process.place
-        container.update(tasks=readers, host="" if place is None else place.host)
-    return status
+def _host_of(coordinator: Coordinator, container_id: str) -> str:
+    """The host that the newest attempt of a container runs on; empty if it is not known."""
+    process = coordinator.process(container_id)
+    place = None if process is None else process.place
+    return "" if place is None else place.host
 
 
 def _listening(host: str, port: int) -> socket.socket:
