@@ -25,7 +25,7 @@ def coordinator():
 
 @pytest.fixture
 def service(coordinator):
-    running = serve(coordinator, Records(), "token", "127.0.0.1", 0, second=0)
+    running = serve(coordinator, Records(), "token", "127.0.0.1", 0, second=0, max_series=1_000)
     yield running
     running.close()
 
