@@ -250,6 +250,12 @@ class Coordinator:
         with self._changed:
             return self._clocks.checkpoint, self._clocks.kept
 
+    @property
+    def kept_checkpoint_clock(self) -> int | None:
+        """The last written value of the job's checkpoint clock: containers may rely on it."""
+        with self._changed:
+            return self._clocks.kept
+
     def keep_checkpoint_clock(self, time_ms: int) -> None:
         """The job's checkpoint clock is written; from now on the tasks get this value."""
         with self._changed:
@@ -303,7 +309,7 @@ class LocalLease(ContainerLease):
     @property
     def checkpoint_clock(self) -> int | None:
         """The last value that the coordinator has written."""
-        return self._coordinator.checkpoint_clocks[1]
+        return self._coordinator.kept_checkpoint_clock
 
     def outgrow(self, newest: int) -> None:
         grown = self._coordinator.outgrow(self._container_id, self._epoch, newest)

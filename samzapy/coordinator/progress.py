@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from samzapy.coordinator.clocks import ClockStatus
 from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
 from samzapy.metrics.series import PartitionSnapshot
+from samzapy.strict_json import encode
 
 #: Each view of the status may take one part in so many of a core, however many readers look at it.
 SHARE = 20.0
@@ -101,6 +102,11 @@ class ContainerStatus:
         facts = {name: msgspec.to_builtins(values[name]) for name in ("lags", "stalled", "failure")}
         return {**values, **facts, "lag": self.lag}
 
+    def encoded(self) -> msgspec.Raw:
+        """As JSON, without metrics: those of a large job are millions."""
+        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "metrics"}
+        return msgspec.Raw(encode({**shown, "lag": self.lag}))
+
 
 @dataclass(frozen=True)
 class JobStatus:
@@ -151,6 +157,18 @@ class JobStatus:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
+        return self._to_json(ContainerStatus.to_json) | {"clocks": asdict(self.clocks)}
+
+    def encoded(self, pause: Callable[[], None]) -> bytes:
+        """As JSON, without metrics. `pause` is called between two containers."""
+
+        def encoded(container: ContainerStatus) -> msgspec.Raw:
+            pause()
+            return container.encoded()
+
+        return encode(self._to_json(encoded))
+
+    def _to_json(self, container: Callable[[ContainerStatus], Any]) -> dict[str, Any]:
         return {
             "job": self.name,
             "stopping": self.stopping,
@@ -160,14 +178,14 @@ class JobStatus:
             "commits": self.commits,
             "remaining": self.remaining,
             "lag": self.lag,
-            "containers": [container.to_json() for container in self.containers],
+            "containers": [container(each) for each in self.containers],
             "restored": [vars(store) for store in self.restored],
             "failed": self.failed,
             "failures": [failure.to_json() for failure in self.failures],
             "downgrades": [vars(downgrade) for downgrade in self.downgrades],
             "counts": dict(self.counts),
-            "standbys": [container.to_json() for container in self.standbys],
-            "clocks": asdict(self.clocks),
+            "standbys": [container(each) for each in self.standbys],
+            "clocks": self.clocks,
         }
 
 

@@ -140,7 +140,7 @@ class Calls:
         # Nothing else is handled between the two: there is one event loop.
         predecessor = coordinator.process(container_id)
         epoch = coordinator.register(container_id, process)
-        clock, lease_s = coordinator.checkpoint_clocks[1], coordinator.lease_s
+        clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s
         return registration(coordinator.spec.of(container_id), VERSION, epoch, lease_s, clock, predecessor)
 
     def _heartbeat(self, container_id: str, body: bytes) -> bytes:
@@ -155,7 +155,7 @@ class Calls:
         if directive is not Directive.ABANDON:
             self._counters[container_id] = beat
             self._reported[container_id] = reported
-        return encode(Answer(directive, coordinator.checkpoint_clocks[1], coordinator.pace, again))
+        return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace, again))
 
     def _details(self, container_id: str, body: bytes) -> bytes:
         piece = unpack(body)

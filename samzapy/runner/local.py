@@ -150,7 +150,15 @@ def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions) -> I
     from samzapy.admin.inspection import JobInspector  # noqa: PLC0415
     from samzapy.runner.serving import run_token, serve  # noqa: PLC0415  # a server is needed by this job only
 
-    service = serve(coordinator, JobInspector(config), run_token(), "127.0.0.1", config.page_port, second=None)
+    service = serve(
+        coordinator,
+        JobInspector(config),
+        run_token(),
+        "127.0.0.1",
+        config.page_port,
+        second=None,
+        max_series=config.prometheus.max_series,
+    )
     try:
         options.on_event(f"status page: {service.page}")
         yield

@@ -15,7 +15,8 @@ from samzapy.coordinator.page.inspector import Inspector
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.scrape import job_snapshot
 from samzapy.coordinator.service import CoordinatorService
-from samzapy.coordinator.web.views import Rendered, View
+from samzapy.coordinator.web.views import Pauses, Rendered, View
+from samzapy.metrics.bounded import Bounds
 from samzapy.metrics.health import Health, alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
 from samzapy.runner.base import TOKEN
@@ -30,10 +31,17 @@ def run_token() -> str:
 
 
 def serve(
-    coordinator: Coordinator, inspector: Inspector, token: str, host: str, port: int, *, second: int | None
+    coordinator: Coordinator,
+    inspector: Inspector,
+    token: str,
+    host: str,
+    port: int,
+    *,
+    second: int | None,
+    max_series: int,
 ) -> CoordinatorService:
     """Serve the coordinator of a job at `host:port`, and at the port `second` of the loopback address (None: not there).
-    `inspector` answers the page's questions about records.
+    `inspector` answers the page's questions about records; `/metrics` has `max_series` series at most.
 
     Raises EnvironmentFailure if a port is taken.
     """
@@ -43,21 +51,22 @@ def serve(
         host,
         port,
         page_port=second,
-        added=views_of(coordinator),
+        added=views_of(coordinator, Bounds(job=max_series)),
         open_to_all=PROBES,
         inspector=inspector,
     )
 
 
-def views_of(coordinator: Coordinator) -> Mapping[str, View]:
-    """The views of a job's metrics and probes, by path."""
-    tasks = tuple(task.name for task in coordinator.spec.model.tasks)
+def views_of(coordinator: Coordinator, bounds: Bounds = Bounds()) -> Mapping[str, View]:  # noqa: B008  # frozen
+    """The views of a job's metrics, in bounded number, and of its probes, by path."""
+    tasks = frozenset(task.name for task in coordinator.spec.model.tasks)
+    pause = Pauses()
 
     def ended() -> str:
         return coordinator.abandoned or ""
 
     def metrics(status: JobStatus) -> Rendered:
-        return Rendered(render(job_snapshot(status, tasks)), CONTENT_TYPE)
+        return Rendered(render(job_snapshot(status, tasks, pause), bounds, pause), CONTENT_TYPE)
 
     def healthz(status: JobStatus) -> Rendered:  # noqa: ARG001  # the run alone decides
         return _in_one_word(alive(ended()))

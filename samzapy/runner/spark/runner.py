@@ -154,7 +154,15 @@ class SparkRunner(Runner):
         # the handlers are removed last.
         with ExitStack() as handlers, ExitStack() as stack:
             port = config.spark.coordinator_port
-            service = serve(coordinator, JobInspector(config), token, host, port, second=config.page_port)
+            service = serve(
+                coordinator,
+                JobInspector(config),
+                token,
+                host,
+                port,
+                second=config.page_port,
+                max_series=config.prometheus.max_series,
+            )
             stack.callback(service.close)
             options.on_event(f"status page: {service.page}")
             options.on_page(service.page)
