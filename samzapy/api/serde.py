@@ -27,6 +27,10 @@ class Serde(ABC):
     #: Whether any `bytes` are their own serialization, so a batch of them needs no call.
     keeps_bytes = False
 
+    #: Bytes that are in every serialization that may stand for another value than the one it was made of; None if there is no
+    #: such one. A store then calls `check`.
+    doubt: bytes | None = None
+
     #: The class, generic or union that `from_bytes` makes objects of; None if that depends on the bytes.
     object_type: Any = None
 
@@ -44,6 +48,9 @@ class Serde(ABC):
         Overridden by serdes with a `to_bytes` from a C library, since its exception `cause` does not name the serde.
         """
         return str(cause) or type(cause).__name__
+
+    def check(self, value: Any) -> None:
+        """Raise SerdeError if `to_bytes` has written another value for `value`. Called if `doubt` is in the bytes."""
 
     def wider(self) -> Serde | None:
         """A serde of the same format that takes more values and costs more: a stream goes on with it when this one has

@@ -190,7 +190,7 @@ class RestartingContainer:
             raise
         except SamzapyError as silence:
             # The next start finds out. It may fence the rightful owner, which then restarts once more.
-            logger.warning("Whether another run has taken over is not known (%s)", silence)
+            logger.warning("Cannot tell whether another run has taken over (%s)", silence)
         finally:
             self._ownership.close()
 
