@@ -10,20 +10,25 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
+from samzapy.admin.inspection import JobInspector
 from samzapy.clock import Clock
 from samzapy.config import spark
+from samzapy.config.job import JobConfig
 from samzapy.config.spark import TlsConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.page.inspector import Inspector
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.scrape import job_snapshot
 from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.web.queries import Records, StoreQueries
 from samzapy.coordinator.web.tls import Identity, made_for
 from samzapy.coordinator.web.views import Pauses, Rendered, View
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.metrics.bounded import Bounds
 from samzapy.metrics.health import Health, alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
+from samzapy.queries.exchange import Exchange
+from samzapy.queries.owners import StoreOwners
+from samzapy.queries.text import store_texts
 
 #: The views that need no token.
 PROBES = ("/healthz", "/readyz")
@@ -59,7 +64,7 @@ def _pem(key: str, path: str) -> str:
 
 def serve(
     coordinator: Coordinator,
-    inspector: Inspector,
+    records: Records,
     token: str,
     host: str,
     port: int,
@@ -69,8 +74,8 @@ def serve(
     identity: Identity | None = None,
 ) -> CoordinatorService:
     """Serve the coordinator of a job at `host:port`, with TLS if it has an `identity`, and without TLS at the port `second` of the
-    loopback address (None: not there). `inspector` answers the page's questions about records; `/metrics` has `max_series`
-    series at most.
+    loopback address (None: not there). `records` answers questions about the job's records; `/metrics` has `max_series` series
+    at most.
 
     Raises EnvironmentFailure if a port is taken.
     """
@@ -80,8 +85,20 @@ def serve(
         Addresses(host, port, second, identity),
         added=views_of(coordinator, Bounds(job=max_series)),
         open_to_all=PROBES,
-        inspector=inspector,
+        records=records,
     )
+
+
+def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) -> Records:
+    """What answers questions about the job's records: those about its stores only if the job file has queries on.
+
+    Raises ConfigError for serdes that cannot be made.
+    """
+    inspector, limits = JobInspector(config), config.supervision.query
+    if not limits.enabled:
+        return Records(inspector)
+    owners = StoreOwners(coordinator.spec.model, limits.keyed, config.task.broadcast_inputs)
+    return Records(inspector, StoreQueries(coordinator, exchange, owners, store_texts(config), limits))
 
 
 def views_of(coordinator: Coordinator, bounds: Bounds = Bounds()) -> Mapping[str, View]:  # noqa: B008  # frozen

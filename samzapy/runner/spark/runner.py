@@ -18,16 +18,16 @@ from uuid import uuid4
 from pyspark import RDD
 from pyspark.serializers import CPickleSerializer
 
-from samzapy.admin.inspection import JobInspector
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
 from samzapy.errors import EnvironmentFailure
+from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, run_token
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
-from samzapy.runner.serving import coordinator_identity, serve
+from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, one_line, spark_application
 from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
@@ -158,9 +158,10 @@ class SparkRunner(Runner):
             identity = coordinator_identity(
                 config.spark.coordinator_tls, host, self._clock, remote=not master.on_this_machine
             )
+            records = records_of(config, coordinator, Exchange(coordinator.holder))
             service = serve(
                 coordinator,
-                JobInspector(config),
+                records,
                 token,
                 host,
                 port,
