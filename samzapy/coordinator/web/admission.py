@@ -9,6 +9,8 @@ for a lease stops. So a connection counts as a stranger's until one of its reque
 3. A connection that has shown a token is closed when a request has been under way for `REQUEST_S` and its answer has not
    begun, and after `IDLE_S` without a request. An answer may go on for as long as the page that listens to it.
 
+A connection with TLS is a stranger's from before its handshake on (`samzapy.coordinator.web.tls`).
+
 uvicorn's own limits do not tell strangers from containers, and it waits for ever for a first request; so `connections` makes
 a class of its protocol that keeps the `Admission` informed. h11, in that protocol, bounds the headers. Measured on two busy
 cores with 800 reports a second over 32 connections: uvicorn and h11 need 135-180 us of CPU for a report, Starlette above
@@ -19,11 +21,9 @@ and the number of their reports a second is bounded (`Pace`); the views have it.
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Callable
 from typing import Any
 
-import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -37,8 +37,8 @@ STRANGERS = 256
 HEADER_LIMIT = 16_384
 #: Seconds between two looks at the connections.
 _LOOK_S = 1.0
-#: Open files that the process is allowed, if the system lets it.
-_FILES = 65_536
+#: Open files that the process is to be allowed: each container holds a connection, and so may strangers.
+OPEN_FILES = 65_536
 
 
 class Visit:
@@ -92,6 +92,12 @@ class Admission:
         """It was closed."""
         self._strangers.pop(visit, None)
         self._known.discard(visit)
+
+    def turn_away(self) -> None:
+        """Close those that have not shown a token."""
+        strangers, self._strangers = list(self._strangers), {}
+        for visit in strangers:
+            visit.close()
 
     def look(self, now: float) -> None:
         """Close those that have had their time."""
@@ -153,30 +159,3 @@ def connections(admission: Admission) -> type[H11Protocol]:
                 self.transport.abort()
 
     return Connection
-
-
-class WatchedServer(uvicorn.Server):
-    """The server of uvicorn, with the admission's looks beside it."""
-
-    def __init__(self, config: uvicorn.Config, admission: Admission) -> None:
-        super().__init__(config)
-        self._admission = admission
-
-    async def main_loop(self) -> None:
-        """As uvicorn's, which returns when the server is asked to end."""
-        looks = asyncio.ensure_future(self._admission.watch())
-        try:
-            await super().main_loop()
-        finally:
-            looks.cancel()
-
-
-def provide_files() -> None:
-    """Raise the process's limit of open files: each container holds a connection, and so may strangers."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):
-            return

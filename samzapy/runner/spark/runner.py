@@ -1,6 +1,6 @@
-"""Runs a job on Spark: starts the coordinator, the application and the supervisor in this order, and ends them in reverse.
+"""Runs a job on Spark: starts the coordinator, the application and the supervisor, and ends them in reverse order.
 
-`SparkJob` runs some containers as one Spark job: started at once, awaited in a thread, its failure put into one line.
+`SparkJob` runs containers as one Spark job, waits for it in a thread, and puts its failure into one line.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from uuid import uuid4
 from pyspark import RDD
 from pyspark.serializers import CPickleSerializer
 
-from samzapy.admin.inspection import JobInspector
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.wire import JobSpec
+from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.queries.exchange import Exchange
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, run_token
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
-from samzapy.runner.serving import run_token, serve
+from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, one_line, spark_application
-from samzapy.runner.spark.master import Master, check_reach, coordinator_host
+from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
 from samzapy.runner.spark.supervisor import SlotRun, Supervisor
 from samzapy.runner.spark.worker import run_container
@@ -49,7 +49,7 @@ def placed(context: Any, elements: Sequence[str], locations: Sequence[str]) -> A
 
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
-#: samzapy and its dependencies; any other module is missed by the user's code, and the error names it.
+#: samzapy and its dependencies. The user's code misses any other module, and its error names that.
 _NO_MODULE = re.compile(
     r"ModuleNotFoundError: No module named "
     r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
@@ -58,12 +58,12 @@ _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for 
 
 
 class SparkJob:
-    """The attempt at a slot. Starts at once; its thread calls `ended` when Spark is done with it, well or not."""
+    """An attempt of a slot. Starts at once; its thread calls `ended` after Spark has ended the job, well or not."""
 
     def __init__(
         self,
         context: Any,
-        url: str,
+        coordinator: CoordinatorAddress,
         container_ids: Sequence[str],
         ended: Callable[[], None],
         locations: Sequence[str] | None = None,
@@ -73,7 +73,7 @@ class SparkJob:
         self._context = context
         self._locations = locations
         self._group = uuid4().hex
-        self._work = partial(run_container, url)
+        self._work = partial(run_container, coordinator)
         self._ids = list(container_ids)
         self._ended = ended
         self._error: Exception | None = None
@@ -87,15 +87,15 @@ class SparkJob:
         return not self._over
 
     def cancel(self) -> None:
-        """Have Spark kill its tasks, if it is there to do so; `ended` follows."""
+        """Have Spark kill the tasks, if Spark still runs; then `ended` is called."""
         try:
             self._context.cancelJobGroup(self._group)
-        except Exception as cause:  # noqa: BLE001  # what py4j raises of a JVM that is gone is many things
-            logger.info("Spark did not take the end of container %s: %s", ", ".join(self._ids), one_line(cause))
+        except Exception as cause:  # noqa: BLE001  # py4j raises many errors after the JVM has ended
+            logger.info("Spark did not cancel the job of container %s: %s", ", ".join(self._ids), one_line(cause))
 
     def error(self) -> str | None:
-        """The reason why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for what no retry
-        mends."""
+        """The reason why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for problems that a
+        retry cannot solve."""
         self._thread.join()
         if self._error is None:
             return None
@@ -122,7 +122,7 @@ class SparkJob:
         except Exception as cause:  # noqa: BLE001  # every reason is kept for `error`
             self._error = cause
         finally:
-            # First, so that `ended` finds it over.
+            # Before `ended`, which looks at it.
             self._over = True
             self._ended()
 
@@ -130,7 +130,7 @@ class SparkJob:
 class SparkRunner(Runner):
     """Runs a job's containers as the tasks of a Spark job, until they end or a signal stops them.
 
-    The coordinator's token that acts is taken from the environment's SAMZAPY_TOKEN, else drawn.
+    The coordinator's token that acts comes from the environment variable SAMZAPY_TOKEN; without it, the token is random.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -147,23 +147,39 @@ class SparkRunner(Runner):
         master = _checked_master(prepared)
         token = run_token()
         directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
-        spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
+        raw = config.raw if master.on_this_machine else without_sparks_secrets(config.raw)
+        spec = JobSpec(prepared.model, raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
         coordinator = coordinator_of(prepared, spec, self._clock)
         host = coordinator_host(config.spark, master)
-        # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
-        # so the handlers go last.
+        # Spark takes seconds to stop. A signal meanwhile must not end the process before it reports why the job failed, so
+        # the handlers are removed last.
         with ExitStack() as handlers, ExitStack() as stack:
             port = config.spark.coordinator_port
-            service = serve(coordinator, JobInspector(config), token, host, port, second=config.page_port)
+            identity = coordinator_identity(
+                config.spark.coordinator_tls, host, self._clock, remote=not master.on_this_machine
+            )
+            records = records_of(config, coordinator, Exchange(coordinator.holder))
+            service = serve(
+                coordinator,
+                records,
+                token,
+                host,
+                port,
+                second=config.page_port,
+                max_series=config.prometheus.max_series,
+                identity=identity,
+            )
             stack.callback(service.close)
+            if service.address.fingerprint is not None:
+                options.on_event(f"certificate of {service.url}: SHA-256 {service.address.fingerprint}")
             options.on_event(f"status page: {service.page}")
-            options.on_page(service.page)
+            options.on_page(service.pinned_page)
             spark = stack.enter_context(spark_application(config, master, token, verbose=options.verbose))
             locality = stack.enter_context(Locality(place_records(config)))
             placed = config.placement.chooses and not master.one_executor
             supervisor = Supervisor(
                 coordinator,
-                self._submitter(coordinator, spark, service.url, locality if placed else None),
+                self._submitter(coordinator, spark, service.address, locality if placed else None),
                 spark,
                 backoff_of(config.spark),
                 self._clock,
@@ -176,13 +192,13 @@ class SparkRunner(Runner):
         return JobOutcome(status, supervisor.stopped)
 
     def _submitter(
-        self, coordinator: Coordinator, spark: SparkApplication, url: str, locality: Locality | None
+        self, coordinator: Coordinator, spark: SparkApplication, address: CoordinatorAddress, locality: Locality | None
     ) -> Callable[[tuple[str, ...], Callable[[], None]], SlotRun]:
-        """The function that submits containers: to the places that `locality` knows, or wherever Spark likes (None)."""
+        """The function that submits containers: to the places in `locality`, or, without it, to any place that Spark chooses."""
         model, clock = coordinator.spec.model, self._clock
 
         def start(ids: Sequence[str], locations: Sequence[str] | None, ended: Callable[[], None]) -> SparkJob:
-            return SparkJob(spark.context, url, ids, ended, locations)
+            return SparkJob(spark.context, address, ids, ended, locations)
 
         def submit(ids: tuple[str, ...], ended: Callable[[], None]) -> SlotRun:
             if locality is None:
