@@ -32,7 +32,7 @@ from samzapy.coordinator.wire import (
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
 from samzapy.job.facts import NO_FACTS, Facts, UserFailure
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
-from samzapy.strict_json import encode
+from samzapy.strict_json import encode, sendable
 from samzapy.version import VERSION
 
 M = TypeVar("M")
@@ -89,9 +89,7 @@ class CoordinatorClient:
     ) -> bool:
         """Say why an attempt ends, and whether another would only fail in the same way; `user` describes a failure of the
         user's code. Returns whether the coordinator wants no other attempt."""
-        # A message may quote text that has no form in UTF-8.
-        message = str(error).encode(errors="backslashreplace").decode()
-        failure = Failure(epoch, type(error).__name__, message, error.exit_code, permanent, user)
+        failure = Failure(epoch, type(error).__name__, sendable(str(error)), error.exit_code, permanent, user)
         return self.call(Verdict, "POST", f"/containers/{quote(container_id, safe='')}/failure", failure).final
 
     def stop(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -13,6 +14,10 @@ from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
 from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
+from samzapy.metrics.series import PartitionSnapshot
+
+#: Whoever draws statuses again and again, for as many as look, may take one part in so many of a core for it.
+SHARE = 20.0
 
 
 @dataclass(frozen=True)
@@ -68,15 +73,33 @@ class ContainerStatus:
     stalled: Stall | None = None
     failure: UserFailure | None = None
 
-    @property
+    @cached_property
+    def partitions(self) -> Mapping[str, PartitionSnapshot]:
+        """Its input partitions by SSP as text, each with the newest position.
+
+        The lag is the one that the container measured when it last asked for the end: by the next look, the newest position
+        is past that end. Until the first look, the end of the run stands for the end of the partition.
+        """
+        found = {}
+        for ssp, position in self.positions.items():
+            end = self.ends.get(ssp)
+            found[ssp] = PartitionSnapshot(position, end, None if end is None else max(0, end - position))
+        for ssp, seen in self.lags.items():
+            age_s = None if seen.age_ms is None else seen.age_ms / 1000
+            found[ssp] = PartitionSnapshot(self.positions.get(ssp, seen.position), seen.end, seen.lag, age_s)
+        return found
+
+    @cached_property
     def lag(self) -> int | None:
-        """Offsets between the positions and the ends of all its partitions; None before the first look at the ends."""
-        return sum(each.lag for each in self.lags.values()) if self.lags else None
+        """Offsets between the positions and the ends of all its partitions; None while no end is known."""
+        known = [each.lag for each in self.partitions.values() if each.lag is not None]
+        return sum(known) if known else None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        facts = {name: msgspec.to_builtins(getattr(self, name)) for name in ("lags", "stalled", "failure")}
-        return {**vars(self), **facts, "lag": self.lag}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        facts = {name: msgspec.to_builtins(values[name]) for name in ("lags", "stalled", "failure")}
+        return {**values, **facts, "lag": self.lag}
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,15 @@
-"""Turns a job's status into the snapshot that metrics and probes are made from."""
+"""Turns a job's status into the snapshot that metrics are made from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
-from samzapy.metrics.series import ContainerSnapshot, JobSnapshot, PartitionSnapshot
+from samzapy.metrics.series import ContainerSnapshot, JobSnapshot
 
 
-def job_snapshot(status: JobStatus, tasks: Iterable[str], ended: str = "") -> JobSnapshot:
-    """The snapshot for `samzapy.metrics.prometheus.render` and `samzapy.metrics.health`.
-
-    `tasks` are the names of the job's tasks; `ended` says why the run is over, empty while it goes on.
-    """
+def job_snapshot(status: JobStatus, tasks: Iterable[str]) -> JobSnapshot:
+    """The snapshot for `samzapy.metrics.prometheus.render`; `tasks` are the names of the job's tasks."""
     names = frozenset(tasks)
     clocks = status.clocks
     return JobSnapshot(
@@ -28,7 +25,6 @@ def job_snapshot(status: JobStatus, tasks: Iterable[str], ended: str = "") -> Jo
         clocks.job,
         clocks.checkpoint,
         0.0 if clocks.stalled is None else clocks.stalled.seconds,
-        ended,
     )
 
 
@@ -40,16 +36,7 @@ def _container(status: ContainerStatus, tasks: frozenset[str]) -> ContainerSnaps
         status.state,
         status.phase,
         status.attempts,
-        _partitions(status),
+        status.partitions,
         0.0 if status.stalled is None else status.stalled.seconds,
         status.restoring,
     )
-
-
-def _partitions(status: ContainerStatus) -> Mapping[str, PartitionSnapshot]:
-    found = {ssp: PartitionSnapshot(at, status.ends.get(ssp)) for ssp, at in status.positions.items()}
-    for ssp, lag in status.lags.items():
-        # The position of the newest report is newer than the one beside the end.
-        position = found[ssp].position if ssp in found else lag.position
-        found[ssp] = PartitionSnapshot(position, lag.end, None if lag.age_ms is None else lag.age_ms / 1000)
-    return found

@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import unquote
 
 import uvicorn
@@ -42,11 +41,11 @@ from samzapy.coordinator.web.access import Guard, Tokens
 from samzapy.coordinator.web.admission import (
     HEADER_LIMIT,
     IDLE_S,
+    OPEN_FILES,
     STRANGERS,
     Admission,
     WatchedServer,
     connections,
-    provide_files,
 )
 from samzapy.coordinator.web.views import View, views
 from samzapy.coordinator.wire import (
@@ -66,6 +65,7 @@ from samzapy.coordinator.wire import (
 )
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.lease import Directive
+from samzapy.job.open_files import raise_limit
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
@@ -219,12 +219,14 @@ class CoordinatorService:
                 raise
             page = _url("127.0.0.1", self._sockets[1])
         self.page = f"{page}/?token={self.tokens.read}"
-        provide_files()
+        raise_limit(OPEN_FILES)
         self._worker = ThreadPoolExecutor(1, "coordinator-views")
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
         hosts = _hosts(self.url) | _hosts(page)
-        self._board = Board(partial(_page_status, coordinator, _readers(coordinator)), inspector, SYSTEM_CLOCK)
+        self._board = Board(
+            coordinator.status, inspector, SYSTEM_CLOCK, _readers(coordinator), partial(_host_of, coordinator)
+        )
         self._board.start()
         shown = views(coordinator, page_routes(self._board), added, self._worker)
         guard = Guard(Calls(coordinator), shown, self.tokens, hosts, frozenset(open_to_all))
@@ -264,14 +266,11 @@ def _readers(coordinator: Coordinator) -> Mapping[str, str]:
     return {name: task for name, task in read if often[name] == 1}
 
 
-def _page_status(coordinator: Coordinator, readers: Mapping[str, str]) -> Mapping[str, Any]:
-    """The status for the page: with the tasks of partitions, and the hosts of containers."""
-    status = coordinator.status().to_json()
-    for container in (*status["containers"], *status["standbys"]):
-        process = coordinator.process(container["id"])
-        place = None if process is None else process.place
-        container.update(tasks=readers, host="" if place is None else place.host)
-    return status
+def _host_of(coordinator: Coordinator, container_id: str) -> str:
+    """The host that the newest attempt of a container runs on; empty if it is not known."""
+    process = coordinator.process(container_id)
+    place = None if process is None else process.place
+    return "" if place is None else place.host
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -1,7 +1,7 @@
 """Writes a job's, or a container's, series as Prometheus text.
 
-`render` is pure: a coordinator calls it with the snapshot that it has at hand, from any thread. A Prometheus that scrapes
-with its defaults renames the label `job`, which its own `job_name` takes; `honor_labels: true` keeps ours.
+`render` is pure and may be called by any thread. By default, a Prometheus overwrites the label `job` with its own `job_name`;
+with `honor_labels: true` it keeps ours.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from samzapy.metrics.families import PREFIX, Kind
 from samzapy.metrics.series import SERIES_LIMIT, JobSnapshot, Series, job_series
 
-#: The type of what `render` returns.
+#: The media type of the text.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _TYPES = {Kind.COUNTER: "counter", Kind.GAUGE: "gauge", Kind.SUMMARY: "summary", Kind.UNTYPED: "unknown"}
@@ -25,7 +25,7 @@ def render(job: JobSnapshot, limit: int = SERIES_LIMIT) -> bytes:
 
 def as_text(series: Iterable[Series]) -> bytes:
     """Series as Prometheus text, UTF-8."""
-    # Imported by the first scrape: a container that nothing scrapes does not load it.
+    # Imported at the first scrape, because most containers are never scraped.
     from prometheus_client import generate_latest  # noqa: PLC0415
 
     text: bytes = generate_latest(Collected(lambda: series))
@@ -33,13 +33,13 @@ def as_text(series: Iterable[Series]) -> bytes:
 
 
 class Collected:
-    """Gives series to the library, which asks for them at each scrape."""
+    """A collector of the library, which asks it for the series at each scrape."""
 
     def __init__(self, series: Callable[[], Iterable[Series]]) -> None:
         self._series = series
 
     def collect(self) -> Iterator[Any]:
-        """One metric a family."""
+        """One metric for each family."""
         from prometheus_client import Metric  # noqa: PLC0415  # as above
 
         for family, samples in self._series():

@@ -1,12 +1,12 @@
-"""Makes the series of a job, or of one container, from snapshots: family, labels, value.
+"""Converts snapshots of a job, or of one container, to series: family, labels, value.
 
 The number of series is bounded, whatever the size of the job:
 
-1. A family that has more series than the limit loses the label `task`, then `partition`, `store` and `stream`. Values that
-   become one are added up; those of clocks and of other maxima and minima merge as their family says.
-2. The label `container` stays. A container's counters begin anew together, so a sum over its tasks never falls but at a
+1. A family with more series than the limit loses the label `task`, then `partition`, `store` and `stream`. Values that
+   coincide are added up, or combined by the `Merge` of their family: a clock becomes the lowest of them.
+2. The label `container` stays. All counters of a container start again together, so a sum over its tasks falls only at a
    restart, and `rate()` stays right.
-3. At most `USER_FAMILIES` families are made from the numbers of the job's own code; the rest are counted, not exported.
+3. The job's own code gets at most `USER_FAMILIES` families; the metrics beyond are counted, not exported.
 
 All functions are pure.
 """
@@ -32,9 +32,9 @@ from samzapy.metrics.families import (
 )
 from samzapy.version import VERSION
 
-#: The most series that a family may have with all of its labels, if the job file does not say otherwise.
+#: Most series of a family before it loses labels, unless the job file says otherwise.
 SERIES_LIMIT = 500
-#: The most families with names that the job's own code has chosen.
+#: Most families for metrics of the job's own code.
 USER_FAMILIES = 200
 
 Groups = Mapping[str, Mapping[str, float]]
@@ -42,11 +42,12 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class PartitionSnapshot(NamedTuple):
-    """An input partition: the next offset to process, the offset after its last record (None: not known), and how many
-    seconds the oldest unprocessed record has waited (None: not known)."""
+    """An input partition: the next offset to process, the offset after its last record, the offsets between the two when the
+    end was asked for, and how many seconds the oldest unprocessed record has waited. None: not known."""
 
     position: int
     end: int | None = None
+    lag: int | None = None
     age_s: float | None = None
 
 
@@ -54,9 +55,9 @@ class PartitionSnapshot(NamedTuple):
 class ContainerSnapshot:
     """One container at one moment.
 
-    `metrics` is a registry's snapshot; the groups named in `tasks` are those of tasks. The rest is known to the driver only:
-    `state` and `phase` of the newest attempt, the number of `attempts`, `partitions` by SSP as text, how long it has not got
-    on (`stalled_s`, 0 if it does), and `restoring`, the (offsets read, offsets to read) of the restores under way.
+    `metrics` is a registry's snapshot; groups named in `tasks` belong to tasks. Only the driver knows the rest: `state` and
+    `phase` of the newest attempt, the number of `attempts`, `partitions` by SSP as text, the seconds since it last made
+    progress (`stalled_s`, 0 unless it is stalled), and `restoring`, the (offsets read, offsets to read) of its restores.
     """
 
     id: str
@@ -75,8 +76,7 @@ class JobSnapshot:
     """A job at one moment, as its driver knows it.
 
     `processed` and `commits` count all attempts. Clocks are in event time, milliseconds since 1970, None before there is
-    one; `stalled_s` is how long the job's clock has stood still while a task's went on, 0 if it has not. `ended` says why
-    the run is over, empty while it is not.
+    one; `stalled_s` is the time for which the job's clock has stood still while a task's advanced, 0 if it does not.
     """
 
     name: str
@@ -91,7 +91,6 @@ class JobSnapshot:
     clock_ms: int | None = None
     checkpoint_clock_ms: int | None = None
     stalled_s: float = 0.0
-    ended: str = ""
 
 
 class Sample(NamedTuple):
@@ -114,29 +113,31 @@ _SECONDS = gauge("job_run_seconds", "Time from the first attempt's start to the 
 _JOB_PROCESSED = counter("job_messages_processed", "Messages processed by all containers and attempts.")
 _JOB_COMMITS = counter("job_commits", "Commits made by all containers and attempts.")
 _FAILURES = counter("job_failures", "Attempts of containers that have failed.")
-_WEAKENED = gauge("job_weakened_promises", "Reasons for which the job promises less than its guarantee.")
-_STOPPING = gauge("job_stopping", "1 if the job was asked to stop.")
-_CLOCK = gauge("job_clock_timestamp_seconds", "Event time that all tasks of the job have come to.")
+_WEAKENED = gauge("job_weakened_promises", "Reasons why the job's guarantee is weakened.")
+_STOPPING = gauge("job_stopping", "1 after the job was asked to stop.")
+_CLOCK = gauge("job_clock_timestamp_seconds", "Event time that all tasks of the job have reached.")
 _CHECKPOINT_CLOCK = gauge(
-    "job_checkpoint_timestamp_seconds", "Event time of which every task has a checkpoint of its state."
+    "job_checkpoint_timestamp_seconds", "Latest event time for which every task has a checkpoint of its state."
 )
-_STALLED = gauge("job_clock_stalled_seconds", "Time that the job's clock has stood still while a task's went on.")
+_STALLED = gauge("job_clock_stalled_seconds", "Time for which the job's clock has stood still while a task's advanced.")
 _CONTAINERS = gauge("containers", "Containers, by the state of their lease and by phase.")
-_UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended as it should.")
+_UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended well.")
 _RESTARTS = counter("container_restarts", "Attempts of the container after the first.")
 _POSITION = gauge("partition_position", "Next offset to process.")
-_END = gauge("partition_end_offset", "Offset after the last message of the partition, as far as the container knows.")
-_LAG = gauge("partition_lag_messages", "Offsets between position and end.")
-_WORST_LAG = gauge(
-    "container_lag_max_messages", "Offsets between position and end in the container's furthest partition."
+_END = gauge("partition_end_offset", "Offset after the partition's last message, when the container last asked for it.")
+_LAG = gauge("partition_lag_messages", "Offsets between position and end when the end was last asked for.")
+_WORST_LAG = gauge("container_lag_max_messages", "The largest lag of the container's partitions.")
+_AGE = gauge("partition_oldest_unread_seconds", "Time for which the oldest unprocessed message has waited.", Merge.MAX)
+_CONTAINER_STALLED = gauge(
+    "container_stalled_seconds", "Time for which the container has made no progress; absent unless it is stalled."
 )
-_AGE = gauge("partition_oldest_unread_seconds", "Time that the oldest unprocessed message has waited.", Merge.MAX)
-_CONTAINER_STALLED = gauge("container_stalled_seconds", "Time that a container has not got on; absent while it does.")
 _RESTORE_READ = gauge("restore_offsets_read", "Changelog offsets read by the restore under way.")
 _RESTORE_ALL = gauge("restore_offsets_expected", "Changelog offsets to read by the restore under way.")
-_LEFT_OUT = gauge("metrics_left_out", "Numbers of the job's own code that are not exported: too many names.")
+_LEFT_OUT = gauge(
+    "metrics_left_out", "Metrics of the job's own code that are not exported, because there are too many names."
+)
 
-#: The families that only the driver can fill.
+#: The families that only the driver exports.
 OF_THE_JOB = (
     *(_BUILD, _SECONDS, _JOB_PROCESSED, _JOB_COMMITS, _FAILURES, _WEAKENED, _STOPPING),
     *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CONTAINERS, _UP, _RESTARTS),
@@ -145,7 +146,7 @@ OF_THE_JOB = (
 
 
 def job_series(job: JobSnapshot, limit: int = SERIES_LIMIT) -> list[Series]:
-    """The series of a whole job, in order of name; the first label is `job`."""
+    """The series of a whole job, in order of name. The first label is `job`."""
     collected = _Collected(job.name)
     collected.add(_BUILD, 1.0, (("version", VERSION),))
     for family, value in (
@@ -161,22 +162,22 @@ def job_series(job: JobSnapshot, limit: int = SERIES_LIMIT) -> list[Series]:
     for family, time_ms in ((_CLOCK, job.clock_ms), (_CHECKPOINT_CLOCK, job.checkpoint_clock_ms)):
         if time_ms is not None:
             collected.add(family, time_ms / 1000)
-    for container in (*job.containers, *job.standbys):
-        _add_status(collected, container, standby=container in job.standbys)
-        collected.add_registry(container)
+    for role, containers in (("active", job.containers), ("standby", job.standbys)):
+        for container in containers:
+            _add_status(collected, container, role)
+            collected.add_registry(container)
     return collected.bounded(limit)
 
 
 def container_series(job_name: str, container: ContainerSnapshot, limit: int = SERIES_LIMIT) -> list[Series]:
-    """The series that a container itself knows; the first labels are `job` and `container`."""
+    """The series of one container's registry. The first labels are `job` and `container`."""
     collected = _Collected(job_name)
     collected.add_registry(container)
     return collected.bounded(limit)
 
 
-def _add_status(collected: _Collected, container: ContainerSnapshot, *, standby: bool) -> None:
+def _add_status(collected: _Collected, container: ContainerSnapshot, role: str) -> None:
     place = (("container", container.id),)
-    role = "standby" if standby else "active"
     collected.add(_CONTAINERS, 1.0, (("role", role), ("state", container.state), ("phase", container.phase)))
     collected.add(_UP, float(container.state in {"running", "done"}), place)
     collected.add(_RESTARTS, float(max(0, container.attempts - 1)), place)
@@ -187,14 +188,15 @@ def _add_status(collected: _Collected, container: ContainerSnapshot, *, standby:
     if container.stalled_s:
         collected.add(_CONTAINER_STALLED, container.stalled_s, place)
     worst = -1
-    for ssp, (position, end, age_s) in container.partitions.items():
+    for ssp, (position, end, lag, age_s) in container.partitions.items():
         stream, _, partition = ssp.rpartition("[")
         where = (*place, ("stream", stream), ("partition", partition.rstrip("]")))
         collected.add(_POSITION, float(position), where)
         if end is not None:
-            worst = max(worst, end - position, 0)
             collected.add(_END, float(end), where)
-            collected.add(_LAG, float(max(0, end - position)), where)
+        if lag is not None:
+            worst = max(worst, lag)
+            collected.add(_LAG, float(lag), where)
         if age_s is not None:
             collected.add(_AGE, age_s, where)
     if worst >= 0:
@@ -212,7 +214,7 @@ class _Slot(NamedTuple):
 
 
 class _Collected:
-    """Rows by family. A name is looked up once, however many tasks have it."""
+    """The rows of each family. A name is looked up once for all tasks."""
 
     def __init__(self, job_name: str) -> None:
         self._job: Labels = (("job", job_name),)
@@ -222,7 +224,7 @@ class _Collected:
         self._left_out = 0
 
     def add(self, family: Family, value: float, labels: Labels = ()) -> None:
-        """Add one value; values with equal labels are added up."""
+        """Add one value, to the sum of those with equal labels."""
         rows, key = self._rows_of(family), ("", self._job + labels)
         rows[key] = rows.get(key, 0.0) + value
 
@@ -236,7 +238,7 @@ class _Collected:
                 self._add_group(group, values, place, partial(container_metric, group))
 
     def bounded(self, limit: int) -> list[Series]:
-        """All families in order of name, none of which has more series than `limit` while a label can be dropped."""
+        """All families in order of name. A family with more series than `limit` has lost labels."""
         if self._left_out:
             self.add(_LEFT_OUT, float(self._left_out))
         found = []
@@ -292,12 +294,12 @@ def _without(label: str, rows: _Rows, merge: Merge) -> _Rows:
 
 
 def family_names(families: Iterable[Family]) -> set[str]:
-    """The names of the samples that families export, without labels."""
+    """The names of all samples that the families export."""
     return {name for family in families for name in sample_names(family)}
 
 
 def sample_names(family: Family) -> tuple[str, ...]:
-    """The names of the samples of one family."""
+    """The names of the samples that one family exports."""
     full = PREFIX + family.name
     if family.kind is Kind.COUNTER:
         return (f"{full}_total",)

@@ -1,10 +1,10 @@
 """The driver's side of a run, wherever the containers run: their coordinator, signals, and threads beside them.
 
 1. `OwnershipWatch` checks whether a newer run has taken the job over, and whether this run was asked to drain.
-2. `ClockKeeper` records the job's checkpoint clock.
+2. `ClockKeeper` writes the job's checkpoint clock to the broker.
 3. `StopSignals` asks the job to stop at the first SIGTERM or SIGINT, and ends the process at the second.
 
-The first two work in separate threads (`Periodic`), with separate clients: a slow broker does not hold up the containers.
+The first two run in their own threads (`Periodic`), with their own clients, so a slow broker does not delay the containers.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ def _nothing() -> None:
 
 @final
 class Periodic:
-    """Calls `look` every `pace_s` seconds, from `start` to `end`, in a daemon thread."""
+    """Calls `look` every `pace_s` seconds in a daemon thread, from `start` to `end`."""
 
     def __init__(
         self, name: str, pace_s: float, look: Callable[[], bool], last: Callable[[], object] = _nothing
     ) -> None:
-        """`look` returns whether to look again. `last` is called in the same thread when the looking has ended, whatever
-        ended it."""
+        """`look` returns whether to go on. `last` is called at the end, in the same thread, also after an exception."""
         self._pace_s = pace_s
         self._look = look
         self._last = last
@@ -50,13 +49,13 @@ class Periodic:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; the first look is a pace away."""
+        """Start the thread; it first waits for `pace_s`."""
         self._thread.start()
 
     def end(self, patience_s: float | None = None) -> bool:
-        """Look no more, and wait for the thread, at most `patience_s`; returns whether it has ended.
+        """Stop, and wait for the thread, at most `patience_s` seconds; returns whether it has ended.
 
-        A look that goes on longer is left behind. Without a `start` there is nothing to wait for.
+        A call that takes longer is not waited for. Without a `start` this returns at once.
         """
         self._closed.set()
         if self._thread.ident is None:
@@ -74,9 +73,9 @@ class Periodic:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that the end of a run waits for a look at the owner; the look changes nothing, so it may be left behind.
+#: Seconds that the end of a run waits for a check of the owner; the check only reads, so it may be left unfinished.
 _OWNER_PATIENCE_S = 2.0
-#: Seconds between two looks at the clock, and those that the end of a run waits until it is written down.
+#: Seconds between two checks of the clock, and the time that the end of a run waits until the clock is written.
 _CLOCK_PACE_S, _CLOCK_PATIENCE_S = 1.0, 10.0
 
 
@@ -96,7 +95,7 @@ def coordinator_of(prepared: PreparedJob, spec: JobSpec, clock: Clock = SYSTEM_C
 
 
 def log_lines(container_id: str, facts: Facts) -> None:
-    """Log the lines that a container has sent, as if they had been logged here."""
+    """Log the lines that a container sent, as if they had been logged here."""
     for line in facts.lines:
         target = logging.getLogger(line.logger)
         if target.isEnabledFor(line.level):
@@ -106,13 +105,13 @@ def log_lines(container_id: str, facts: Facts) -> None:
 
 
 def log_failure(container_id: str, failure: UserFailure) -> None:
-    """Log a failure of the user's code that has ended an attempt."""
+    """Log a failure of the user's code that ended an attempt."""
     logger.error("container %s: %s failed\n%s", container_id, failure.where, failure.traceback)
 
 
 @contextmanager
 def watching(prepared: PreparedJob, coordinator: Coordinator) -> Iterator[None]:
-    """Watch the job's owner and keep its clock, as long as the context lasts."""
+    """Watch the job's owner, and write its clock, inside the context."""
     config = prepared.config
     ownership = Ownership.of(config, prepared.run_id)
     pace_s = config.spark.lease_ms / 3000
@@ -125,18 +124,18 @@ def watching(prepared: PreparedJob, coordinator: Coordinator) -> Iterator[None]:
 
 @final
 class OwnershipWatch:
-    """While entered, looks at the job's owner and at requests to drain.
+    """While entered, checks the job's owner and requests to drain.
 
-    1. A newer run owns the job: the coordinator abandons the run. With transactions a container that is fenced finds out
-       earlier; without them, and for a container that has nothing to do, there is only this look.
-    2. The run was asked to drain: the coordinator has the containers drain.
+    1. If a newer run owns the job, the coordinator abandons this run. With transactions a fenced container notices earlier;
+       without them, and for an idle container, only this check does.
+    2. If the run was asked to drain, the coordinator has the containers drain.
     """
 
     def __init__(
         self, ownership: Ownership, coordinator: Coordinator, pace_s: float, *, notes_end: bool = False
     ) -> None:
-        """`pace_s`: seconds between two looks, a third of a lease. `notes_end`: write down that a run has ended well, so
-        that the next run need not wait until its lease has run out. Without a record of its owner a job is not watched."""
+        """`pace_s`: seconds between two checks, a third of a lease. `notes_end`: record that the run ended well, so that the
+        next run need not wait for its lease to expire. A job without a record of its owner is not watched."""
         self._ownership = ownership
         self._coordinator = coordinator
         self._notes_end = notes_end
@@ -156,7 +155,9 @@ class OwnershipWatch:
         try:
             self._ownership.note_end()
         except SamzapyError as cause:
-            logger.warning("The end of the run is not written down, so the next one waits a lease: %s", cause)
+            logger.warning(
+                "The end of the run could not be recorded, so the next run waits for the length of a lease: %s", cause
+            )
         finally:
             self._ownership.close()
 
@@ -169,22 +170,22 @@ class OwnershipWatch:
             self._coordinator.abandon(str(taken))
             return False
         except SamzapyError as cause:
-            logger.warning("Whether another run has taken over is not known (%s); asking again", cause)
+            logger.warning("Cannot tell whether another run has taken over (%s); asking again", cause)
             self._ownership.close()
         return True
 
 
 @final
 class ClockKeeper:
-    """While entered, writes the coordinator's checkpoint clock down whenever it has moved, and once more at the end.
+    """While entered, writes the coordinator's checkpoint clock to the broker after each change, and once more at the end.
 
-    A job starts again at that clock after its driver has gone. Tasks get a clock only after it is written down, so no
-    later start needs the states that they then remove. Nothing is written for a job without states of its tasks' own.
-    Gearpump calls this `SnapshotStartClock`.
+    After the loss of its driver, a job starts again at that clock. Tasks get a clock only after it is written, so no later
+    start needs the states that they then remove. For a job without tasks that keep a state of their own, nothing is
+    written. Gearpump calls this `SnapshotStartClock`.
     """
 
     def __init__(self, records: JobRecords, coordinator: Coordinator) -> None:
-        """`records` belong to the keeper, which closes them."""
+        """The keeper closes `records`."""
         self._records = records
         self._coordinator = coordinator
         self._looks = Periodic("clock", _CLOCK_PACE_S, self._keep, last=self._end)
@@ -207,14 +208,14 @@ class ClockKeeper:
         try:
             self._records.checkpoints.write_record(JobRecord.CLOCK, {CHECKPOINT_CLOCK: clock})
         except SamzapyError as cause:
-            logger.warning("The job's checkpoint clock was not written down: %s; trying again", cause)
+            logger.warning("The job's checkpoint clock could not be written: %s; trying again", cause)
             self._records.close()
         else:
             self._coordinator.keep_checkpoint_clock(clock)
         return True
 
 
-#: The event that an operator sees after the first signal.
+#: The event after the first signal.
 STOPPING = "stopping: every task commits first; a second signal ends the job at once"
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -224,7 +225,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class StopSignals:
     """While entered, the first signal calls `stop`; any further one calls `abort` and ends the process with 128 + its number.
 
-    Off the main thread it does nothing: the program around it handles signals there.
+    Outside the main thread it does nothing: then the surrounding program handles signals.
     """
 
     def __init__(self, stop: Callable[[], None], abort: Callable[[], None] = lambda: None) -> None:

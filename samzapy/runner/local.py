@@ -23,13 +23,13 @@ from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
 
-#: Seconds between two looks at the status.
+#: Seconds between two statuses.
 STATUS_PACE_S = 0.25
 
 
 @final
 class StatusFeed:
-    """While entered, passes the coordinator's status to `listener` at a steady pace, and once more at the end."""
+    """While entered, passes the coordinator's status to `listener` periodically, and once more at the end."""
 
     def __init__(self, coordinator: Coordinator, listener: Callable[[JobStatus], None]) -> None:
         self._coordinator = coordinator
@@ -50,7 +50,7 @@ class StatusFeed:
 
 
 class _Listener:
-    """Passes the status on, and announces once that a signal was received."""
+    """Passes the status on, and reports the first signal."""
 
     def __init__(self, options: RunOptions, signals: StopSignals) -> None:
         self._options = options
@@ -67,8 +67,8 @@ class _Listener:
 class LocalRunner(Runner):
     """Runs the job in one container, for any `job.container.count`: one process runs Python on one core only.
 
-    After a failure that may pass, such as a broker that does not answer, it starts again from the last commit, as often as
-    Spark's runner submits again. It raises any other failure at once.
+    After a transient failure, such as a broker that does not answer, it restarts from the last commit, up to the same limit
+    as on Spark. It raises any other failure at once.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -129,7 +129,7 @@ class LocalRunner(Runner):
             )
 
         def give_up(stall: Stall) -> None:
-            """The user's code does not return, so nothing but the end of the process ends the run."""
+            """End the process: the user's code does not return, so nothing else ends the run."""
             options.on_event(f"error: container {model.id}: stalled: {stall} (task.stall.policy=fail)")
             os._exit(1)
 

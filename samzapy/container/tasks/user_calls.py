@@ -80,22 +80,23 @@ class UserCalls:
         last = of[-1] if isinstance(of, MessageBatch) else of
         first = of[0].offset if isinstance(of, MessageBatch) else of.offset
         span = (str(last.ssp), first, last.offset)
+        call = FailedCall(self.name, where, span)
         failure: SamzapyError
         if isinstance(cause, SerdeError):
             failure = self._placed(cause, f"while processing {of.position}", last)
+            failure.call = call
         elif isinstance(cause, StoreRefused):
             # A store does not know the message at hand.
             cause.args = (f"{self.name}: {where}: {cause}",)
-            cause.call = FailedCall(self.name, where, span)
+            cause.call = call
             return cause
         elif isinstance(cause, SamzapyError):
             if isinstance(cause, TaskFailed):
-                cause.call = FailedCall(self.name, where, span)
+                cause.call = call
             return cause
         else:
             failure = task_failed(self.name, where, cause, span)
         failure.__cause__ = cause
-        failure.call = FailedCall(self.name, where, span)
         return failure
 
     def _placed(self, failure: SerdeError, where: str, envelope: IncomingMessageEnvelope | None = None) -> SerdeError:

@@ -1,4 +1,4 @@
-"""The page of a running job: what a person looks at, drawn from the job's status as JSON has it.
+"""The page of a running job: what a person looks at, drawn from the job's status.
 
     history   the last ten minutes: rates and lags, in bounded memory
     view      a status and its history -> the rows and figures of the page

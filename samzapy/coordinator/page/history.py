@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 from samzapy.clock import Clock
+from samzapy.coordinator.progress import JobStatus
 
 #: Seconds between two samples, and how many of them are kept.
 PACE_S = 2.0
 SAMPLES = 300
-#: Rates are means over this many samples.
+#: Rates compare the newest sample with the oldest of this many.
 _WINDOW = 5
 
 
@@ -37,17 +37,17 @@ class History:
         self._clock = clock
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
 
-    def observe(self, status: Mapping[str, Any]) -> None:
+    def observe(self, status: JobStatus) -> None:
         """Take a sample of a status."""
-        positions: dict[str, int] = {}
-        for container in status["containers"]:
-            positions.update(container["positions"])
-        lag = total_lag(status)
+        positions = {
+            name: partition.position for each in status.containers for name, partition in each.partitions.items()
+        }
+        known = [each.lag for each in status.containers if each.lag is not None]
+        lag = sum(known) if known else None
+        self._samples.append(Sample(self._clock.monotonic(), status.processed, lag, positions))
         # A long history needs no positions: the rate of a partition looks back a few samples only.
         if len(self._samples) > _WINDOW:
-            old = self._samples[-_WINDOW - 1]
-            self._samples[-_WINDOW - 1] = Sample(old.at, old.processed, old.lag, {})
-        self._samples.append(Sample(self._clock.monotonic(), status["processed"], lag, positions))
+            self._samples[-_WINDOW - 1] = replace(self._samples[-_WINDOW - 1], positions={})
 
     @property
     def seconds(self) -> float:
@@ -82,26 +82,8 @@ class History:
         """The lag of the whole job, of each sample that has one."""
         return [float(sample.lag) for sample in self._samples if sample.lag is not None]
 
-    def _recently(self, difference: Any) -> float:
-        if len(self._samples) < 2:
+    def _recently(self, difference: Callable[[Sample, Sample], int]) -> float:
+        if not self._samples:
             return 0.0
-        new = self._samples[-1]
-        old = self._samples[max(0, len(self._samples) - 1 - _WINDOW + 1)]
+        new, old = self._samples[-1], self._samples[-min(_WINDOW, len(self._samples))]
         return max(0.0, difference(new, old) / (new.at - old.at)) if new.at > old.at else 0.0
-
-
-def lag_of(container: Mapping[str, Any], partition: str) -> int | None:
-    """The messages of a partition that are not processed yet; None if its end is not known."""
-    known = container["lags"].get(partition)
-    if known is not None:
-        lag: int = known["lag"]
-        return lag
-    end = container["ends"].get(partition)
-    return None if end is None else max(0, end - container["positions"].get(partition, 0))
-
-
-def total_lag(status: Mapping[str, Any]) -> int | None:
-    """The messages that the job has not processed yet; None if no end is known."""
-    lags = [lag_of(container, partition) for container in status["containers"] for partition in container["positions"]]
-    known = [lag for lag in lags if lag is not None]
-    return sum(known) if known else None

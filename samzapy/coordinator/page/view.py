@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-from samzapy.coordinator.page.history import History, lag_of
+from samzapy.coordinator.page.history import History
+from samzapy.coordinator.progress import ContainerStatus, JobStatus
 
 #: Rows of a table; the rest is found by searching.
 ROWS = 50
@@ -19,8 +19,6 @@ TASKS = 500
 CELLS = 500
 #: Lags at which a cell of the strip gets a warmer colour.
 _HEAT = (1, 100, 1_000, 10_000, 100_000, 1_000_000)
-
-Status = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -105,29 +103,28 @@ def graph(values: Sequence[float]) -> Graph:
     return Graph(" ".join(f"{index * step:.1f},{39 - value * scale:.1f}" for index, value in enumerate(values)), peak)
 
 
-def container_rows(containers: Iterable[Mapping[str, Any]]) -> Sequence[ContainerRow]:
-    """Those in trouble first, then in the order of their ids."""
-    rows = [_container(each) for each in containers]
+def container_rows(containers: Iterable[ContainerStatus], host_of: Callable[[str], str]) -> Sequence[ContainerRow]:
+    """Those in trouble first, then in the order of their ids. `host_of`: the host of the container with that id."""
+    rows = [_container(each, host_of(each.id)) for each in containers]
     return sorted(rows, key=lambda row: (not row.trouble and row.state in {"running", "done"}, _natural(row.id)))
 
 
-def _container(container: Mapping[str, Any]) -> ContainerRow:
-    stalled = container["stalled"]
-    known = [lag for lag in (lag_of(container, name) for name in container["positions"]) if lag is not None]
-    metrics = container["metrics"].get("container", {})
+def _container(container: ContainerStatus, host: str) -> ContainerRow:
+    stalled = container.stalled
+    memory_bytes = container.metrics.get("container", {}).get("resident-bytes")
     return ContainerRow(
-        container["id"],
-        container["state"],
-        container["phase"],
-        f"{stalled['reason']} for {stalled['seconds']:.0f} s" if stalled else "",
-        stalled["stack"] if stalled else "",
-        container["attempts"],
-        container["processed"],
-        container["commits"],
-        sum(known) if known else None,
-        str(container.get("host") or ""),
-        metrics.get("resident-bytes"),
-        container["restoring"],
+        container.id,
+        container.state,
+        container.phase,
+        "" if stalled is None else str(stalled),
+        "" if stalled is None else stalled.stack,
+        container.attempts,
+        container.processed,
+        container.commits,
+        container.lag,
+        host,
+        None if memory_bytes is None else int(memory_bytes),
+        container.restoring,
     )
 
 
@@ -142,30 +139,21 @@ def catch_up_s(history: History) -> float | None:
     return recent[-1] / shrinking if shrinking > 0 else None
 
 
-def tables(status: Status, history: History, search: str) -> Tables:
-    """The tables of the page; `search` is a part of a partition's or container's or task's name, empty for all."""
-    everything = [row for container in status["containers"] for row in _partitions(container, history)]
+def tables(status: JobStatus, history: History, readers: Mapping[str, str], search: str) -> Tables:
+    """The tables of the page. `readers`: the task that reads each partition, where it is known; `search` is a part of a
+    partition's or container's or task's name, empty for all."""
+    everything = [row for container in status.containers for row in _partitions(container, history, readers)]
     rows = [row for row in everything if search.lower() in f"{row.name} {row.task} container {row.container}".lower()]
     rows.sort(key=lambda row: (-(row.lag or 0), row.container, _natural(row.name)))
     in_order = sorted(everything, key=lambda row: _natural(row.name))
     return Tables(rows[:ROWS], len(rows), _strip(in_order))
 
 
-def _partitions(container: Mapping[str, Any], history: History) -> Iterable[PartitionRow]:
-    tasks = container.get("tasks") or {}
-    for name, position in container["positions"].items():
-        lag, known = lag_of(container, name), container["lags"].get(name, {})
-        yield PartitionRow(
-            name,
-            container["id"],
-            tasks.get(name, ""),
-            position,
-            known.get("end", container["ends"].get(name)),
-            lag,
-            history.rate_of(name),
-            None if known.get("age_ms") is None else known["age_ms"] / 1000,
-            -1 if lag is None else bisect_right(_HEAT, lag),
-        )
+def _partitions(container: ContainerStatus, history: History, readers: Mapping[str, str]) -> Iterable[PartitionRow]:
+    for name, (position, end, lag, age_s) in container.partitions.items():
+        heat = -1 if lag is None else bisect_right(_HEAT, lag)
+        task, rate = readers.get(name, ""), history.rate_of(name)
+        yield PartitionRow(name, container.id, task, position, end, lag, rate, age_s, heat)
 
 
 def _strip(rows: Sequence[PartitionRow]) -> Sequence[Cell]:
@@ -193,11 +181,11 @@ class StoreSums:
     def __init__(self) -> None:
         self._summed: dict[str, tuple[object, int, Mapping[str, Mapping[str, float]]]] = {}
 
-    def rows(self, status: Status) -> tuple[Sequence[StoreRow], int]:
+    def rows(self, status: JobStatus) -> tuple[Sequence[StoreRow], int]:
         """The stores by name, and how many tasks they stand for: `TASKS` or some more at most."""
         found: dict[str, dict[str, float]] = {}
         counted = 0
-        for container in status["containers"]:
+        for container in status.containers:
             if counted >= TASKS:
                 break
             tasks, sums = self._of(container)
@@ -208,12 +196,12 @@ class StoreSums:
                     total[name] = total.get(name, 0) + value
         return [_store(name, sums) for name, sums in sorted(found.items())], counted
 
-    def _of(self, container: Mapping[str, Any]) -> tuple[int, Mapping[str, Mapping[str, float]]]:
-        metrics = container["metrics"]
-        known = self._summed.get(container["id"])
+    def _of(self, container: ContainerStatus) -> tuple[int, Mapping[str, Mapping[str, float]]]:
+        metrics = container.metrics
+        known = self._summed.get(container.id)
         if known is None or known[0] is not metrics:
             groups = [values for _, values in metrics.items() if any(name.startswith(_STORE) for name in values)]
-            known = self._summed[container["id"]] = (metrics, len(groups), _sums(groups))
+            known = self._summed[container.id] = (metrics, len(groups), _sums(groups))
         return known[1:]
 
 

@@ -25,15 +25,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.coordinator.changes import MetricValues
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.progress import SHARE, JobStatus
 from samzapy.strict_json import encode
 
 logger = logging.getLogger(__name__)
-
-#: How much longer a view is shown than it took to make.
-SHARE = 20.0
 
 
 class Rendered(NamedTuple):
@@ -99,8 +95,6 @@ def views(
         found = next((each for each in coordinator.status().everyone if each.id == wanted), None)
         if found is None:
             return PlainTextResponse("unknown container\n", 404)
-        values = found.metrics
-        groups = values.groups() if isinstance(values, MetricValues) else values
-        return Response(encode(groups), media_type="application/json")
+        return Response(encode(dict(found.metrics.items())), media_type="application/json")
 
     return Starlette(routes=[*page, *routes, Route("/containers/{id}/metrics", metrics)])

@@ -1,6 +1,6 @@
-"""Runs a job on Spark: starts the coordinator, the application and the supervisor in this order, and ends them in reverse.
+"""Runs a job on Spark: starts the coordinator, the application and the supervisor, and ends them in reverse order.
 
-`SparkJob` runs some containers as one Spark job: started at once, awaited in a thread, its failure put into one line.
+`SparkJob` runs containers as one Spark job, waits for it in a thread, and puts its failure into one line.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def placed(context: Any, elements: Sequence[str], locations: Sequence[str]) -> A
 
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
-#: samzapy and its dependencies; any other module is missed by the user's code, and the error names it.
+#: samzapy and its dependencies. The user's code misses any other module, and its error names that.
 _NO_MODULE = re.compile(
     r"ModuleNotFoundError: No module named "
     r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
@@ -58,7 +58,7 @@ _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for 
 
 
 class SparkJob:
-    """The attempt at a slot. Starts at once; its thread calls `ended` when Spark is done with it, well or not."""
+    """An attempt of a slot. Starts at once; its thread calls `ended` after Spark has ended the job, well or not."""
 
     def __init__(
         self,
@@ -87,15 +87,15 @@ class SparkJob:
         return not self._over
 
     def cancel(self) -> None:
-        """Have Spark kill its tasks, if it is there to do so; `ended` follows."""
+        """Have Spark kill the tasks, if Spark still runs; then `ended` is called."""
         try:
             self._context.cancelJobGroup(self._group)
-        except Exception as cause:  # noqa: BLE001  # what py4j raises of a JVM that is gone is many things
-            logger.info("Spark did not take the end of container %s: %s", ", ".join(self._ids), one_line(cause))
+        except Exception as cause:  # noqa: BLE001  # py4j raises many errors after the JVM has ended
+            logger.info("Spark did not cancel the job of container %s: %s", ", ".join(self._ids), one_line(cause))
 
     def error(self) -> str | None:
-        """The reason why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for what no retry
-        mends."""
+        """The reason why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for problems that a
+        retry cannot solve."""
         self._thread.join()
         if self._error is None:
             return None
@@ -122,7 +122,7 @@ class SparkJob:
         except Exception as cause:  # noqa: BLE001  # every reason is kept for `error`
             self._error = cause
         finally:
-            # First, so that `ended` finds it over.
+            # Before `ended`, which looks at it.
             self._over = True
             self._ended()
 
@@ -130,7 +130,7 @@ class SparkJob:
 class SparkRunner(Runner):
     """Runs a job's containers as the tasks of a Spark job, until they end or a signal stops them.
 
-    The coordinator's token that acts is taken from the environment's SAMZAPY_TOKEN, else drawn.
+    The coordinator's token that acts comes from the environment variable SAMZAPY_TOKEN; without it, the token is random.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -150,8 +150,8 @@ class SparkRunner(Runner):
         spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
         coordinator = coordinator_of(prepared, spec, self._clock)
         host = coordinator_host(config.spark, master)
-        # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
-        # so the handlers go last.
+        # Spark takes seconds to stop. A signal meanwhile must not end the process before it reports why the job failed, so
+        # the handlers are removed last.
         with ExitStack() as handlers, ExitStack() as stack:
             port = config.spark.coordinator_port
             service = serve(coordinator, JobInspector(config), token, host, port, second=config.page_port)
@@ -178,7 +178,7 @@ class SparkRunner(Runner):
     def _submitter(
         self, coordinator: Coordinator, spark: SparkApplication, url: str, locality: Locality | None
     ) -> Callable[[tuple[str, ...], Callable[[], None]], SlotRun]:
-        """The function that submits containers: to the places that `locality` knows, or wherever Spark likes (None)."""
+        """The function that submits containers: to the places in `locality`, or, without it, to any place that Spark chooses."""
         model, clock = coordinator.spec.model, self._clock
 
         def start(ids: Sequence[str], locations: Sequence[str] | None, ended: Callable[[], None]) -> SparkJob:

@@ -83,8 +83,8 @@ def test_errors_are_counted_by_stage_and_by_what_the_policy_did(parsed):
 
 def test_lag_is_known_by_partition_and_for_the_furthest_of_a_container(parsed):
     partitions = {
-        "kafka.in[0]": PartitionSnapshot(5, 7, 1.5),
-        "kafka.in[1]": PartitionSnapshot(5, 5),
+        "kafka.in[0]": PartitionSnapshot(5, 7, 2, 1.5),
+        "kafka.in[1]": PartitionSnapshot(5, 5, 0),
         "k.x[0]": PartitionSnapshot(1),
     }
     found = parsed(job(container({}, partitions=partitions)))
@@ -162,21 +162,21 @@ def test_the_content_type_is_that_of_the_text_format():
 
 def test_a_job_is_ready_when_every_container_processes():
     running = container({})
-    assert ready(job(running)).status == 200
+    assert ready([running]).status == 200
     restoring = container({}, "1", phase="restoring", restoring=(10, 2_000))
-    assert ready(job(running, restoring)) == (503, "container 1: restoring, 10 of 2,000 offsets\n")
-    assert ready(job(container({}, state="lost"))) == (503, "container 0: lost\n")
-    assert ready(job(running, container({}, "1", state="done", phase="done"))).status == 200
-    assert ready(job(running, stopping=True)).status == 503
+    assert ready([running, restoring]) == (503, "container 1: restoring, 10 of 2,000 offsets\n")
+    assert ready([container({}, state="lost")]) == (503, "container 0: lost\n")
+    assert ready([running, container({}, "1", state="done", phase="done")]).status == 200
+    assert ready([running], stopping=True).status == 503
 
 
 def test_an_answer_names_the_first_containers_that_are_not_ready():
-    text = ready(job(*(container({}, str(n), state="waiting") for n in range(50)))).text
+    text = ready([container({}, str(n), state="waiting") for n in range(50)]).text
     assert text.splitlines()[0] == "container 0: waiting"
     assert text.splitlines()[-1] == "and 30 more"
 
 
 def test_a_job_is_alive_until_its_run_is_over():
-    lost = container({}, state="lost")
-    assert alive(job(lost)) == (200, "ok\n")
-    assert alive(job(lost, ended="taken over by another run")) == (503, "taken over by another run\n")
+    assert alive("") == (200, "ok\n")
+    assert alive("taken over by another run") == (503, "taken over by another run\n")
+    assert ready([container({})], ended="taken over by another run").status == 503
