@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
 from samzapy.metrics.series import ContainerSnapshot, JobSnapshot
 
 
-def job_snapshot(status: JobStatus, tasks: Iterable[str]) -> JobSnapshot:
-    """The snapshot for `samzapy.metrics.prometheus.render`; `tasks` are the names of the job's tasks."""
-    names = frozenset(tasks)
+def job_snapshot(status: JobStatus, tasks: frozenset[str], pause: Callable[[], None] = lambda: None) -> JobSnapshot:
+    """The snapshot for `samzapy.metrics.prometheus.render`; `tasks` are the names of the job's tasks. `pause` is called between
+    two containers."""
+
+    def snapshot(container: ContainerStatus) -> ContainerSnapshot:
+        pause()
+        return _container(container, tasks)
+
     clocks = status.clocks
     return JobSnapshot(
         status.name,
-        tuple(_container(container, names) for container in status.containers),
-        tuple(_container(standby, names) for standby in status.standbys),
+        tuple(map(snapshot, status.containers)),
+        tuple(map(snapshot, status.standbys)),
         status.seconds,
         status.processed,
         status.commits,

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from samzapy.metrics.bounded import Series
 from samzapy.metrics.prometheus import Collected
-from samzapy.metrics.series import Series
 
 logger = logging.getLogger(__package__)
 

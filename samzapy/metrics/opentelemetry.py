@@ -12,8 +12,9 @@ from typing import Any
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.clock import Clock
 from samzapy.errors import EnvironmentFailure, RetriableError
+from samzapy.metrics.bounded import Sample, Series
 from samzapy.metrics.families import PREFIX, Kind
-from samzapy.metrics.series import ContainerSnapshot, Sample, Series, container_series
+from samzapy.metrics.series import ContainerSnapshot, container_series
 from samzapy.metrics.snapshots import Reporter, Shown, SnapshotHeader
 from samzapy.version import VERSION
 
@@ -108,7 +109,7 @@ def _metrics(series: Series, since_ns: int, now_ns: int) -> Iterator[Any]:
     for sample in samples:
         by_part.setdefault(sample.part, []).append(sample)
     for part, values in by_part.items():
-        points = [NumberDataPoint(dict(labels), since_ns, now_ns, value) for _, labels, value in values]
+        points = [NumberDataPoint(dict(each.labels), since_ns, now_ns, each.value) for each in values]
         grows = family.kind in {Kind.COUNTER, Kind.SUMMARY}
         data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True) if grows else Gauge(points)
         yield Metric(f"{PREFIX}{family.name}{part}", family.help, _unit(family.name, part), data)

@@ -1,12 +1,11 @@
 """Converts snapshots of a job, or of one container, to series: family, labels, value.
 
-The number of series is bounded, whatever the size of the job:
+The number of series is bounded, whatever the size of the job (`samzapy.metrics.bounded`):
 
-1. A family with more series than the limit loses the label `task`, then `partition`, `store` and `stream`. Values that
-   coincide are added up, or combined by the `Merge` of their family: a clock becomes the lowest of them.
-2. The label `container` stays. All counters of a container start again together, so a sum over its tasks falls only at a
-   restart, and `rate()` stays right.
-3. The job's own code gets at most `USER_FAMILIES` families; the metrics beyond are counted, not exported.
+1. A family with many series loses the label `task`, then `partition`, `store` and `stream`. The label `container` stays: all
+   counters of a container start again together, so a sum over its tasks falls only at a restart, and `rate()` stays right.
+2. A job with too many series leaves out whole families: those of clients and of the job's own code first, then those of stores,
+   of tasks and of containers. `metrics_series_left_out` counts their series.
 
 All functions are pure.
 """
@@ -15,30 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from operator import add
 from typing import NamedTuple
 
-from samzapy.metrics.families import (
-    PREFIX,
-    Family,
-    Kind,
-    Merge,
-    Named,
-    container_metric,
-    counter,
-    gauge,
-    task_metric,
-)
+from samzapy.metrics.bounded import DROPPED, BoundedSeries, Bounds, Registered, Sample, Series
+from samzapy.metrics.columns import MetricColumns
+from samzapy.metrics.families import PREFIX, Family, Kind, Merge, counter, gauge, known_families
 from samzapy.version import VERSION
 
-#: Most series of a family before it loses labels, unless the job file says otherwise.
-SERIES_LIMIT = 500
-#: Most families for metrics of the job's own code.
-USER_FAMILIES = 200
-
 Groups = Mapping[str, Mapping[str, float]]
-Labels = tuple[tuple[str, str], ...]
 
 
 class PartitionSnapshot(NamedTuple):
@@ -93,21 +76,6 @@ class JobSnapshot:
     stalled_s: float = 0.0
 
 
-class Sample(NamedTuple):
-    """One value of a family; `part` is `_sum` or `_count` for a summary, else empty."""
-
-    part: str
-    labels: Labels
-    value: float
-
-
-class Series(NamedTuple):
-    """A family with its values."""
-
-    family: Family
-    samples: list[Sample]
-
-
 _BUILD = gauge("build_info", "The version of samzapy that the driver has; always 1.", Merge.MAX)
 _SECONDS = gauge("job_run_seconds", "Time from the first attempt's start to the newest report.")
 _JOB_PROCESSED = counter("job_messages_processed", "Messages processed by all containers and attempts.")
@@ -133,21 +101,36 @@ _CONTAINER_STALLED = gauge(
 )
 _RESTORE_READ = gauge("restore_offsets_read", "Changelog offsets read by the restore under way.")
 _RESTORE_ALL = gauge("restore_offsets_expected", "Changelog offsets to read by the restore under way.")
-_LEFT_OUT = gauge(
+_NAMES_LEFT_OUT = gauge(
     "metrics_left_out", "Metrics of the job's own code that are not exported, because there are too many names."
+)
+_LEFT_OUT = gauge(
+    "metrics_series_left_out", "Series of families that are not exported, because of metrics.prometheus.max.series."
 )
 
 #: The families that only the driver exports.
 OF_THE_JOB = (
     *(_BUILD, _SECONDS, _JOB_PROCESSED, _JOB_COMMITS, _FAILURES, _WEAKENED, _STOPPING),
     *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CONTAINERS, _UP, _RESTARTS),
-    *(_POSITION, _END, _LAG, _WORST_LAG, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL, _LEFT_OUT),
+    *(_POSITION, _END, _LAG, _WORST_LAG, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL),
+    *(_NAMES_LEFT_OUT, _LEFT_OUT),
 )
 
 
-def job_series(job: JobSnapshot, limit: int = SERIES_LIMIT) -> list[Series]:
-    """The series of a whole job, in order of name. The first label is `job`."""
-    collected = _Collected(job.name)
+#: Families in the order in which there is room for them.
+_RANKS = {family.name: rank for rank, family in enumerate((*OF_THE_JOB, *known_families()))}
+_BOUNDS = Bounds()
+
+
+def _go_on() -> None:
+    """The default of `pause`."""
+
+
+def job_series(job: JobSnapshot, bounds: Bounds = _BOUNDS, pause: Callable[[], None] = _go_on) -> list[Series]:
+    """The series of a whole job, in order of name. The first label is `job`. `pause` is called about once a millisecond, and
+    may let other threads run."""
+    place = (("job", job.name),)
+    collected = BoundedSeries(place, bounds, _RANKS, pause)
     collected.add(_BUILD, 1.0, (("version", VERSION),))
     for family, value in (
         (_SECONDS, job.seconds),
@@ -162,23 +145,46 @@ def job_series(job: JobSnapshot, limit: int = SERIES_LIMIT) -> list[Series]:
     for family, time_ms in ((_CLOCK, job.clock_ms), (_CHECKPOINT_CLOCK, job.checkpoint_clock_ms)):
         if time_ms is not None:
             collected.add(family, time_ms / 1000)
+    everyone = (*job.containers, *job.standbys)
+    dropped = _dropped_of_partitions(everyone, bounds.family)
     for role, containers in (("active", job.containers), ("standby", job.standbys)):
         for container in containers:
-            _add_status(collected, container, role)
-            collected.add_registry(container)
-    return collected.bounded(limit)
+            collected.add(_CONTAINERS, 1.0, (("role", role), ("state", container.state), ("phase", container.phase)))
+            _add_status(collected, container, dropped)
+            pause()
+    found = collected.take([_registered(job.name, container) for container in everyone])
+    for family, left_out in ((_LEFT_OUT, collected.left_out), (_NAMES_LEFT_OUT, collected.names_left_out)):
+        if left_out or family is _LEFT_OUT:
+            found[family.name] = Series(family, [Sample("", place, (), float(left_out))])
+    return _in_order(found)
 
 
-def container_series(job_name: str, container: ContainerSnapshot, limit: int = SERIES_LIMIT) -> list[Series]:
+def container_series(job_name: str, container: ContainerSnapshot, bounds: Bounds = _BOUNDS) -> list[Series]:
     """The series of one container's registry. The first labels are `job` and `container`."""
-    collected = _Collected(job_name)
-    collected.add_registry(container)
-    return collected.bounded(limit)
+    collected = BoundedSeries((("job", job_name),), bounds, _RANKS, _go_on)
+    return _in_order(collected.take((_registered(job_name, container),)))
 
 
-def _add_status(collected: _Collected, container: ContainerSnapshot, role: str) -> None:
+def _in_order(found: Mapping[str, Series]) -> list[Series]:
+    return [found[name] for name in sorted(found) if found[name].samples]
+
+
+def _registered(job_name: str, container: ContainerSnapshot) -> Registered:
+    place = (("job", job_name), ("container", container.id))
+    return Registered(place, container.tasks, MetricColumns.of(container.metrics))
+
+
+def _dropped_of_partitions(containers: Iterable[ContainerSnapshot], limit: int) -> tuple[str, ...]:
+    """The labels that the families of partitions lose, all of them the same: one is divided by the other."""
+    partitions = streams = 0
+    for container in containers:
+        partitions += len(container.partitions)
+        streams += len({ssp.rpartition("[")[0] for ssp in container.partitions})
+    return () if partitions <= limit else DROPPED[:2] if streams <= limit else DROPPED
+
+
+def _add_status(collected: BoundedSeries, container: ContainerSnapshot, dropped: tuple[str, ...]) -> None:
     place = (("container", container.id),)
-    collected.add(_CONTAINERS, 1.0, (("role", role), ("state", container.state), ("phase", container.phase)))
     collected.add(_UP, float(container.state in {"running", "done"}), place)
     collected.add(_RESTARTS, float(max(0, container.attempts - 1)), place)
     if container.restoring is not None:
@@ -190,7 +196,8 @@ def _add_status(collected: _Collected, container: ContainerSnapshot, role: str) 
     worst = -1
     for ssp, (position, end, lag, age_s) in container.partitions.items():
         stream, _, partition = ssp.rpartition("[")
-        where = (*place, ("stream", stream), ("partition", partition.rstrip("]")))
+        own = (("stream", stream), ("partition", partition.rstrip("]")))
+        where = (*place, *(pair for pair in own if pair[0] not in dropped))
         collected.add(_POSITION, float(position), where)
         if end is not None:
             collected.add(_END, float(end), where)
@@ -201,96 +208,6 @@ def _add_status(collected: _Collected, container: ContainerSnapshot, role: str) 
             collected.add(_AGE, age_s, where)
     if worst >= 0:
         collected.add(_WORST_LAG, float(worst), place)
-
-
-_Rows = dict[tuple[str, Labels], float]
-
-
-class _Slot(NamedTuple):
-    rows: _Rows
-    part: str
-    labels: Labels
-    scale: float
-
-
-class _Collected:
-    """The rows of each family. A name is looked up once for all tasks."""
-
-    def __init__(self, job_name: str) -> None:
-        self._job: Labels = (("job", job_name),)
-        self._families: dict[str, tuple[Family, _Rows]] = {}
-        self._slots: dict[tuple[str, str], _Slot | None] = {}
-        self._users = 0
-        self._left_out = 0
-
-    def add(self, family: Family, value: float, labels: Labels = ()) -> None:
-        """Add one value, to the sum of those with equal labels."""
-        rows, key = self._rows_of(family), ("", self._job + labels)
-        rows[key] = rows.get(key, 0.0) + value
-
-    def add_registry(self, container: ContainerSnapshot) -> None:
-        """Add the snapshot of a container's registry."""
-        place: Labels = (*self._job, ("container", container.id))
-        for group, values in container.metrics.items():
-            if group in container.tasks:
-                self._add_group("", values, (*place, ("task", group)), task_metric)
-            else:
-                self._add_group(group, values, place, partial(container_metric, group))
-
-    def bounded(self, limit: int) -> list[Series]:
-        """All families in order of name. A family with more series than `limit` has lost labels."""
-        if self._left_out:
-            self.add(_LEFT_OUT, float(self._left_out))
-        found = []
-        for name in sorted(self._families):
-            family, rows = self._families[name]
-            for label in ("task", "partition", "store", "stream"):
-                if len(rows) <= limit:
-                    break
-                rows = _without(label, rows, family.merge)
-            if rows:
-                found.append(Series(family, [Sample(part, labels, value) for (part, labels), value in rows.items()]))
-        return found
-
-    def _add_group(
-        self, group: str, values: Mapping[str, float], place: Labels, find: Callable[[str], Named | None]
-    ) -> None:
-        slots = self._slots
-        for name, value in values.items():
-            try:
-                slot = slots[group, name]
-            except KeyError:
-                slot = slots[group, name] = self._slot(find(name))
-            if slot is not None:
-                rows, part, labels, scale = slot
-                key = (part, place + labels)
-                rows[key] = rows.get(key, 0.0) + value * scale
-
-    def _slot(self, named: Named | None) -> _Slot | None:
-        if named is None:
-            return None
-        family = named.family
-        if family.kind is Kind.UNTYPED and family.name not in self._families:
-            if self._users >= USER_FAMILIES:
-                self._left_out += 1
-                return None
-            self._users += 1
-        return _Slot(self._rows_of(family), named.part, named.labels, family.scale)
-
-    def _rows_of(self, family: Family) -> _Rows:
-        return self._families.setdefault(family.name, (family, {}))[1]
-
-
-_MERGES: Mapping[Merge, Callable[[float, float], float]] = {Merge.SUM: add, Merge.MAX: max, Merge.MIN: min}
-
-
-def _without(label: str, rows: _Rows, merge: Merge) -> _Rows:
-    merged: _Rows = {}
-    combine = _MERGES[merge]
-    for (part, labels), value in rows.items():
-        key = (part, tuple([pair for pair in labels if pair[0] != label]))
-        merged[key] = combine(merged[key], value) if key in merged else value
-    return merged
 
 
 def family_names(families: Iterable[Family]) -> set[str]:

@@ -10,14 +10,20 @@ import os
 import secrets
 from collections.abc import Mapping
 
+from samzapy.admin.inspection import JobInspector
+from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.page.inspector import Inspector
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.scrape import job_snapshot
 from samzapy.coordinator.service import CoordinatorService
-from samzapy.coordinator.web.views import Rendered, View
+from samzapy.coordinator.web.queries import Records, StoreQueries
+from samzapy.coordinator.web.views import Pauses, Rendered, View
+from samzapy.metrics.bounded import Bounds
 from samzapy.metrics.health import Health, alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
+from samzapy.queries.exchange import Exchange
+from samzapy.queries.owners import StoreOwners
+from samzapy.queries.text import store_texts
 from samzapy.runner.base import TOKEN
 
 #: The views that need no token.
@@ -30,10 +36,17 @@ def run_token() -> str:
 
 
 def serve(
-    coordinator: Coordinator, inspector: Inspector, token: str, host: str, port: int, *, second: int | None
+    coordinator: Coordinator,
+    records: Records,
+    token: str,
+    host: str,
+    port: int,
+    *,
+    second: int | None,
+    max_series: int,
 ) -> CoordinatorService:
     """Serve the coordinator of a job at `host:port`, and at the port `second` of the loopback address (None: not there).
-    `inspector` answers the page's questions about records.
+    `records` answers questions about the job's records; `/metrics` has `max_series` series at most.
 
     Raises EnvironmentFailure if a port is taken.
     """
@@ -43,21 +56,34 @@ def serve(
         host,
         port,
         page_port=second,
-        added=views_of(coordinator),
+        added=views_of(coordinator, Bounds(job=max_series)),
         open_to_all=PROBES,
-        inspector=inspector,
+        records=records,
     )
 
 
-def views_of(coordinator: Coordinator) -> Mapping[str, View]:
-    """The views of a job's metrics and probes, by path."""
-    tasks = tuple(task.name for task in coordinator.spec.model.tasks)
+def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) -> Records:
+    """What answers questions about the job's records: those about its stores only if the job file has queries on.
+
+    Raises ConfigError for serdes that cannot be made.
+    """
+    inspector, limits = JobInspector(config), config.supervision.query
+    if not limits.enabled:
+        return Records(inspector)
+    owners = StoreOwners(coordinator.spec.model, limits.keyed, config.task.broadcast_inputs)
+    return Records(inspector, StoreQueries(coordinator, exchange, owners, store_texts(config), limits))
+
+
+def views_of(coordinator: Coordinator, bounds: Bounds = Bounds()) -> Mapping[str, View]:  # noqa: B008  # frozen
+    """The views of a job's metrics, in bounded number, and of its probes, by path."""
+    tasks = frozenset(task.name for task in coordinator.spec.model.tasks)
+    pause = Pauses()
 
     def ended() -> str:
         return coordinator.abandoned or ""
 
     def metrics(status: JobStatus) -> Rendered:
-        return Rendered(render(job_snapshot(status, tasks)), CONTENT_TYPE)
+        return Rendered(render(job_snapshot(status, tasks, pause), bounds, pause), CONTENT_TYPE)
 
     def healthz(status: JobStatus) -> Rendered:  # noqa: ARG001  # the run alone decides
         return _in_one_word(alive(ended()))

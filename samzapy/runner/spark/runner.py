@@ -18,16 +18,16 @@ from uuid import uuid4
 from pyspark import RDD
 from pyspark.serializers import CPickleSerializer
 
-from samzapy.admin.inspection import JobInspector
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure
+from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
-from samzapy.runner.serving import run_token, serve
+from samzapy.runner.serving import records_of, run_token, serve
 from samzapy.runner.spark.application import SparkApplication, one_line, spark_application
 from samzapy.runner.spark.master import Master, check_reach, coordinator_host
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
@@ -154,7 +154,16 @@ class SparkRunner(Runner):
         # the handlers are removed last.
         with ExitStack() as handlers, ExitStack() as stack:
             port = config.spark.coordinator_port
-            service = serve(coordinator, JobInspector(config), token, host, port, second=config.page_port)
+            records = records_of(config, coordinator, Exchange(coordinator.holder))
+            service = serve(
+                coordinator,
+                records,
+                token,
+                host,
+                port,
+                second=config.page_port,
+                max_series=config.prometheus.max_series,
+            )
             stack.callback(service.close)
             options.on_event(f"status page: {service.page}")
             options.on_page(service.page)

@@ -33,7 +33,7 @@ from samzapy.container.restart import build_container
 from samzapy.container.standby import standby_container
 from samzapy.container.supervision.log_files import container_logging
 from samzapy.container.supervision.watch import ContainerProcess
-from samzapy.coordinator.client import CoordinatorClient, HttpLease
+from samzapy.coordinator.client import CoordinatorClient, HttpLease, HttpQuestions
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import (
     ConfigError,
@@ -204,9 +204,10 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
             os.chdir(spec.directory)
         config = load_job(spec.raw)
         model = spec.model.container(container_id)
+        questions = HttpQuestions(client, container_id, lambda: lease.epoch)
         if replica_of(container_id):
             with container_logging(config.supervision.log, config.job_name, container_id):
-                return standby_container(config, model, lease, on_lost=_leave).run()
+                return standby_container(config, model, lease, on_lost=_leave, questions=questions).run()
 
         def give_up(stall: Stall) -> None:
             """End the process: the user's code does not return, so nothing else ends the attempt."""
@@ -215,7 +216,7 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
             _leave(str(error))
 
         with container_logging(config.supervision.log, config.job_name, container_id) as lines:
-            process = ContainerProcess(lines, give_up, _leave)
+            process = ContainerProcess(lines, give_up, _leave, questions)
             made = build_container(
                 config,
                 model,

@@ -147,7 +147,7 @@ def test_a_container_s_metrics_take_little_memory_and_share_their_names():
         deliver(each, Reported(7), ContainerReport("0", 7, "running", metrics={f"t{i}": {"a": 1, "b": 2}})).metrics
         for i, each in enumerate(changes)
     ]
-    assert made[0]._names[0][1] is made[1]._names[0][1]
+    assert made[0].names[0][1] is made[1].names[0][1]
     assert MetricValues().get("g") is None
 
 
