@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -135,7 +134,7 @@ def _json(step: Step | None) -> dict[str, Any] | None:
 def _print_json(value: dict[str, Any]) -> None:
     from samzapy.serializers import as_json
 
-    click.echo(json.dumps(json.loads(as_json(value)), ensure_ascii=False))
+    click.echo(as_json(value))
 
 
 def _sides(found: Difference) -> Iterator[tuple[object, ...]]:
