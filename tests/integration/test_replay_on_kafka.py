@@ -73,7 +73,9 @@ class KafkaJob:
     def everything(self):
         """The ends of all streams of the broker, and its consumer groups."""
         streams = self.admin.describe_all(self.admin.list_streams())
-        ssps = [SystemStreamPartition("kafka", each.stream, n) for each in streams.values() for n in range(each.partitions)]
+        ssps = [
+            SystemStreamPartition("kafka", each.stream, n) for each in streams.values() for n in range(each.partitions)
+        ]
         groups = AdminClient({"bootstrap.servers": self._broker}).list_consumer_groups().result()
         ends = {str(ssp): log.upcoming for ssp, log in self.admin.offsets(ssps).items()}
         return ends, sorted(each.group_id for each in groups.valid)
