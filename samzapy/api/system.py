@@ -371,6 +371,8 @@ class SystemFactory(ABC):
     #: Whether `producer` accepts a transactional id. Without transactions a job's state may hold inputs twice after a
     #: crash, and may go back while two runs overlap.
     transactional = False
+    #: The number of offsets that the end of a transaction takes in each of its partitions.
+    marker_offsets = 0
     #: Whether jobs can only read the streams.
     read_only = False
     #: Whether a record may come too late to be read, or get another offset in another read. The description of a stream
