@@ -118,7 +118,7 @@ class PastConsumer(SystemConsumer):
         if self._past.feeds and self._starts.keys() <= self._past.feed.ssps:
             return
         self._real = self._make()
-        self._real.coarse, self._real.prompt_times = self.coarse, self.prompt_times
+        self._real.coarse = self.coarse
         for ssp, offset in self._starts.items():
             self._real.register(ssp, offset)
             if self._past.end(ssp) is not None:
