@@ -133,7 +133,10 @@ class ReplayAttempt:
         clients = job_clients(job, "replay", factory_of=past.factory_of)
         self._engines = {name: RecordingEngines(engine, past.recorder) for name, engine in engines.items()}
         plugins = Plugins(
-            self._engines, task_serdes(job), watched(kind, self._watch), partial(PatientEventLoop, PATIENCE_S)
+            self._engines,
+            task_serdes(job),
+            watched(kind, self._watch, self.clock),
+            partial(PatientEventLoop, PATIENCE_S),
         )
         self._metrics = Registry()
         self._builder = _ReplayBuilder(

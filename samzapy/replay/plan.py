@@ -158,10 +158,10 @@ def _stores(
         last = base.checkpoint.changelog_offsets.get(store.name, -1)
         log = clients.offsets([ssp])[ssp]
         check_end(ssp, log, last)
-        if log.oldest > 0 and last >= 0 and store.backup is None:
+        if last >= 0 and log.oldest > (0 if store.backup is None else last):
             raise EnvironmentFailure(
-                f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records before it were deleted; "
-                f"{FROM_EMPTY}, or give the job snapshots (stores.{store.name}.backup.path)"
+                f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records before it were deleted, "
+                f"and the commit's last record is at {last}; {FROM_EMPTY}"
             )
         found[store.name] = StorePlan(
             ssp, last, _transaction_ends(config, store.name, ssp.system, history), delete_retention_ms(topic, store)
