@@ -174,7 +174,11 @@ class ReplayAttempt:
 
     def start(self) -> None:
         """Restore the stores, and call `init`. Raises what a container's start raises."""
-        self._loop = self._container.start()
+        try:
+            self._loop = self._container.start()
+        except TaskFailed as failure:
+            self._watch.ended(failure)
+            raise
         self._past.recorder.active = True
 
     def steps(self, rows: Iterator[Row]) -> Iterator[Step]:
