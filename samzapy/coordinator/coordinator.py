@@ -123,6 +123,12 @@ class Coordinator:
         with self._changed:
             return self._processes.get(container_id)
 
+    def holder(self, container_id: str) -> int | None:
+        """The epoch of the attempt whose lease runs now; None if there is none."""
+        with self._changed:
+            runs = self._leases.state(container_id) is ContainerState.RUNNING and self._abandoned is None
+            return self._leases.epoch(container_id) if runs else None
+
     def overdue(self) -> tuple[Overdue, ...]:
         """The attempts with expired leases that have not reported their end."""
         with self._changed:
