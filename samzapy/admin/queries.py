@@ -96,10 +96,13 @@ class JobQueries:
                 self._wait(again.pause_s)
 
     def _asked(self, path: str, parameters: Mapping[str, str]) -> tuple[Any, Mapping[str, str]] | None:
-        url, token = self._where()
-        full = f"{url}{path}?{urlencode(parameters, quote_via=quote)}"
+        url, token, fingerprint = self._where()
+        asked = f"{path}?{urlencode(parameters, quote_via=quote)}"
         try:
-            answer = self._pool.request("GET", full, headers={"authorization": f"Bearer {token}"})
+            # A run with a certificate of its own has its fingerprint in the address; others are checked as usual.
+            pinned = {"cert_reqs": "CERT_NONE", "assert_fingerprint": fingerprint} if fingerprint else {}
+            pool = self._pool.connection_from_url(url, pinned)
+            answer = pool.urlopen("GET", asked, headers={"authorization": f"Bearer {token}"})
         except urllib3.exceptions.HTTPError as cause:
             raise _Again(f"{url} does not answer ({type(cause).__name__})", _AGAIN_S) from cause
         body = _body(answer.data)
@@ -114,12 +117,13 @@ class JobQueries:
             raise EnvironmentFailure(f"job '{self._config.name}': {url} refuses the token: {line}")
         raise StoreError(line)
 
-    def _where(self) -> tuple[str, str]:
+    def _where(self) -> tuple[str, str, str]:
+        """The URL of the run, the token that reads, and the fingerprint of its certificate (empty: none)."""
         address = self._address or PageAddress(self._config.supervision.log, self._config.job_name).read()
         if address is None:
             raise _Again("no run of it on this machine has an address; name one", _AGAIN_S)
         parts = urlsplit(address)
-        return f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query).get("token", [""])[0]
+        return f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query).get("token", [""])[0], parts.fragment
 
 
 class _Again(Exception):

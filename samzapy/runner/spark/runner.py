@@ -170,9 +170,7 @@ class SparkRunner(Runner):
                 identity=identity,
             )
             stack.callback(service.close)
-            if service.address.fingerprint is not None:
-                options.on_event(f"certificate of {service.url}: SHA-256 {service.address.fingerprint}")
-            options.on_event(f"status page: {service.page}")
+            options.on_event(f"status page: {service.pinned_page}")
             options.on_page(service.pinned_page)
             spark = stack.enter_context(spark_application(config, master, token, verbose=options.verbose))
             locality = stack.enter_context(Locality(place_records(config)))
