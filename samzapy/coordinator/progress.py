@@ -17,9 +17,6 @@ from samzapy.job.lease import ContainerReport
 from samzapy.metrics.series import PartitionSnapshot
 from samzapy.strict_json import encode
 
-#: Whoever draws statuses again and again, for as many as look, may take one part in so many of a core for it.
-SHARE = 20.0
-
 
 @dataclass(frozen=True)
 class RestoredStore:
@@ -222,6 +219,7 @@ class _Account:
     failure: UserFailure | None = None
     status: ContainerStatus | None = None
     changed: bool = False
+    standing: tuple[str, int, int | None] = ("", 0, None)
 
 
 class Progress:
@@ -295,14 +293,14 @@ class Progress:
                 found += account.counts_before + account.counts
         return dict(found)
 
-    def status(self, container_id: str, state: str, attempts: int, epoch: int | None) -> ContainerStatus:
-        """The container's sums, with what its lease says."""
+    def status(self, container_id: str, standing: tuple[str, int, int | None]) -> ContainerStatus:
+        """The container's sums, with what its lease says: its state, the number of attempts and the newest epoch."""
         account = self._accounts[container_id]
         known = account.status
-        if known is None or account.changed or (known.state, known.attempts, known.epoch) != (state, attempts, epoch):
-            made = self._made(account, container_id, state, attempts, epoch)
+        if known is None or account.changed or account.standing != standing:
+            made = self._made(account, container_id, *standing)
             known = account.status = made if known is None else made.after(known)
-            account.changed = False
+            account.changed, account.standing = False, standing
         return known
 
     @staticmethod

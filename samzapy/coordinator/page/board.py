@@ -22,7 +22,7 @@ from samzapy.coordinator.clocks import as_text
 from samzapy.coordinator.page.history import PACE_S, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector
 from samzapy.coordinator.page.view import StoreSums, Tables, catch_up_s, container_rows, graph, tables
-from samzapy.coordinator.progress import SHARE, JobStatus
+from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.lease import TaskProgress
 
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 #: The sections that change while the job runs, in the order of the page; one template each.
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
+#: A snapshot and its drawing may take one part in so many of a core: 20,000 partitions are drawn every three seconds.
+SHARE = 40.0
 #: How many searches are drawn once for all who look; further ones are drawn anew.
 _DRAWN = 16
 #: Tasks whose clocks are shown, the slowest first.
