@@ -29,6 +29,16 @@ Changes = Mapping[bytes, "bytes | None"]
 Cursor = AbstractContextManager[Iterator[tuple[bytes, bytes]]]
 
 
+@dataclass(frozen=True)
+class CommittedPage:
+    """The entries that one `read_committed` has found, in order. `marker`: that of the write which they are as of, None before
+    the first; `more`: whether the range goes on after them."""
+
+    pairs: Sequence[tuple[bytes, bytes]]
+    marker: bytes | None
+    more: bool
+
+
 class EngineSnapshot(ABC):
     """The engine's contents at one instant."""
 
@@ -95,6 +105,15 @@ class StorageEngine(ABC):
     def snapshot(self) -> EngineSnapshot:
         """The contents as they are now."""
 
+    def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
+        """The first pairs with lower <= key < upper, and the marker, all as of the same write: at most `most` pairs, and no
+        further one after `most_bytes` bytes of keys and values; but one, if there is any.
+
+        Other threads call it while the task's thread makes all other calls but `close`. It must not keep that thread
+        waiting for longer than the read of one page. Raises StoreError if the engine cannot do this, which is the default.
+        """
+        raise StoreError("its engine cannot be read by other threads than the task's")
+
     @abstractmethod
     def write(self, changes: Changes, marker: bytes) -> None:
         """Apply `changes` and replace the marker, atomically: after a crash both are present, or neither."""
@@ -158,6 +177,18 @@ class EngineSettings:
     tasks_in_container: int = 1
 
 
+@dataclass(frozen=True)
+class EngineMemory:
+    """The memory of one store in a container, in bytes. `each`: of every task's part, from its opening on. `own`: the most that the
+    store takes beside that, by name. `shared`: the most that it takes together with other stores, which have the same name
+    and number. `unknown`: why there is more, empty if there is not."""
+
+    each: int = 0
+    own: Mapping[str, int] = field(default_factory=dict)
+    shared: Mapping[str, int] = field(default_factory=dict)
+    unknown: str = ""
+
+
 class StorageEngineFactory(ABC):
     """Named by `stores.NAME.factory`."""
 
@@ -197,6 +228,10 @@ class StorageEngineFactory(ABC):
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """Problems of the settings as (key below the store, value or None, what is allowed); touches nothing."""
         return ()
+
+    def memory(self, settings: EngineSettings) -> EngineMemory:
+        """The memory that the store takes, for a plan before it is opened."""
+        return EngineMemory(unknown="its engine does not say")
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
         """The serdes of the entries; by default those of the job file."""

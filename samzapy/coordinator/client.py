@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -32,6 +33,11 @@ from samzapy.coordinator.wire import (
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
 from samzapy.job.facts import NO_FACTS, Facts, UserFailure
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
+from samzapy.queries.answering import QuestionSource
+from samzapy.queries.exchange import WAIT_S
+from samzapy.queries.questions import Answer as Answered
+from samzapy.queries.questions import Handed, Question, read_asked
+from samzapy.queries.questions import pack as pack_questions
 from samzapy.strict_json import encode, sendable
 from samzapy.version import VERSION
 
@@ -53,15 +59,19 @@ _NOT_OURS = {403, 404}
 class CoordinatorClient:
     """Calls one coordinator. Safe to use from several threads.
 
-    Calls raise RetriableError when there is no answer, TaskMigrated when the answer is that this coordinator does
-    not know us (another driver has taken its address).
+    Calls raise RetriableError when there is no answer, or one with another certificate than the run's, TaskMigrated when the
+    answer is that this coordinator does not know us (another driver has taken its address).
     """
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, fingerprint: str | None = None) -> None:
+        """`fingerprint`: that of the certificate which the coordinator has to show before it gets the token; None without TLS."""
         self._url = url
         self._pool = urllib3.PoolManager(
             headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
             retries=False,
+            # The fingerprint says more than any authority: it is this certificate or none.
+            cert_reqs="CERT_NONE",
+            assert_fingerprint=fingerprint,
         )
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> tuple[HttpLease, JobSpec]:
@@ -108,6 +118,10 @@ class CoordinatorClient:
         """Send packed details, and wait for the answer, at most `answer_s`."""
         return self._read(Taken, path, self._send("POST", path, body, urllib3.Timeout(CONNECT_S, answer_s)))
 
+    def questions(self, path: str, body: bytes, answer_s: float) -> bytes:
+        """Send answers about stores, and wait for the next questions, at most `answer_s`."""
+        return self._send("POST", path, body, urllib3.Timeout(CONNECT_S, answer_s))
+
     def close(self) -> None:
         """Drop the connections."""
         self._pool.clear()
@@ -118,6 +132,10 @@ class CoordinatorClient:
     def _send(self, method: str, path: str, data: bytes | None, patience: urllib3.Timeout) -> bytes:
         try:
             answer = self._pool.request(method, self._url + path, body=data, timeout=patience)
+        except urllib3.exceptions.SSLError as cause:
+            raise RetriableError(
+                f"coordinator {self._url} does not show the certificate of this run ({cause})"
+            ) from cause
         except urllib3.exceptions.HTTPError as cause:
             raise RetriableError(f"coordinator {self._url} does not answer ({type(cause).__name__})") from cause
         if answer.status in _NOT_OURS:
@@ -250,6 +268,28 @@ class HttpLease(ContainerLease):
                 # The rest is sent after the next heartbeat, which is due.
                 self._details_due = self._metrics_due = -math.inf
                 return
+
+
+class HttpQuestions(QuestionSource):
+    """The questions about the stores of one container, over HTTP."""
+
+    def __init__(self, client: CoordinatorClient, container_id: str, epoch: Callable[[], int]) -> None:
+        """`epoch`: of the attempt, as it is now."""
+        self._client = client
+        self._path = f"/containers/{quote(container_id, safe='')}/questions"
+        self._epoch = epoch
+
+    def exchange(self, answers: Sequence[tuple[int, Answered]]) -> Sequence[tuple[int, Question]]:
+        """See `QuestionSource.exchange`. Raises RetriableError when the coordinator does not answer, TaskMigrated if the
+        container is another attempt's."""
+        body = pack_questions(Handed(self._epoch(), list(answers)))
+        try:
+            asked = read_asked(self._client.questions(self._path, body, WAIT_S + ANSWER_S))
+        except ValueError as cause:
+            raise RetriableError(f"the coordinator answered {self._path} with something else ({cause})") from cause
+        if not asked.owned:
+            raise TaskMigrated("a newer attempt runs this container")
+        return asked.questions
 
 
 def _line(data: bytes) -> str:

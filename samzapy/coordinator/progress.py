@@ -1,4 +1,4 @@
-"""Adds up the reports of the containers."""
+"""Sums the reports of the containers to the status of the job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from samzapy.strict_json import encode
 
 @dataclass(frozen=True)
 class RestoredStore:
-    """The restore of one store; `source` names its origin, as in `changelog`."""
+    """The restore of one store. `source` is where its data came from, such as `changelog`."""
 
     container_id: str
     store: str
@@ -32,8 +32,8 @@ class RestoredStore:
 
 @dataclass(frozen=True)
 class ContainerFailure:
-    """Why an attempt ended: the error's class name, its one line, the exit code its class stands for, whether another
-    attempt could only fail in the same way, and the failure of the user's code, if it was one."""
+    """The reason why an attempt ended: the error's class name, its message in one line, its exit code, whether another
+    attempt would fail in the same way, and the failure of the user's code, if it was one."""
 
     container_id: str
     epoch: int
@@ -50,10 +50,10 @@ class ContainerFailure:
 
 @dataclass(frozen=True)
 class ContainerStatus:
-    """One container. `processed` and `commits` count all its attempts, `remaining` is None when there is no end.
+    """One container. `processed` and `commits` count all its attempts; `remaining` is None for an endless run.
 
-    `lags` has its input partitions by SSP as text, when their ends were last asked for; `stalled` says that it does not get
-    on; `failure` is the last one of the user's code."""
+    `lags` has its input partitions by SSP as text, as of the last request for their ends; `stalled` is set while it makes no
+    progress; `failure` is the last failure of the user's code."""
 
     id: str
     state: str
@@ -122,10 +122,10 @@ def _snapshot(position: int, seen: PartitionLag) -> PartitionSnapshot:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """The whole job at one moment. `seconds`: from the first attempt's start to the newest report. `failed` counts
-    failures; `failures` are the newest of them. `downgrades` weaken the job's guarantee; `counts`, of all attempts and
-    by `group.name`, count the consequences. `standbys` process nothing; their `remaining` counts the offsets that they have yet to read.
-    `clocks` are those in event time."""
+    """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the number
+    of failures; `failures` has the newest. `downgrades` are reasons why the job's guarantee is weakened; `counts`, by
+    `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their `remaining` counts the
+    offsets that they still have to read. `clocks` are in event time."""
 
     name: str
     stopping: bool
@@ -147,7 +147,7 @@ class JobStatus:
 
     @property
     def processed(self) -> int:
-        """Messages processed, repeated ones counted each time."""
+        """Messages processed; a repeated message counts each time."""
         return sum(container.processed for container in self.containers)
 
     @property
@@ -157,13 +157,13 @@ class JobStatus:
 
     @property
     def remaining(self) -> int | None:
-        """Offsets left to the ends; None when a container has no end or has not said."""
+        """Offsets left to the ends; None if a container has no ends, or has not reported them."""
         known = [c.remaining for c in self.containers]
         return None if None in known else sum(filter(None, known))
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the positions and the ends of all partitions; None while a container has not said."""
+        """Offsets between the positions and the ends of all partitions; None until every container has reported them."""
         known = [c.lag for c in self.containers]
         return None if None in known else sum(filter(None, known))
 
@@ -201,7 +201,7 @@ class JobStatus:
         }
 
 
-#: How many failures and restores are kept; older ones are forgotten first.
+#: Failures, and restores of a container, that are kept; the oldest are dropped first.
 HISTORY = 1_000
 
 
@@ -225,8 +225,8 @@ class _Account:
 class Progress:
     """The newest report of each container, and the sums of the attempts before. One caller at a time.
 
-    A job may have a thousand containers and be looked at several times a second, so whatever has not changed since the last
-    look is not made again.
+    A job may have a thousand containers, and its status may be read several times a second. So the status of a container is
+    kept until it changes.
     """
 
     def __init__(self, container_ids: tuple[str, ...]) -> None:
@@ -265,7 +265,7 @@ class Progress:
             del account.restored[next(iter(account.restored))]
 
     def fail(self, failure: ContainerFailure) -> None:
-        """Take the reason an attempt gave for its end."""
+        """Take the reason why an attempt ended."""
         self.failed += 1
         account = self._accounts[failure.container_id]
         account.failure, account.changed = failure.user or account.failure, True
@@ -274,19 +274,19 @@ class Progress:
 
     @property
     def failures(self) -> tuple[ContainerFailure, ...]:
-        """The newest reasons given, oldest first."""
+        """The newest failures, oldest first."""
         return tuple(self._failures)
 
     @property
     def restored(self) -> tuple[RestoredStore, ...]:
-        """All restores, by container and in order of time."""
+        """All restores, by container, in order of time."""
         if self._restored is None:
             self._restored = tuple(store for account in self._accounts.values() for store in account.restored.values())
         return self._restored
 
     @property
     def counts(self) -> dict[str, int]:
-        """The counters of weakened guarantees, by `group.name`, over all containers and attempts; none that is 0."""
+        """The counters of weakened guarantees that are not 0, by `group.name`, over all containers and attempts."""
         found: Counter[str] = Counter()
         for account in self._accounts.values():
             if account.counts_before or account.counts:

@@ -19,7 +19,8 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.facts import Stall
 from samzapy.job.model import ContainerModel, JobModel
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.queries.exchange import Exchange, LocalQuestions
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, run_token, scrape_tokens
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
 
@@ -89,12 +90,14 @@ class LocalRunner(Runner):
         )
         coordinator = coordinator_of(prepared, spec)
         ownership = Ownership.of(config, prepared.run_id)
-        restarts = self._restarts(prepared, model, coordinator, ownership, options)
+        exchange = Exchange(coordinator.holder)
+        token = run_token()
+        restarts = self._restarts(prepared, coordinator, ownership, exchange, options, token)
         with (
             StopSignals(restarts.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
-            _page(config, coordinator, options),
+            _page(config, coordinator, exchange, options, token),
             watching(prepared, coordinator),
         ):
             try:
@@ -108,16 +111,22 @@ class LocalRunner(Runner):
     def _restarts(
         self,
         prepared: PreparedJob,
-        model: ContainerModel,
         coordinator: Coordinator,
         ownership: Ownership,
+        exchange: Exchange,
         options: RunOptions,
+        token: str,
     ) -> Restarts:
-        config = prepared.config
+        config, (model,) = prepared.config, coordinator.spec.model.containers
+        tokens = scrape_tokens(config, token)
+        if tokens and not config.prometheus.open_to_all:
+            at = f"{config.prometheus.host}:{config.prometheus.port}"
+            options.on_event(f"metrics of the container: http://{at}/metrics, with the bearer token {tokens[0]}")
 
         def build() -> RestartingContainer:
             ownership.close()
             lease = LocalLease(coordinator, model.id, ownership.look)
+            questions = LocalQuestions(exchange, model.id, lambda: lease.epoch)
             return build_container(
                 config,
                 model,
@@ -125,7 +134,7 @@ class LocalRunner(Runner):
                 ends=prepared.ends,
                 run_id=prepared.run_id,
                 transactions=prepared.transactions,
-                process=ContainerProcess(on_stalled=give_up),
+                process=ContainerProcess(on_stalled=give_up, questions=questions, scrape_tokens=tokens),
             )
 
         def give_up(stall: Stall) -> None:
@@ -142,25 +151,27 @@ class LocalRunner(Runner):
 
 
 @contextmanager
-def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions) -> Iterator[None]:
-    """Serve the status page on this machine, if the job file names a port for it."""
-    if config.page_port is None:
+def _page(
+    config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions, token: str
+) -> Iterator[None]:
+    """Serve the status page on this machine, if the job file names a port for it or has queries on."""
+    if config.page_port is None and not config.supervision.query.enabled:
         yield
         return
-    from samzapy.admin.inspection import JobInspector  # noqa: PLC0415
-    from samzapy.runner.serving import run_token, serve  # noqa: PLC0415  # a server is needed by this job only
+    from samzapy.runner.serving import records_of, serve  # noqa: PLC0415  # a server is needed by this job only
 
     service = serve(
         coordinator,
-        JobInspector(config),
-        run_token(),
+        records_of(config, coordinator, exchange),
+        token,
         "127.0.0.1",
-        config.page_port,
+        config.page_port or 0,
         second=None,
         max_series=config.prometheus.max_series,
     )
     try:
         options.on_event(f"status page: {service.page}")
+        options.on_page(service.page)
         yield
     finally:
         service.close()

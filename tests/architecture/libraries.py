@@ -9,6 +9,8 @@ from __future__ import annotations
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("samzapy/cli",),
     "confluent_kafka": ("samzapy/system/kafka",),
+    # The certificate of a run's coordinator; imported only for a run with TLS.
+    "cryptography": ("samzapy/coordinator",),
     # Sketches in a store, and as a state of their own.
     "datasketches": ("samzapy/storage/views", "samzapy/operators"),
     "fsspec": ("samzapy/storage/backup",),
@@ -24,6 +26,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/checkpoint",
         "samzapy/coordinator",
         "samzapy/job",
+        "samzapy/queries",
         "samzapy/serializers",
         "samzapy/storage/backup",
         "samzapy/storage/local",
@@ -71,6 +74,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "starlette": ("samzapy/coordinator",),
     # Declarations for type checkers; it is not imported when the code runs.
     "typing_extensions": ("samzapy/api/kv.py",),
-    "urllib3": ("samzapy/coordinator",),
+    # Containers ask their coordinator, programs a job's stores.
+    "urllib3": ("samzapy/coordinator", "samzapy/admin"),
     "uvicorn": ("samzapy/coordinator",),
 }

@@ -23,8 +23,9 @@ _offset = attrgetter("offset")
 
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
-#: The outputs of a slice wait in memory until its end; those of larger slices no longer fit the processor's cache.
-_MAX_SLICE = 256
+#: The outputs of a slice wait in memory until its end; those of larger slices no longer fit the processor's cache. Kafka's
+#: consumer brings up to 500 messages of a partition together, which so are one slice.
+_MAX_SLICE = 512
 
 
 class Processing(ABC):
@@ -96,9 +97,8 @@ class SynchronousExecutor(TaskExecutor):
         timers.begin(ssp, envelopes)
         while done < total:
             started = clock.monotonic()
-            part = envelopes if total <= self._slice and not done else envelopes[done : done + self._slice]
-            part = timers.until_due(part)
-            processed = process(ssp, part)
+            last = timers.until_due(envelopes, done, min(total, done + self._slice))
+            processed = process(ssp, envelopes[done:last] if done or last < total else envelopes)
             done += processed
             task.collector.hand_over()
             took = clock.monotonic() - started

@@ -1,6 +1,6 @@
-"""Draws the page: one snapshot of the job every few seconds, and its HTML made once for all who look at it.
+"""Renders the page: takes a snapshot of the job every few seconds, and renders its HTML once for all readers.
 
-The HTML is in sections. The whole page holds all of them; a browser that stays gets those that have changed.
+The HTML has sections. The page contains all of them; a browser that stays gets those that have changed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from samzapy.job.lease import TaskProgress
 
 logger = logging.getLogger(__name__)
 
-#: The sections that change while the job runs, in the order of the page; one template each.
+#: The sections that change while the job runs, in the order of the page. Each has a template.
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
 #: A snapshot and its drawing may take one part in so many of a core: 20,000 partitions are drawn every three seconds.
 SHARE = 40.0
-#: How many searches are drawn once for all who look; further ones are drawn anew.
+#: Searches with HTML that is kept for all readers; further ones are rendered for each reader.
 _DRAWN = 16
-#: Tasks whose clocks are shown, the slowest first.
+#: Clocks of tasks that are shown, the slowest first.
 _CLOCKS = 50
 #: Failures that are shown, newest first.
 _FAILURES = 50
@@ -88,7 +88,7 @@ def _share(progress: Sequence[int]) -> float:
 
 @dataclass(frozen=True)
 class Answers:
-    """A reader's question, what was found, and why it could not be answered (empty: it could)."""
+    """A reader's question, the records found, and the reason why it could not be answered (empty if it could)."""
 
     asked: Asked
     found: Sequence[Found] = ()
@@ -96,7 +96,7 @@ class Answers:
 
 
 class Board:
-    """The page of one job. `refresh` is called at a steady pace by one thread; the rest by any."""
+    """The page of one job. One thread calls `refresh` periodically; any thread may call the other methods."""
 
     def __init__(
         self,
@@ -122,20 +122,20 @@ class Board:
         self._drawn: dict[str, dict[str, str]] = {}
         self._snapshot = status()
         self.number = 0
-        """Counts the snapshots."""
+        """The number of snapshots so far."""
 
     def start(self) -> None:
-        """Take snapshots from now on, in a thread: one in `PACE_S` seconds, fewer where one takes long."""
+        """Take snapshots from now on, in a thread: every `PACE_S` seconds, or less often if one takes long."""
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more snapshots; what was drawn can still be looked at."""
+        """Take no more snapshots. The last one can still be read."""
         self._closed.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def refresh(self) -> None:
-        """Take a new snapshot. Nothing is drawn before somebody looks."""
+        """Take a new snapshot. It is rendered for its first reader."""
         snapshot = self._status()
         with self._lock:
             self._snapshot = snapshot
@@ -154,7 +154,7 @@ class Board:
             return drawn
 
     def page(self, search: str = "", asked: Asked = Asked()) -> str:  # noqa: B008  # frozen
-        """The whole page. `asked` is answered, too, which may take seconds."""
+        """The whole page, with the answer to `asked`, which may take seconds."""
         return self._environment.get_template("page.html").render(
             sections=self.sections(search),
             name=self._snapshot.name,
@@ -172,7 +172,7 @@ class Board:
             try:
                 self.refresh()
             except Exception:
-                logger.exception("The page has no new snapshot of the job")
+                logger.exception("Cannot take a new snapshot of the job for its page")
             took_s = self._clock.monotonic() - began + self._drawing_s
 
     def _draw(self, search: str) -> dict[str, str]:
@@ -221,7 +221,7 @@ def _slowest_first(clock: tuple[str, TaskProgress]) -> tuple[bool, int, str]:
 
 
 def _state(status: JobStatus) -> str:
-    """The job in one word: the state that most needs a look."""
+    """The job in one word: of several states, the most urgent."""
     containers = status.containers
     if status.stopping:
         return "stopping"

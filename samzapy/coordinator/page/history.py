@@ -1,4 +1,4 @@
-"""Keeps the last ten minutes of a job: a sample every few seconds, in bounded memory."""
+"""Keeps samples of a job over the last ten minutes, in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 from samzapy.clock import Clock
 from samzapy.coordinator.progress import JobStatus
 
-#: Seconds between two samples, and how many of them are kept.
+#: Seconds between two samples, and the number of samples kept.
 PACE_S = 2.0
 SAMPLES = 300
 #: Rates compare the newest sample with the oldest of this many.
@@ -19,9 +19,9 @@ _WINDOW = 5
 
 @dataclass(frozen=True)
 class Sample:
-    """A job at one moment: `at` in seconds of the monotonic clock, sums over its containers.
+    """A job at one moment: `at` in seconds of the monotonic clock, and sums over its containers.
 
-    `lag` is None if no container knows the end of its inputs. `positions` are offsets by partition.
+    `lag` is None if no container knows the ends of its inputs. `positions` are offsets by partition.
     """
 
     at: float
@@ -56,11 +56,11 @@ class History:
 
     @property
     def rate(self) -> float:
-        """Messages a second, lately."""
+        """Messages a second, over the last samples."""
         return self._recently(lambda new, old: new.processed - old.processed)
 
     def rate_of(self, partition: str) -> float:
-        """Offsets a second of one partition, lately. 0 if it was not there before."""
+        """Offsets a second of one partition, over the last samples; 0 if it is new."""
 
         def passed(new: Sample, old: Sample) -> int:
             before = old.positions.get(partition)
@@ -70,7 +70,7 @@ class History:
 
     @property
     def rates(self) -> Sequence[float]:
-        """Messages a second between each two samples."""
+        """Messages a second between successive samples."""
         return [
             max(0.0, (new.processed - old.processed) / (new.at - old.at))
             for old, new in pairwise(self._samples)
@@ -79,7 +79,7 @@ class History:
 
     @property
     def lags(self) -> Sequence[float]:
-        """The lag of the whole job, of each sample that has one."""
+        """The lag of the whole job in each sample that has one."""
         return [float(sample.lag) for sample in self._samples if sample.lag is not None]
 
     def _recently(self, difference: Callable[[Sample, Sample], int]) -> float:

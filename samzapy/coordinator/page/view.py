@@ -1,4 +1,4 @@
-"""Turns a job's status and its history into the figures and rows of the page."""
+"""Converts a job's status and history to the figures and rows of the page."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from samzapy.coordinator.progress import ContainerStatus, JobStatus
 from samzapy.metrics.columns import MetricColumns
 from samzapy.metrics.series import PartitionSnapshot
 
-#: Rows of a table; the rest is found by searching.
+#: Rows of a table. A search finds the others.
 ROWS = 50
-#: Tasks that the table of stores adds up; of more, their first containers have to do.
+#: Tasks that the table of stores adds up; in a larger job, those of the first containers.
 TASKS = 500
-#: Cells of the strip; with more partitions, a cell stands for several.
+#: Cells of the strip. With more partitions, each cell stands for several.
 CELLS = 500
-#: Lags at which a cell of the strip gets a warmer colour.
+#: The lags from which a cell of the strip has the next warmer colour.
 _HEAT = (1, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A line over time for SVG: `points` in a box of 300 by 40. `peak`: its highest value."""
+    """A line over time, for SVG: `points` in a box of 300 by 40, and its highest value, `peak`."""
 
     points: str
     peak: float
@@ -34,8 +34,8 @@ class Graph:
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """A partition of an input. `lag`: None if its end is not known; `rate` in offsets a second; `task` is the one that
-    reads it, empty if it is not known; `age_s`: seconds since the oldest unread message was written, None if unknown."""
+    """A partition of an input. `lag` is None if the end is unknown; `rate` is in offsets a second; `task` reads the partition,
+    empty if unknown; `age_s` is the time that the oldest unread message has waited, None if unknown."""
 
     name: str
     container: str
@@ -50,7 +50,7 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class Cell:
-    """A place on the strip: `heat` from 0 (no lag) to 6, or -1 if unknown; `label` names its partitions and their lag."""
+    """A cell of the strip: `heat` from 0 (no lag) to 6, or -1 if unknown; `label` names its partitions and their lag."""
 
     heat: int
     label: str
@@ -58,7 +58,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class StoreRow:
-    """A store over all tasks. `hit_ratio`: None before the first read."""
+    """A store, summed over all tasks. `hit_ratio` is None before the first read."""
 
     name: str
     tasks: int
@@ -71,8 +71,8 @@ class StoreRow:
 
 @dataclass(frozen=True)
 class ContainerRow:
-    """A container. `trouble` says why it does not go on, empty if it does, `stack` is that of its thread then; `restoring` is
-    (records done, records in all)."""
+    """A container. `trouble` says why it is stalled, empty if it is not; `stack` is the stack of the stalled thread;
+    `restoring` is (records read, records to read)."""
 
     id: str
     state: str
@@ -90,7 +90,7 @@ class ContainerRow:
 
 @dataclass(frozen=True)
 class Tables:
-    """The partitions to show, how many there are, and the strip of all."""
+    """The partitions to show, the number of all that match, and the strip of all partitions."""
 
     partitions: Sequence[PartitionRow]
     partition_count: int
@@ -98,7 +98,7 @@ class Tables:
 
 
 def graph(values: Sequence[float]) -> Graph:
-    """A line through `values`, from left to right; flat at the bottom if there is none."""
+    """A line through `values`, from left to right; flat at the bottom if there are less than two."""
     peak = max(values, default=0.0)
     if len(values) < 2:
         return Graph("0,39 300,39", peak)
@@ -107,7 +107,7 @@ def graph(values: Sequence[float]) -> Graph:
 
 
 def container_rows(containers: Iterable[ContainerStatus], host_of: Callable[[str], str]) -> Sequence[ContainerRow]:
-    """Those in trouble first, then in the order of their ids. `host_of`: the host of the container with that id."""
+    """Stalled, lost and waiting containers first, then in order of id. `host_of`: the host of the container with that id."""
     rows = [_container(each, host_of(each.id)) for each in containers]
     return sorted(rows, key=lambda row: (not row.trouble and row.state in {"running", "done"}, _natural(row.id)))
 
@@ -132,7 +132,7 @@ def _container(container: ContainerStatus, host: str) -> ContainerRow:
 
 
 def catch_up_s(history: History) -> float | None:
-    """Seconds until the lag is gone, if it goes on shrinking as in the history; None if it does not shrink."""
+    """Seconds until the lag is 0, if it goes on shrinking as in the last samples; None if it does not shrink."""
     lags = history.lags
     if len(lags) < 2 or not lags[-1] or history.seconds <= 0:
         return None
@@ -143,8 +143,8 @@ def catch_up_s(history: History) -> float | None:
 
 
 def tables(status: JobStatus, history: History, readers: Mapping[str, str], search: str) -> Tables:
-    """The tables of the page. `readers`: the task that reads each partition, where it is known; `search` is a part of a
-    partition's or container's or task's name, empty for all."""
+    """The tables of the page. `readers`: the task that reads each partition, where it is known. `search` is a part of the name
+    of a partition, a container or a task; empty for all."""
     known = [
         (name, container.id, partition)
         for container in sorted(status.containers, key=_id)
@@ -205,7 +205,7 @@ def _cell(names: Sequence[str], lags: Sequence[int]) -> Cell:
 
 @lru_cache(maxsize=100_000)
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Sorts `in[10]` after `in[9]`."""
+    """A sort key that puts `in[10]` after `in[9]`."""
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name))
 
 
@@ -216,14 +216,14 @@ def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class StoreSums:
-    """Sums the metrics of stores over tasks; a container's are summed again only when it has sent others. One caller at a
+    """Sums the metrics of stores over tasks. The sums of a container are kept until it sends other metrics. One caller at a
     time."""
 
     def __init__(self) -> None:
         self._summed: dict[str, tuple[object, int, Mapping[str, Mapping[str, float]]]] = {}
 
     def rows(self, status: JobStatus) -> tuple[Sequence[StoreRow], int]:
-        """The stores by name, and how many tasks they stand for: `TASKS` or some more at most."""
+        """The stores in order of name, and the number of tasks summed: `TASKS`, or those of one more container."""
         found: dict[str, dict[str, float]] = {}
         counted = 0
         for container in status.containers:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from rocksdict import Checkpoint, Options, Rdict, RdictIter, SstFileWriter, WriteBatch, WriteOptions
 
-from samzapy.api.engine import Changes, Cursor, EngineSnapshot, Load, StorageEngine
+from samzapy.api.engine import Changes, CommittedPage, Cursor, EngineSnapshot, Load, StorageEngine
 from samzapy.errors import StoreClosed, StoreError
-from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, pinned_rows
+from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, committed_page, pinned_rows
 from samzapy.storage.rocksdb.failures import IN_USE, translated
 from samzapy.storage.rocksdb.ingestion import FEWEST, ingest, write_changes
 from samzapy.storage.rocksdb.ownership import Ownership
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _LONGEST_CALL_S = 10.0
 _CLOSE_RETRY_S = 0.01
-#: Changes of one write from which on they are sorted: 5,000 in order took 1.6 us each, in any order 1.9; 500 the same.
-_MANY = 2_000
 
 _GAUGES = {
     "rocksdb.estimate-num-keys": "estimate-num-keys",
@@ -110,12 +108,13 @@ class RocksDbStorageEngine(StorageEngine):
         self._open.add(snapshot)
         return snapshot
 
+    def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
+        """By an iterator of its own, which is pinned to the present: no other thread waits for it."""
+        return committed_page(pinned_rows(self._opened(), self._path), self._path, lower, upper, most, most_bytes)
+
     def write(self, changes: Changes, marker: bytes) -> None:
         """One WriteBatch: `changes` and the marker. Raises StoreError for the one reserved key."""
         self._refuse_reserved(changes)
-        if len(changes) >= _MANY:
-            # The memtable takes sorted keys faster, by more than the sort costs.
-            changes = {key: changes[key] for key in sorted(changes)}
         batch = WriteBatch(raw_mode=True)
         values = changes.values()
         try:

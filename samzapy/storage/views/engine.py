@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
-from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngine, StorageEngineFactory, StoreViewFactory
+from samzapy.api.engine import (
+    EngineMemory,
+    EngineSettings,
+    EntrySerdes,
+    StorageEngine,
+    StorageEngineFactory,
+    StoreViewFactory,
+)
 from samzapy.api.kv import KeyValueStore
 from samzapy.config.reading.keys import Key
 
@@ -44,6 +51,10 @@ class ViewEngineFactory(StorageEngineFactory):
         """The problems of both."""
         return [*self._base.check(settings), *self._views.check(settings)]
 
+    def memory(self, settings: EngineSettings) -> EngineMemory:
+        """That of the engine below: a view keeps nothing."""
+        return self._base.memory(settings)
+
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
         """Those of the view."""
         return self._views.entry_serdes(settings)
@@ -71,3 +82,9 @@ def problems_of(settings: EngineSettings, keys: Iterable[Key[Any]]) -> Iterator[
 def leaf(key: Key[Any]) -> str:
     """The key below the store."""
     return key.name.removeprefix(_PREFIX)
+
+
+def check_lengths(*columns: Sized) -> None:
+    """Raise ValueError for columns of different lengths."""
+    if len(lengths := set(map(len, columns))) > 1:
+        raise ValueError(f"expected columns of one length, got {sorted(lengths)}")
