@@ -17,8 +17,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
     """Consecutive messages of one partition, in the order of their offsets, as columns of equal length.
 
     1. `keys`, `messages` and `offsets` are there; a null key or message (a tombstone) is None. Offsets may have holes.
-    2. Envelopes, `timestamps`, `headers` and frames are made when they are asked for. So a task that reads columns pays
-       for nothing else.
+    2. Envelopes and frames are made when they are asked for, `timestamps` and `headers` if the system has kept none. So a
+       task that reads columns pays for nothing else.
     3. A slice is a MessageBatch. Two batches are equal only if they are the same object.
     4. The columns belong to the runtime: do not change them.
     """
@@ -71,7 +71,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
 
         return cls(
             first.ssp,
-            list(chain.from_iterable(each.offsets for each in batches)),
+            _in_a_row([each.offsets for each in batches]),
             list(chain.from_iterable(each.keys for each in batches)),
             list(chain.from_iterable(each.messages for each in batches)),
             column("_timestamps", -1),
@@ -181,6 +181,13 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
 
 def _size(value: bytes | None) -> int:
     return 0 if value is None else len(value)
+
+
+def _in_a_row(parts: Sequence[Sequence[int]]) -> Sequence[int]:
+    """The offsets of batches that follow one another, none of them empty. They only grow: if there are as many as lie
+    between the first and the last, they are a range, without an object each."""
+    whole = range(parts[0][0], parts[-1][-1] + 1)
+    return whole if len(whole) == sum(map(len, parts)) else list(chain.from_iterable(parts))
 
 
 class _Chained(Sequence[Any]):

@@ -156,8 +156,6 @@ class SystemConsumer(ABC):
     #: Set before `start` by a reader that needs neither exact times nor headers: a system may then give each record of
     #: a batch the time of the last one, and no headers, if that is cheaper.
     coarse = False
-    #: Set before `start` by a reader that looks at the time of every record soon after it was polled.
-    prompt_times = False
 
     @abstractmethod
     def register(self, ssp: SystemStreamPartition, offset: int) -> None:
@@ -371,6 +369,8 @@ class SystemFactory(ABC):
     #: Whether `producer` accepts a transactional id. Without transactions a job's state may hold inputs twice after a
     #: crash, and may go back while two runs overlap.
     transactional = False
+    #: The number of offsets that the end of a transaction takes in each of its partitions.
+    marker_offsets = 0
     #: Whether jobs can only read the streams.
     read_only = False
     #: Whether a record may come too late to be read, or get another offset in another read. The description of a stream

@@ -509,13 +509,13 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cache/cached.py",
-        "self._serialize(self._dirty, list(self._dirty.values()))",
+        "self._serialize(entries, sorted(self._dirty.values()))",
         "self._serialize(self._dirty, range(len(self._dirty)))",
         ("tests/property/test_order_of_changes.py",),
     ),
     Mutant(
         "samzapy/storage/kv/uncommitted.py",
-        "self._in_order = self._in_order and len(changes) == together",
+        "self._in_order = self._in_order and later and len(changes) == together",
         "pass",
         ("tests/property/test_order_of_changes.py",),
     ),

@@ -15,8 +15,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.dead_letters import NoRawRecords
 from samzapy.container.event_time.control_messages import ControlDecoder
-from samzapy.container.inputs.batches import BatchDecoder, TolerantBatchDecoder
-from samzapy.container.inputs.decode import Decoder, TolerantDecoder
+from samzapy.container.inputs.decode import BatchDecoder, Decoder, TolerantBatchDecoder, TolerantDecoder
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
@@ -96,9 +95,6 @@ class InputBuilder:
         self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance], kind: type[AnyTask]
     ) -> Mapping[str, SystemConsumer]:
         consumers = {system: self._clients.consumer(system) for system in sorted({ssp.system for ssp in self._ssps})}
-        for consumer in consumers.values():
-            # An envelope holds its time, a batch has a column that its task may never look at.
-            consumer.prompt_times = not issubclass(kind, BatchTask)
         if not is_wanted(self._config, self._ssps):
             return consumers
         task = self._config.task

@@ -22,6 +22,7 @@ class KafkaSystemFactory(SystemFactory):
     """Clients of one Kafka cluster; each connects at its first call, so they may be made before a fork."""
 
     transactional = True
+    marker_offsets = 1
     #: Pipes and sockets, on a cluster of one broker.
     open_files = 18
     transactional_open_files = 8
