@@ -62,7 +62,7 @@ class JobQueries:
         self._deadline_s = deadline_s
         self._clock = clock
         self._wait = wait
-        self._pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(_CONNECT_S, _ANSWER_S))
+        self._pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(connect=_CONNECT_S, read=_ANSWER_S))
 
     def store(self, name: str, *, standby: bool = False) -> StoreQueries:
         """One store; with `standby` a standby may answer while there is no owner. Raises ConfigError for an unknown one."""

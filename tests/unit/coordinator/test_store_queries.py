@@ -9,9 +9,10 @@ import urllib3
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
-from samzapy.coordinator.client import CoordinatorClient, HttpQuestions
+from samzapy.coordinator.client import CONNECT_S, CoordinatorClient, HttpQuestions
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.web import queries as queries_module
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -308,6 +309,15 @@ def test_a_container_whose_connection_ends_is_moving_at_once(empty):
     until(lambda: "0" not in empty.exchange._desks, "the container has not left")
     assert empty.get("/stores/counts/a", partition=0)[0] == 503
     del source
+    client.close()
+
+
+def test_a_container_waits_for_questions_longer_than_for_a_connection(empty, monkeypatch):
+    monkeypatch.setattr(queries_module, "WAIT_S", CONNECT_S + 0.5)
+    client = CoordinatorClient(empty.service.url, TOKEN)
+    lease, _ = client.register("0")
+    assert HttpQuestions(client, "0", lambda: lease.epoch).exchange([]) == []
+    assert "0" in empty.exchange._desks, "it has not left"
     client.close()
 
 
