@@ -119,9 +119,12 @@ class JobQueries:
         pool = self._pools.get(fingerprint)
         if pool is None:
             # The fingerprint says more than any authority; without one, the authorities of this machine decide.
-            pinned = {"cert_reqs": "CERT_NONE", "assert_fingerprint": fingerprint} if fingerprint else {}
-            timeout = urllib3.Timeout(connect=_CONNECT_S, read=_ANSWER_S)
-            pool = self._pools[fingerprint] = urllib3.PoolManager(retries=False, timeout=timeout, **pinned)
+            pool = self._pools[fingerprint] = urllib3.PoolManager(
+                retries=False,
+                timeout=urllib3.Timeout(connect=_CONNECT_S, read=_ANSWER_S),
+                cert_reqs="CERT_NONE" if fingerprint else None,
+                assert_fingerprint=fingerprint or None,
+            )
         return pool
 
     def _where(self) -> tuple[str, str, str]:
