@@ -19,6 +19,32 @@ from samzapy.job.model import JobModel
 TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
 
 
+class StartableJob(ABC):
+    """A job that was checked, and that a runner claims when it is ready to run it.
+
+    - `config`: its file. `model`: its containers, as far as they are known before the claim.
+    - `endless`: no input has an end.
+    """
+
+    config: JobConfig
+    model: JobModel
+
+    @property
+    @abstractmethod
+    def endless(self) -> bool: ...
+
+    @abstractmethod
+    def announce(self) -> bool:
+        """Ask a run of the job that may go on to get ready for a handover; returns whether there is one.
+
+        It hands the job over at the claim, so a runner gets everything ready first that needs no ownership. Without one, a
+        runner claims at once."""
+
+    @abstractmethod
+    def claim(self) -> PreparedJob:
+        """Make this run the owner of the job. Raises ConfigError, EnvironmentFailure."""
+
+
 class JobFailed(SamzapyError):
     """Raised when a job was given up. `exit_code` is that of the failure that made it so."""
 
@@ -28,8 +54,8 @@ class JobFailed(SamzapyError):
 
 
 @dataclass(frozen=True)
-class PreparedJob:
-    """A job that can start: its surroundings were checked and created.
+class PreparedJob(StartableJob):
+    """A job that this run owns: its surroundings were checked and created.
 
     - `ends`: the offset at which each partition ends; None for an endless run.
     - `run_id`, `epoch`: the run as it is written down beside the checkpoints, None for both if it is not. The epochs of its
@@ -51,9 +77,21 @@ class PreparedJob:
     epoch: int | None = None
     lease_ms: int = 0
 
+    @property
+    def endless(self) -> bool:
+        return self.ends is None
+
+    def announce(self) -> bool:
+        """The run before, if there was one, has lost the job already."""
+        return False
+
+    def claim(self) -> PreparedJob:
+        """The job itself."""
+        return self
+
 
 def _ignore(_: object) -> None:
-    """The default of both listeners."""
+    """The default of all listeners."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +100,14 @@ class RunOptions:
 
     `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
     (`status page: ...`, `container 0 failed: ...`). Both are called on any thread, and neither may block. `verbose` lets
-    Spark's own log lines through.
+    Spark's own log lines through. `on_claimed` gets the job once it is this run's.
     """
 
     on_status: Callable[[JobStatus], None] = _ignore
     on_event: Callable[[str], None] = _ignore
     verbose: bool = False
     on_page: Callable[[str], None] = _ignore
+    on_claimed: Callable[[PreparedJob], None] = _ignore
 
 
 @dataclass(frozen=True)
@@ -85,15 +124,15 @@ class JobOutcome:
 
 
 class Runner(ABC):
-    """Runs a prepared job to its end."""
+    """Runs a job to its end."""
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
         """Raise ConfigError for a job that cannot run here, before anything of it is created. Returns warnings."""
         return ()
 
     @abstractmethod
-    def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
-        """Run the job; blocks.
+    def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
+        """Claim the job, and run it; blocks.
 
         SIGTERM and SIGINT make the containers commit and stop; a second one exits at once with 128 + its number. Raises
         SamzapyError when the job did not end well; its `exit_code` is that of the process.

@@ -19,7 +19,7 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.facts import Stall
 from samzapy.job.model import ContainerModel, JobModel
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
 
@@ -74,9 +74,12 @@ class LocalRunner(Runner):
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
 
-    def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
+    def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the job."""
-        config = prepared.config
+        config = job.config
+        job.announce()
+        prepared = job.claim()
+        options.on_claimed(prepared)
         if prepared.model.standbys:
             options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")
         model = ContainerModel("0", prepared.model.tasks)
@@ -94,8 +97,8 @@ class LocalRunner(Runner):
             StopSignals(restarts.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
-            _page(config, coordinator, options),
-            watching(prepared, coordinator),
+            _page(config, coordinator, options) as close_page,
+            watching(prepared, coordinator, options.on_event) as watch,
         ):
             try:
                 restarts.run()
@@ -103,7 +106,9 @@ class LocalRunner(Runner):
                 if coordinator.abandoned is None or isinstance(cause, JobTakenOver):
                     raise
                 raise JobTakenOver(coordinator.abandoned) from cause
-        return JobOutcome(coordinator.status(), signals.received)
+            if watch.lets_go:
+                close_page()
+        return JobOutcome(coordinator.status(), signals.received or coordinator.stopping)
 
     def _restarts(
         self,
@@ -142,10 +147,10 @@ class LocalRunner(Runner):
 
 
 @contextmanager
-def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions) -> Iterator[None]:
-    """Serve the status page on this machine, if the job file names a port for it."""
+def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions) -> Iterator[Callable[[], None]]:
+    """Serve the status page on this machine, if the job file names a port for it. Yields what closes it earlier."""
     if config.page_port is None:
-        yield
+        yield lambda: None
         return
     from samzapy.admin.inspection import JobInspector  # noqa: PLC0415
     from samzapy.runner.serving import run_token, serve  # noqa: PLC0415  # a server is needed by this job only
@@ -153,7 +158,7 @@ def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions) -> I
     service = serve(coordinator, JobInspector(config), run_token(), "127.0.0.1", config.page_port, second=None)
     try:
         options.on_event(f"status page: {service.page}")
-        yield
+        yield service.close
     finally:
         service.close()
 

@@ -1,4 +1,7 @@
-"""Runs a job on Spark: starts the coordinator, the application and the supervisor in this order, and ends them in reverse.
+"""Runs a job on Spark: claims it, and starts the coordinator, the application and the supervisor; ends them in reverse.
+
+Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed; and where a run
+of the job goes on, the job is claimed once Spark is there with its executors and their Python.
 
 `SparkJob` runs some containers as one Spark job: started at once, awaited in a thread, its failure put into one line.
 """
@@ -10,9 +13,11 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, final
 from uuid import uuid4
 
 from pyspark import RDD
@@ -24,7 +29,8 @@ from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.job.model import JobModel
+from samzapy.runner.base import JobOutcome, Runner, RunOptions, StartableJob
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import run_token, serve
@@ -127,6 +133,46 @@ class SparkJob:
             self._ended()
 
 
+#: Seconds that a Spark gets to become warm. Where it waits for resources that the run before has, it cannot.
+_WARM_S = 30.0
+
+
+@final
+class StartingSpark:
+    """Starts Spark in a thread, from entering on; leaving stops it. `warm_for`: the containers that it is made ready for, 0
+    to let the first ones find it as it is."""
+
+    def __init__(self, start: Callable[[ExitStack], SparkApplication], warm_for: int) -> None:
+        """`start` leaves on the stack it gets what ends Spark."""
+        self._start = start
+        self._warm_for = warm_for
+        self._opened = ExitStack()
+        self._threads = ThreadPoolExecutor(2, "spark-start")
+
+    def __enter__(self) -> StartingSpark:
+        self._started = self._threads.submit(self._start, self._opened)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        with suppress(Exception):
+            self._started.result()
+        self._opened.close()
+        self._threads.shutdown()
+
+    def application(self) -> SparkApplication:
+        """Spark, once it has started. Raises EnvironmentFailure, ConfigError."""
+        return self._started.result()
+
+    def warm(self) -> None:
+        """Wait until Spark has started, and has its executors and their Python, as far as that can be had in time. Raises as
+        `application`."""
+        warming = self._threads.submit(self.application().warm, self._warm_for)
+        try:
+            warming.result(_WARM_S)
+        except Exception as cause:  # noqa: BLE001  # it is about time only
+            logger.warning("Spark is not warm before the job is taken over: %s", one_line(cause) or "it takes too long")
+
+
 class SparkRunner(Runner):
     """Runs a job's containers as the tasks of a Spark job, until they end or a signal stops them.
 
@@ -141,24 +187,39 @@ class SparkRunner(Runner):
         """Check that the executors can reach the streams and folders of the job file. Raises ConfigError."""
         return check_reach(config)
 
-    def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
+    def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
-        config = prepared.config
-        master = _checked_master(prepared)
+        config = job.config
+        master = _checked_master(config, job.model, endless=job.endless)
         token = run_token()
-        directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
-        spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
-        coordinator = coordinator_of(prepared, spec, self._clock)
         host = coordinator_host(config.spark, master)
+
+        def start(opened: ExitStack) -> SparkApplication:
+            return opened.enter_context(spark_application(config, master, token, verbose=options.verbose))
+
+        everyone = len(job.model.containers) + len(job.model.standbys)
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
-        # so the handlers go last.
-        with ExitStack() as handlers, ExitStack() as stack:
+        # so the handlers go last; and containers are answered until Spark has stopped.
+        with (
+            ExitStack() as handlers,
+            ExitStack() as services,
+            StartingSpark(start, everyone) as starting,
+            ExitStack() as stack,
+        ):
+            if job.announce():
+                starting.warm()
+            prepared = job.claim()
+            options.on_claimed(prepared)
+            _checked_master(config, prepared.model, endless=prepared.endless)
+            directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
+            spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
+            coordinator = coordinator_of(prepared, spec, self._clock)
             port = config.spark.coordinator_port
             service = serve(coordinator, JobInspector(config), token, host, port, second=config.page_port)
-            stack.callback(service.close)
+            services.callback(service.close)
             options.on_event(f"status page: {service.page}")
             options.on_page(service.page)
-            spark = stack.enter_context(spark_application(config, master, token, verbose=options.verbose))
+            spark = starting.application()
             locality = stack.enter_context(Locality(place_records(config)))
             placed = config.placement.chooses and not master.one_executor
             supervisor = Supervisor(
@@ -171,8 +232,11 @@ class SparkRunner(Runner):
                 config.task.shutdown_ms / 1000,
             )
             handlers.enter_context(StopSignals(supervisor.stop, spark.kill))
-            stack.enter_context(watching(prepared, coordinator))
+            watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
             status = supervisor.run()
+            if watch.lets_go and (port or config.page_port):
+                # The new run cannot listen there before.
+                service.close()
         return JobOutcome(status, supervisor.stopped)
 
     def _submitter(
@@ -196,12 +260,12 @@ class SparkRunner(Runner):
         return submit
 
 
-def _checked_master(prepared: PreparedJob) -> Master:
+def _checked_master(config: JobConfig, model: JobModel, *, endless: bool) -> Master:
     """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
-    address = prepared.config.spark.master
-    containers, standbys = len(prepared.model.containers), len(prepared.model.standbys)
+    address = config.spark.master
+    containers, standbys = len(model.containers), len(model.standbys)
     master = Master.parse(address) if address else Master.default(containers)
     master.check_standbys(standbys)
-    if prepared.ends is None or standbys:
+    if endless or standbys:
         master.check_slots(containers + standbys)
     return master
