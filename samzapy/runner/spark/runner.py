@@ -134,7 +134,7 @@ class SparkJob:
 
 
 #: Seconds that a Spark gets to become warm. Where it waits for resources that the run before has, it cannot.
-_WARM_S = 30.0
+_WARM_S = 60.0
 
 
 @final
