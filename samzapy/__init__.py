@@ -22,12 +22,19 @@ The packages; each imports only from lines below its own:
     runner, dataframe, testing, devkafka  run a job here or on Spark; stores as DataFrames; test kit; development broker
     admin                                 positions, startpoints, running jobs, store queries: what an operator does
     container, coordinator                run tasks; serve the containers of a run
+    queries                               committed entries of a running job's stores, for others
     operators                             parts for tasks: windows, joins, persistent states
     system storage checkpoint serializers metrics job sinks      one part each, independent of one another
     config                                job file -> frozen values
     api                                   the names: envelopes, tasks, stores, the SPIs
     errors clock watermarks plugins failpoints
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.checkpoint import Checkpoint
@@ -65,6 +72,9 @@ from samzapy.api.task import (
 )
 from samzapy.errors import SamzapyError
 from samzapy.version import VERSION
+
+if TYPE_CHECKING:
+    from samzapy.admin.queries import JobQueries
 
 __version__ = VERSION
 
@@ -112,4 +122,17 @@ __all__ = [
     "WatermarkListenerTask",
     "WindowableTask",
     "__version__",
+    "query",
 ]
+
+
+def query(job: Mapping[str, str] | Path | str, address: str | None = None, *, deadline_s: float = 30.0) -> JobQueries:
+    """The committed entries of a running job with `job.query.enabled=true`: `query(job).store("counts").get(key)`.
+
+    `job`: the job file, by path or as flat pairs. `address`: the one that the run has printed, with its token; None: that of a
+    run on this machine. `deadline_s`: seconds until a question without an answer fails. Raises ConfigError.
+    """
+    # An HTTP client is of no use to a task.
+    from samzapy.admin.queries import job_queries  # noqa: PLC0415
+
+    return job_queries(job, address, deadline_s=deadline_s)

@@ -38,6 +38,12 @@ def _plain(value: Any) -> Any:
 
 encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
+
+def sendable(text: str) -> str:
+    """The text with an escape for each lone surrogate: messages of errors may quote text that has no form in UTF-8."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
 
 

@@ -8,6 +8,7 @@ task's clock (sources are partitions and senders), the windows and joins of a st
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Generic, TypeVar
 
@@ -22,17 +23,25 @@ class Watermarks(Generic[S]):
     ever goes back.
     """
 
-    __slots__ = ("_aside", "_marks", "_unmarked", "current")
+    __slots__ = ("_aside", "_gone", "_highest", "_marks", "_numbers", "_queue", "_unmarked", "current")
 
     def __init__(self, sources: Iterable[S], marks: Mapping[S, int] | None = None) -> None:
         """`marks`: those from before a restart; marks of unknown sources are left out."""
         known = marks or {}
         self._marks: dict[S, int | None] = {source: known.get(source) for source in sources}
+        self._numbers = {source: number for number, source in enumerate(self._marks)}
         self._aside: set[S] = set()
-        # How many that count have no mark: while there is one, nothing has to be compared.
-        self._unmarked = sum(mark is None for mark in self._marks.values())
+        # Those that count and have no mark: while there is one, nothing has to be compared.
+        self._unmarked = {source: None for source, mark in self._marks.items() if mark is None}
+        # An entry for each source with a mark, in a heap by a mark that the source had at some time. Marks never go back, so
+        # whoever is at the top with its mark of now has the least: a job with 20,000 tasks looks at few of them.
+        self._queue = [(mark, self._numbers[source], source) for source, mark in self.marks.items()]
+        heapify(self._queue)
+        # Those aside that came to the top and were taken out.
+        self._gone: set[S] = set()
+        self._highest = max(self.marks.values(), default=None)
         self.current: int | None = None
-        self._recount()
+        self._settle()
 
     @property
     def marks(self) -> dict[S, int]:
@@ -43,13 +52,15 @@ class Watermarks(Generic[S]):
     def holding(self) -> S | None:
         """The source that holds `current` back: one without a mark, else the one with the least; None if none
         counts."""
-        counting = [(mark is not None, mark or 0, source) for source, mark in self._counting()]
-        return min(counting, key=lambda each: each[:2])[2] if counting else None
+        unmarked = next(iter(self._unmarked), None)
+        if unmarked is not None:
+            return unmarked
+        return self._queue[0][2] if self._queue else None
 
     def reach(self, source: S) -> float:
         """The greatest `current` that `source` alone can reach: the least mark of the others that count, -inf while one
         of them has none, inf if there are no others."""
-        others = [mark for each, mark in self._counting() if each != source]
+        others = [mark for each, mark in self._marks.items() if each != source and each not in self._aside]
         marks = [mark for mark in others if mark is not None]
         return min(marks, default=inf) if len(marks) == len(others) else -inf
 
@@ -62,35 +73,44 @@ class Watermarks(Generic[S]):
         if source in self._aside:
             self._aside.discard(source)
         elif before is None:
-            self._unmarked -= 1
+            del self._unmarked[source]
         elif time_ms <= before:
             return False
         if before is None or time_ms > before:
             self._marks[source] = time_ms
+            if self._highest is None or time_ms > self._highest:
+                self._highest = time_ms
+        if before is None or source in self._gone:
+            self._gone.discard(source)
+            heappush(self._queue, (time_ms if before is None else before, self._numbers[source], source))
         # Only the source that holds the minimum can move it.
         if before is not None and self.current is not None and before > self.current:
             return False
-        return self._recount()
+        return self._settle()
 
     def set_aside(self, source: S) -> bool:
         """`source` is idle or has ended, and does not count until it advances; returns whether `current` has moved."""
-        if source not in self._aside and self._marks.get(source) is None:
-            self._unmarked -= 1
+        self._unmarked.pop(source, None)
         self._aside.add(source)
-        return self._recount()
+        return self._settle()
 
-    def _counting(self) -> list[tuple[S, int | None]]:
-        return [(source, mark) for source, mark in self._marks.items() if source not in self._aside]
-
-    def _recount(self) -> bool:
+    def _settle(self) -> bool:
+        """Bring the least mark to the top; returns whether `current` has moved."""
         if self._unmarked:
             return False
-        marks = [mark for _, mark in self._counting() if mark is not None]
-        known = marks or self.marks.values()
-        if not known:
-            return False
-        least = min(marks) if marks else max(known)
-        if self.current is not None and least <= self.current:
+        queue, marks = self._queue, self._marks
+        while queue:
+            mark, number, source = queue[0]
+            now = marks[source]
+            if source in self._aside:
+                heappop(queue)
+                self._gone.add(source)
+            elif now is None or now == mark:
+                break
+            else:
+                heapreplace(queue, (now, number, source))
+        least = queue[0][0] if queue else self._highest
+        if least is None or (self.current is not None and least <= self.current):
             return False
         self.current = least
         return True

@@ -53,6 +53,10 @@ def hopping(messages: Messages) -> int:
     return _aligned(messages, 60_000, 30_000)
 
 
+def hopping_often(messages: Messages) -> int:
+    return _aligned(messages, 60_000, 5_000)
+
+
 def _aligned(messages: Messages, size: int, step: int) -> int:
     by_end: dict[int, dict[str, int]] = {}
     newest = closed = 0

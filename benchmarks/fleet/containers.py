@@ -1,4 +1,4 @@
-"""The simulated side: containers that register and report over HTTP, strangers that keep silent, and a page that is open.
+"""The simulated containers: they register and report over HTTP, in a process of their own.
 
 A container sends what the lease of a real one sends: a heartbeat at the coordinator's pace, its details as changes. All of
 its positions move between two of them, and a fifth of its metrics.
@@ -10,74 +10,97 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 
-from benchmarks.fleet.server import TOKEN
+from benchmarks.fleet.http import Caller
 from samzapy.coordinator.client import METRICS_S
 from samzapy.coordinator.wire import Answer, Attempt, Details, Heartbeat, Pace, Registration, Taken, pack, read
+from samzapy.job.facts import PartitionLag
 from samzapy.job.lease import Directive, TaskProgress
 from samzapy.strict_json import encode
 
-#: Names of metrics of one store, about as many as a store on RocksDB has.
-METRICS = 25
+#: The metrics of one store on RocksDB, of a task besides, and of a container besides.
+STORE = (
+    *("gets", "hits", "misses", "puts", "deletes", "scans", "flushes", "cached-entries", "cached-bytes"),
+    *("cache-budget-bytes", "dirty-entries", "uncommitted-entries", "uncommitted-bytes", "entries", "changelog-offset"),
+    *("messages-restored", "messages-bytes", "expired-removed", "estimate-num-keys", "cur-size-active-mem-table"),
+    *("cur-size-all-mem-tables", "size-all-mem-tables", "estimate-table-readers-mem", "total-sst-files-size"),
+    "block-cache-usage",
+)
+TASK = ("processed.kafka.in", "sent", "process.count", "process.total-s", "batch.count", "batch.total", "clock-ms")
+STEPS = ("offsets", "stores", "outputs", "changelog", "checkpoint", "local", "report")
+CONTAINER = {
+    "commit": (
+        *("commits", "commit.count", "commit.total-s", "commit.max-s"),
+        *(f"step.{step}.{part}" for step in STEPS for part in ("count", "total-s", "max-s")),
+    ),
+    "container": ("starts", "resident-bytes", "cpu-s", "threads", "open-files"),
+}
 #: The share of the metrics that change between two reports of them.
 CHANGED = 0.2
 
 
 @dataclass
 class Heard:
-    """What all simulated clients have seen. Times in seconds."""
+    """What the containers have seen. Times in seconds, `cpu_share` of a core."""
 
     heartbeats: list[float] = field(default_factory=list)
     details: list[float] = field(default_factory=list)
-    pages: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     abandoned: int = 0
-    strangers: int = 0
     details_bytes: int = 0
+    cpu_share: float = 0.0
 
 
-class Caller:
-    """One connection that is kept, as urllib3 keeps it."""
+@dataclass(frozen=True)
+class Fleet:
+    """The job of the containers, and when they run: they start within `start_s`, and report for `seconds` after it."""
 
-    def __init__(self, address: str, token: str) -> None:
-        self._host, _, port = address.removeprefix("http://").partition(":")
-        self._port = int(port)
-        self._head = f"Host: {self._host}:{port}\r\nAccept-Encoding: identity\r\nauthorization: Bearer {token}\r\n"
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+    containers: int
+    tasks: int
+    stores: int
+    start_s: float
+    seconds: float
 
-    async def call(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """One request. Raises OSError, and ValueError for an answer that is not 200."""
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self._host, self._port, limit=2**24)
-        reader, writer = self._streams
-        head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n"
-        try:
-            writer.write(head.encode() + body)
-            answer = await reader.readuntil(b"\r\n\r\n")
-            lines = answer.lower().split(b"\r\n")
-            length = next(int(line[15:]) for line in lines if line.startswith(b"content-length:"))
-            found = await reader.readexactly(length)
-        except (OSError, asyncio.IncompleteReadError) as cause:
-            writer.close()
-            self._streams = None
-            raise OSError(f"{path}: {type(cause).__name__}") from cause
-        if not lines[0].startswith(b"http/1.1 200"):
-            raise ValueError(f"{path}: {lines[0].decode()}")
-        return found
+
+def report(fleet: Fleet, address: str, token: str, pipe: Connection) -> None:
+    """Run all containers to the end, and send what they have `Heard` after the start."""
+    pipe.send(asyncio.run(_run(fleet, address, token)))
+
+
+async def _run(fleet: Fleet, address: str, token: str) -> Heard:
+    heard = Heard()
+    end = time.monotonic() + fleet.start_s + fleet.seconds
+    containers = [SimulatedContainer(number, fleet, address, token, heard) for number in range(fleet.containers)]
+    running = [asyncio.create_task(each.run(end, fleet.start_s * 0.75)) for each in containers]
+    await asyncio.sleep(fleet.start_s)
+    heard.heartbeats.clear()
+    heard.details.clear()
+    heard.details_bytes = 0
+    cpu = time.process_time()
+    await asyncio.sleep(max(0.0, end - time.monotonic()))
+    heard.cpu_share = (time.process_time() - cpu) / fleet.seconds
+    # Containers that still wait for an answer are of no interest any more.
+    for each in running:
+        each.cancel()
+    done = await asyncio.gather(*running, return_exceptions=True)
+    heard.failures += [repr(each) for each in done if isinstance(each, Exception)]
+    return heard
 
 
 class SimulatedContainer:
     """One container's reports, until the end."""
 
-    def __init__(self, number: int, address: str, tasks: int, stores: int, heard: Heard) -> None:
-        self._caller = Caller(address, TOKEN)
+    def __init__(self, number: int, fleet: Fleet, address: str, token: str, heard: Heard) -> None:
+        tasks, stores = fleet.tasks, fleet.stores
+        self._caller = Caller(address, token)
         self._path = f"/containers/{number}"
         self._heard = heard
         self._chance = random.Random(number)
         self._partitions = [f"kafka.in[{number * tasks + each}]" for each in range(tasks)]
         self._tasks = [f"Partition {number * tasks + each}" for each in range(tasks)]
         self._stores = stores
-        self._beats = 0
+        self._beats = self._metrics = 0
 
     async def run(self, end: float, spread_s: float) -> None:
         """Register at some moment within `spread_s`, and report until `end`."""
@@ -115,16 +138,19 @@ class SimulatedContainer:
 
     async def _send_first(self, epoch: int) -> None:
         """All details, in pieces of the tasks of a fifth of the container each: about as large as a real container's."""
-        names = [f"store.s{store}.metric-{number}" for store in range(self._stores) for number in range(METRICS)]
+        of_task = [f"store.s{store}.{name}" for store in range(self._stores) for name in STORE] + list(TASK)
+        pieces = [Details(epoch, first=True, names=[(group, list(names)) for group, names in CONTAINER.items()])]
+        pieces[0].positions = dict.fromkeys(self._partitions, 0)
+        pieces[0].clocks = dict.fromkeys(self._tasks, TaskProgress(1_700_000_000_000))
         at_once = max(1, len(self._tasks) // 5)
         for start in range(0, len(self._tasks), at_once):
-            tasks = self._tasks[start : start + at_once]
-            numbers = list(range(start * len(names), (start + len(tasks)) * len(names)))
-            piece = Details(epoch, start == 0, names=[(task, names) for task in tasks], numbers=numbers)
-            piece.values = [1.0] * len(numbers)
-            if start == 0:
-                piece.positions = dict.fromkeys(self._partitions, 0)
-                piece.clocks = dict.fromkeys(self._tasks, TaskProgress(1_700_000_000_000))
+            names = [(task, of_task) for task in self._tasks[start : start + at_once]]
+            pieces.append(Details(epoch, names=names))
+        for piece in pieces:
+            new = sum(len(names) for _, names in piece.names)
+            piece.numbers = list(range(self._metrics, self._metrics + new))
+            piece.values = [1.0] * new
+            self._metrics += new
             await self._details(piece)
 
     def _changes(self, epoch: int, *, metrics: bool) -> Details:
@@ -133,11 +159,11 @@ class SimulatedContainer:
             epoch,
             positions=dict.fromkeys(self._partitions, 1000 * now),
             clocks={task: TaskProgress(1_700_000_000_000 + 1_000 * now) for task in self._tasks},
+            lags={name: PartitionLag(1000 * now, 1000 * now + 7, 7, 120) for name in self._partitions},
         )
         if metrics:
-            known = len(self._tasks) * self._stores * METRICS
-            first = self._chance.randrange(known)
-            made.numbers = [(first + each * 7) % known for each in range(int(known * CHANGED))]
+            first = self._chance.randrange(self._metrics)
+            made.numbers = [(first + each * 7) % self._metrics for each in range(int(self._metrics * CHANGED))]
             made.values = [float(now * 1_000 + number) for number in made.numbers]
         return made
 
@@ -149,32 +175,3 @@ class SimulatedContainer:
         self._heard.details.append(time.monotonic() - asked)
         if taken.again:
             self._heard.failures.append("details have to be sent again")
-
-
-async def stranger(address: str, end: float, heard: Heard) -> None:
-    """Connects, says nothing, and comes back a second after it was shown out."""
-    host, _, port = address.removeprefix("http://").partition(":")
-    while time.monotonic() < end:
-        try:
-            reader, writer = await asyncio.open_connection(host, int(port))
-            heard.strangers += 1
-            await reader.read(1)
-            writer.close()
-        except OSError:
-            pass
-        await asyncio.sleep(1.0)
-
-
-async def reader_of_the_page(address: str, token: str, end: float, heard: Heard) -> None:
-    """A browser with the page open, and a tool that asks for the status and the metrics now and then."""
-    caller, looks = Caller(address, token), 0
-    while time.monotonic() < end:
-        for path in ("/", "/status", "/metrics")[: 1 if looks % 8 else 3]:
-            asked = time.monotonic()
-            try:
-                await caller.call("GET", path)
-            except (OSError, ValueError) as failure:
-                heard.failures.append(str(failure))
-            heard.pages.append(time.monotonic() - asked)
-        looks += 1
-        await asyncio.sleep(2.0)

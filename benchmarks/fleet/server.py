@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import threading
 import time
+from collections import Counter
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.coordinator import Coordinator
@@ -48,15 +51,17 @@ def serve(containers: int, tasks: int, lease_s: float, pipe: Connection) -> None
             coordinator.status()
             lost.update((each.container_id, each.epoch) for each in coordinator.overdue())
 
-    looks = threading.Thread(target=look, daemon=True)
+    looks = threading.Thread(target=look, name="supervisor", daemon=True)
     looks.start()
     pipe.send((service.url, service.tokens.read))
-    cpu, wall = time.process_time(), time.monotonic()
+    cpu, wall = _cpu_by_thread(), time.monotonic()
     while pipe.recv() == "figures":
-        now_cpu, now = time.process_time(), time.monotonic()
+        now_cpu, now = _cpu_by_thread(), time.monotonic()
+        shares = {name: (used - cpu.get(name, 0.0)) / (now - wall) for name, used in now_cpu.items()}
         pipe.send(
             {
-                "cpu_share": (now_cpu - cpu) / (now - wall),
+                "cpu_share": sum(shares.values()),
+                "cpu_by_thread": {name: share for name, share in shares.items() if share > 0},
                 "leases_lost": len(lost),
                 "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
                 "threads": threading.active_count(),
@@ -66,3 +71,15 @@ def serve(containers: int, tasks: int, lease_s: float, pipe: Connection) -> None
         cpu, wall = now_cpu, now
     ended.set()
     service.close()
+
+
+def _cpu_by_thread() -> dict[str, float]:
+    """CPU seconds since the start of the process, by name of the thread; what has ended counts as `ended`."""
+    tick, used = os.sysconf("SC_CLK_TCK"), Counter({"ended": time.process_time()})
+    names = {each.native_id: each.name for each in threading.enumerate()}
+    for stat in Path("/proc/self/task").glob("*/stat"):
+        fields = stat.read_text().rpartition(")")[2].split()
+        seconds = (int(fields[11]) + int(fields[12])) / tick
+        used[names.get(int(stat.parent.name), "other").partition("_")[0]] += seconds
+        used["ended"] -= seconds
+    return dict(used)

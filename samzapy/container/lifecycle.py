@@ -7,11 +7,11 @@ start   1  an epoch from the coordinator        (the lease given to the containe
         5  restore them from the changelogs, and fill those that have streams instead
         6  init() of every task, and take-over of the sinks it registers there
         7  seek the inputs to the starting offsets; where a task has never committed, commit its position first
-        8  process
+        8  process, and show what is committed to others
 stop    1  final commit                         (left out when anything has failed)
         2  inputs
         3  close() of every task, then its sinks
-        4  stores, flushed to disk
+        4  stores, which others may read no longer, flushed to disk
         5  clients
 """
 
@@ -37,6 +37,7 @@ from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ForeignRecords, ProducerError, TaskMigrated
 from samzapy.failpoints import reach
 from samzapy.job.lease import ContainerLease, ContainerReport, TaskProgress
+from samzapy.queries.committed import CommittedStores, published_stores
 from samzapy.storage.changelog.restore import RestoreStopped
 from samzapy.storage.task_stores import TaskStores
 
@@ -113,11 +114,13 @@ class Container:
         ownership: Ownership,
         on_lost: Callable[[str], None] = keep_running,
         watch: Watch | None = None,
+        committed: CommittedStores | None = None,
     ) -> None:
         """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one. `watch` says in the
-        reports what people look at."""
+        reports what people look at. `committed` shows the stores to others while they are open."""
         self._watch = watch or NoWatch()
         self._watch.follow(self._progress)
+        self._committed = committed or CommittedStores()
         self._builder = builder
         self._lease = lease
         self._ends = ends
@@ -232,6 +235,7 @@ class Container:
         control = LoopControl(self._heartbeat.should_stop, self._drain_to)
         loop = builder.run_loop(self._tasks, inputs, side, committer, control)
         self._at_work = _AtWork(loop, inputs, side, committer)
+        self._committed.publish(published_stores(self._stores.values()))
         return loop
 
     def _drain_to(self) -> Mapping[SystemStreamPartition, int] | None:
@@ -251,6 +255,7 @@ class Container:
         for task in self._tasks:
             task.close()
             task.sinks.close()
+        self._committed.withdraw()
         for task in self._tasks:
             task.stores.flush_engines()
             task.stores.close()
@@ -258,7 +263,8 @@ class Container:
         self._builder.close()
 
     def _closers(self) -> list[Callable[[], None]]:
-        closers: list[Callable[[], None]] = [task.sinks.close for task in self._tasks]
+        closers: list[Callable[[], None]] = [self._committed.withdraw]
+        closers += [task.sinks.close for task in self._tasks]
         closers += [stores.close for stores in self._stores.values()]
         return [*closers, *self._beside, self._ownership.close, self._builder.close]
 

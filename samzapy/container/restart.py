@@ -31,7 +31,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 
 from samzapy.api.stream import SystemStreamPartition
@@ -68,6 +68,7 @@ from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import StateTransactions, state_transactions, weakened_state
 from samzapy.metrics import Registry, SnapshotHeader
+from samzapy.queries.answering import Readers
 from samzapy.serializers import task_serdes
 from samzapy.storage.engines import load_engines
 from samzapy.system.clients import job_clients
@@ -189,7 +190,7 @@ class RestartingContainer:
             raise
         except SamzapyError as silence:
             # The next start finds out. It may fence the rightful owner, which then restarts once more.
-            logger.warning("Whether another run has taken over is not known (%s)", silence)
+            logger.warning("Cannot tell whether another run has taken over (%s)", silence)
         finally:
             self._ownership.close()
 
@@ -240,15 +241,16 @@ def build_container(
         metrics.watch("clients", clients.metrics)
         checkpoints = manager_for(config, clients)
         builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system, clock)
-        return Container(builder, lease, ends or {}, clock, ownership, process.on_lost, watch)
+        return Container(builder, lease, ends or {}, clock, ownership, process.on_lost, watch, readers.stores)
 
     watch = _watch(config, model, clock, process)
+    readers = Readers(source=process.questions if config.supervision.query.enabled else None)
     produce = config.task.errors.policies[Stage.PRODUCE]
     header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
     new_clients = partial(job_clients, config, f"{model.id}-metrics")
     tasks = frozenset(task.name for task in model.tasks)
     reporting = Reporting(config.metrics_reporters, config.prometheus, header, tasks, metrics, new_clients, clock)
-    beside = _both(reporting, watch)
+    beside = _together(reporting, watch, readers.answering(metrics))
     return RestartingContainer(build, lease, ownership, produce, beside, config.task.transaction_timeout_ms, clock)
 
 
@@ -262,6 +264,8 @@ def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: Cont
 
 
 @contextmanager
-def _both(first: AbstractContextManager[object], second: AbstractContextManager[object]) -> Iterator[None]:
-    with first, second:
+def _together(*contexts: AbstractContextManager[object]) -> Iterator[None]:
+    with ExitStack() as entered:
+        for each in contexts:
+            entered.enter_context(each)
         yield

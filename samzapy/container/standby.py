@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from samzapy.api.engine import StorageEngine
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -26,6 +27,8 @@ from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.job.lease import ContainerLease, ContainerReport
 from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
+from samzapy.queries.answering import QuestionSource, Readers
+from samzapy.queries.committed import Published, PublishedStore
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import load_engines
 from samzapy.storage.local.directory import standby_name
@@ -59,6 +62,11 @@ class StandbyStores:
         """Where the changelogs are read from."""
         return {ssp: store.start for ssp, store in self._following.items()}
 
+    @property
+    def engines(self) -> Mapping[SystemStreamPartition, tuple[str, StorageEngine]]:
+        """By changelog partition, the store and the engine with its copy."""
+        return self._opener.engines
+
     def add(self, batch: RecordBatch) -> None:
         """Take records of one changelog partition, in order. Raises RestoreError, KeyError for another task's."""
         self._following[batch.ssp].add(batch)
@@ -91,8 +99,10 @@ def standby_container(
     on_lost: Callable[[str], None] = keep_running,
     look_s: float = _LOOK_S,
     clock: Clock = SYSTEM_CLOCK,
+    questions: QuestionSource | None = None,
 ) -> StandbyContainer:
-    """A standby of one container of the job, ready to `run`; it opens nothing before that."""
+    """A standby of one container of the job, ready to `run`; it opens nothing before that. `questions`: those about the
+    copies, which it answers if the job file has queries on."""
 
     def stores(clients: SystemClients) -> JobStores:
         engines, serdes = load_engines(config), serde_registry(config)
@@ -100,7 +110,19 @@ def standby_container(
 
     clients = partial(job_clients, config, model.id)
     sweep = partial(sweep_in_background, config, (), clock)
-    return StandbyContainer(model, lease, clients, stores, sweep, on_lost, look_s, clock)
+    readers = Readers(source=questions if config.supervision.query.enabled else None)
+    return StandbyContainer(model, lease, StandbyParts(clients, stores, sweep, readers), on_lost, look_s, clock)
+
+
+@dataclass(frozen=True)
+class StandbyParts:
+    """What a standby needs of its job. `clients` and `stores` are made when it runs; `sweep` is called once the copies are open;
+    `readers` read them."""
+
+    clients: Callable[[], SystemClients]
+    stores: Callable[[SystemClients], JobStores]
+    sweep: Callable[[], object]
+    readers: Readers = field(default_factory=Readers)
 
 
 class StandbyContainer:
@@ -110,20 +132,18 @@ class StandbyContainer:
         self,
         model: ContainerModel,
         lease: ContainerLease,
-        clients: Callable[[], SystemClients],
-        stores: Callable[[SystemClients], JobStores],
-        sweep: Callable[[], object],
+        parts: StandbyParts,
         on_lost: Callable[[str], None],
         look_s: float,
         clock: Clock,
     ) -> None:
-        """`clients` and `stores` are made in `run`; `sweep` is called once the copies are open. `look_s`: seconds between
-        two looks at the ends of the changelogs; after each, the records read so far are written. `on_lost` is called when
-        the lease is lost and the container still runs one lease duration later."""
+        """`look_s`: seconds between two looks at the ends of the changelogs; after each, the records read so far are written.
+        `on_lost` is called when the lease is lost and the container still runs one lease duration later."""
+        self._readers = parts.readers
         self._look_s = look_s
-        self._new_clients = clients
-        self._stores_of = stores
-        self._sweep = sweep
+        self._new_clients = parts.clients
+        self._stores_of = parts.stores
+        self._sweep = parts.sweep
         self._model = model
         self._lease = lease
         self._clock = clock
@@ -145,8 +165,10 @@ class StandbyContainer:
         self._heartbeat.start()
         try:
             with ExitStack() as stack:
+                stack.enter_context(self._readers.answering(self._metrics))
                 clients = stack.enter_context(closing(self._new_clients()))
                 self._open(clients, stack)
+                stack.callback(self._readers.stores.withdraw)
                 self._follow(clients)
                 self._heartbeat.phase("stopping")
                 self._write(flush=True)
@@ -185,6 +207,18 @@ class StandbyContainer:
         for consumer in self._consumers.values():
             consumer.start()
 
+    def _published(self) -> Published:
+        """The copies, each with the end that its changelog had at the last look."""
+        found: dict[str, dict[int, PublishedStore]] = {}
+        for stores in self._stores.values():
+            for ssp, (name, engine) in stores.engines.items():
+                end = partial(self._end_of, str(ssp))
+                found.setdefault(name, {})[ssp.partition] = PublishedStore(engine, end)
+        return found
+
+    def _end_of(self, ssp: str) -> int:
+        return self._ends.get(ssp, 0)
+
     def _follow(self, clients: SystemClients) -> None:
         looked = flushed = -_FLUSH_S
         while not self._heartbeat.should_stop():
@@ -215,6 +249,8 @@ class StandbyContainer:
             self._heartbeat.phase("running")
         self._ends = {str(ssp): end for ssp, end in ends.items()}
         self._positions = {str(ssp): position for ssp, position in positions.items()}
+        # Not before a look: a reader has to hear how far behind the copies are.
+        self._readers.stores.publish(self._published())
 
     def _write(
         self, *, flush: bool, complete: Mapping[SystemStreamPartition, int] | None = None, now_ms: int = 0

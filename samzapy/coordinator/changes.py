@@ -15,9 +15,8 @@ of the lists of names that tasks have in common: five million values of a thousa
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
-from collections.abc import Callable, ItemsView, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -27,6 +26,7 @@ from samzapy.config.guarantee_warnings import ERRORS, GUARANTEE
 from samzapy.coordinator.wire import Details, WireError
 from samzapy.job.facts import MOST_LINES, NO_FACTS, Facts, PartitionLag, Stall
 from samzapy.job.lease import ContainerReport, TaskProgress
+from samzapy.metrics.columns import MetricColumns, shared
 
 #: Bytes of a piece before it is compressed, roughly.
 PIECE_B = 131_072
@@ -166,52 +166,16 @@ class _Piece:
         self.size += _AROUND
 
 
-class MetricValues(Mapping[str, Mapping[str, float]]):
-    """The metrics of one container, by group and name, as of one moment. A group's mapping is made when it is asked for."""
+class MetricValues(MetricColumns):
+    """The metrics of one container, as of one moment. Nothing in it changes: readers of other threads hold on to it."""
 
-    __slots__ = ("_names", "_values")
-
-    def __init__(self, names: tuple[tuple[str, tuple[str, ...]], ...] = (), values: array[float] | None = None) -> None:
-        """`names`: by group, in the order of `values`; a group may come several times."""
-        self._names = names
-        self._values = array("d") if values is None else values
-
-    def __getitem__(self, group: str) -> Mapping[str, float]:
-        found: dict[str, float] = {}
-        at, known = 0, False
-        for each, names in self._names:
-            if each == group:
-                known = True
-                found.update(zip(names, self._values[at : at + len(names)], strict=True))
-            at += len(names)
-        if not known:
-            raise KeyError(group)
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(group for group, _ in self._names))
-
-    def __len__(self) -> int:
-        return len({group for group, _ in self._names})
-
-    def items(self) -> ItemsView[str, Mapping[str, float]]:
-        """In one pass over the values."""
-        return self.groups().items()
-
-    def groups(self) -> dict[str, dict[str, float]]:
-        """Everything, in one pass."""
-        found: dict[str, dict[str, float]] = {}
-        at = 0
-        for group, names in self._names:
-            found.setdefault(group, {}).update(zip(names, self._values[at : at + len(names)], strict=True))
-            at += len(names)
-        return found
+    __slots__ = ()
 
     def changed(self, piece: Details) -> MetricValues:
         """With the changes of a piece, which may name new metrics. Raises WireError for numbers that were not named."""
-        names, values = self._names, self._values[:]
+        names, values = self.names, self._values[:]
         if piece.names:
-            names += tuple((group, _shared(tuple(new))) for group, new in piece.names)
+            names += tuple((group, shared(tuple(new))) for group, new in piece.names)
             values.extend([0.0] * sum(len(new) for _, new in piece.names))
         if len(piece.numbers) != len(piece.values):
             raise WireError(f"values: expected {len(piece.numbers):,}, got {len(piece.values):,}")
@@ -221,20 +185,6 @@ class MetricValues(Mapping[str, Mapping[str, float]]):
         except IndexError as cause:
             raise WireError(f"numbers: expected numbers below {len(values):,}, the count of named metrics") from cause
         return MetricValues(names, values)
-
-
-#: The lists of names that some container has sent. The tasks of a job have few different ones.
-_SHARED: dict[tuple[str, ...], tuple[str, ...]] = {}
-_MOST_SHARED = 10_000
-
-
-def _shared(names: tuple[str, ...]) -> tuple[str, ...]:
-    known = _SHARED.get(names)
-    if known is None:
-        if len(_SHARED) >= _MOST_SHARED:
-            _SHARED.clear()
-        known = _SHARED[names] = names
-    return known
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -32,7 +33,12 @@ from samzapy.coordinator.wire import (
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
 from samzapy.job.facts import NO_FACTS, Facts, UserFailure
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
-from samzapy.strict_json import encode
+from samzapy.queries.answering import QuestionSource
+from samzapy.queries.exchange import WAIT_S
+from samzapy.queries.questions import Answer as Answered
+from samzapy.queries.questions import Handed, Question, read_asked
+from samzapy.queries.questions import pack as pack_questions
+from samzapy.strict_json import encode, sendable
 from samzapy.version import VERSION
 
 M = TypeVar("M")
@@ -89,9 +95,7 @@ class CoordinatorClient:
     ) -> bool:
         """Say why an attempt ends, and whether another would only fail in the same way; `user` describes a failure of the
         user's code. Returns whether the coordinator wants no other attempt."""
-        # A message may quote text that has no form in UTF-8.
-        message = str(error).encode(errors="backslashreplace").decode()
-        failure = Failure(epoch, type(error).__name__, message, error.exit_code, permanent, user)
+        failure = Failure(epoch, type(error).__name__, sendable(str(error)), error.exit_code, permanent, user)
         return self.call(Verdict, "POST", f"/containers/{quote(container_id, safe='')}/failure", failure).final
 
     def stop(self) -> None:
@@ -109,6 +113,10 @@ class CoordinatorClient:
     def details(self, path: str, body: bytes, answer_s: float) -> Taken:
         """Send packed details, and wait for the answer, at most `answer_s`."""
         return self._read(Taken, path, self._send("POST", path, body, urllib3.Timeout(CONNECT_S, answer_s)))
+
+    def questions(self, path: str, body: bytes, answer_s: float) -> bytes:
+        """Send answers about stores, and wait for the next questions, at most `answer_s`."""
+        return self._send("POST", path, body, urllib3.Timeout(CONNECT_S, answer_s))
 
     def close(self) -> None:
         """Drop the connections."""
@@ -252,6 +260,28 @@ class HttpLease(ContainerLease):
                 # The rest is sent after the next heartbeat, which is due.
                 self._details_due = self._metrics_due = -math.inf
                 return
+
+
+class HttpQuestions(QuestionSource):
+    """The questions about the stores of one container, over HTTP."""
+
+    def __init__(self, client: CoordinatorClient, container_id: str, epoch: Callable[[], int]) -> None:
+        """`epoch`: of the attempt, as it is now."""
+        self._client = client
+        self._path = f"/containers/{quote(container_id, safe='')}/questions"
+        self._epoch = epoch
+
+    def exchange(self, answers: Sequence[tuple[int, Answered]]) -> Sequence[tuple[int, Question]]:
+        """See `QuestionSource.exchange`. Raises RetriableError when the coordinator does not answer, TaskMigrated if the
+        container is another attempt's."""
+        body = pack_questions(Handed(self._epoch(), list(answers)))
+        try:
+            asked = read_asked(self._client.questions(self._path, body, WAIT_S + ANSWER_S))
+        except ValueError as cause:
+            raise RetriableError(f"the coordinator answered {self._path} with something else ({cause})") from cause
+        if not asked.owned:
+            raise TaskMigrated("a newer attempt runs this container")
+        return asked.questions
 
 
 def _line(data: bytes) -> str:

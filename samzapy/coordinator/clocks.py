@@ -57,8 +57,13 @@ class Clocks:
         """`stall_s`: how long the job's clock may stand still before that is a stall."""
         names = tuple(tasks)
         self._marks = Watermarks(names, kept.tasks)
-        self._progress: dict[str, TaskProgress | None] = dict.fromkeys(names)
+        self._names = frozenset(names)
+        self._progress: dict[str, TaskProgress] = {}
+        # A copy for those who look, as long as nothing has changed.
+        self._shown: Mapping[str, TaskProgress] | None = None
         self._checkpoint = self._kept = kept.checkpoint
+        # Of the last checkpoint of each task: no time beyond the least of them is one that all tasks have.
+        self._lasts = Watermarks(names)
         self._stall_s = stall_s
         self._clock = clock
         self._moved_at = clock.monotonic()
@@ -84,17 +89,20 @@ class Clocks:
     def restart(self, tasks: Iterable[str]) -> None:
         """These tasks begin anew: their states are unknown until they report them."""
         self._settle()
-        self._progress.update(dict.fromkeys(tasks))
+        for task in tasks:
+            self._progress.pop(task, None)
+        self._shown = None
 
     def update(self, reported: Mapping[str, TaskProgress]) -> None:
         """Take the newest of some tasks; names that are not the job's do not count."""
         # The least first: who comes back behind the others is to count before they go on.
         for task, progress in sorted(reported.items(), key=lambda each: each[1].clock or 0):
-            before = self._progress.get(task, progress)
-            if before != progress:
+            if task in self._names and self._progress.get(task) != progress:
                 self._progress[task] = progress
-                self._recount |= progress.checkpoints is not None
+                self._shown = None
                 self._advance(task, progress)
+                if progress.checkpoints:
+                    self._note_last(task, progress)
         stalled = self._stalled()
         if stalled is not None and not self._told:
             logger.warning("%s", stalled)
@@ -102,8 +110,9 @@ class Clocks:
 
     def status(self) -> ClockStatus:
         """Everything known now."""
-        tasks = {task: progress for task, progress in self._progress.items() if progress is not None}
-        return ClockStatus(self._marks.current, self.checkpoint, tasks, self._stalled())
+        if self._shown is None:
+            self._shown = dict(self._progress)
+        return ClockStatus(self._marks.current, self.checkpoint, self._shown, self._stalled())
 
     def _advance(self, task: str, progress: TaskProgress) -> None:
         before = self._marks.current
@@ -115,6 +124,13 @@ class Clocks:
         if self._marks.current != before:
             self._moved_at = self._clock.monotonic()
             self._highest_then = self._highest
+
+    def _note_last(self, task: str, progress: TaskProgress) -> None:
+        self._lasts.advance(task, _last(progress))
+        if progress.open:
+            self._lasts.set_aside(task)
+        bound, known = self._lasts.current, self._checkpoint
+        self._recount |= bound is not None and (known is None or bound > known)
 
     def _settle(self) -> None:
         """Look for the checkpoint clock: when it is asked for, not once a report, since every task is looked at."""
@@ -129,17 +145,24 @@ class Clocks:
         task = self._marks.holding
         if task is None:
             return None
-        progress = self._progress[task]
+        progress = self._progress.get(task)
         return Stall(task, "" if progress is None else progress.held_by, seconds)
 
     def _common(self) -> int | None:
-        known = [progress for progress in self._progress.values() if progress is not None and progress.checkpoints]
-        if len(known) < len(self._progress):
+        """The greatest time that every task has; None if there is none."""
+        if len(self._progress) < len(self._names) or not all(each.checkpoints for each in self._progress.values()):
             return None
-        for time in sorted({time for progress in known for time in progress.checkpoints or ()}, reverse=True):
-            if all(_has(progress, time) for progress in known):
+        # A time has to be one of each task that is not open: those of the task with the earliest last one are all there are.
+        closed = [each for each in self._progress.values() if not each.open]
+        deciding = min(closed or self._progress.values(), key=lambda each: _last(each) if closed else -_last(each))
+        for time in sorted(deciding.checkpoints or (), reverse=True):
+            if all(_has(progress, time) for progress in self._progress.values()):
                 return time
         return None
+
+
+def _last(progress: TaskProgress) -> int:
+    return (progress.checkpoints or (0,))[-1]
 
 
 def _has(progress: TaskProgress, time: int) -> bool:

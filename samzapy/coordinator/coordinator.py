@@ -1,4 +1,4 @@
-"""The coordinator of one run of a job: leases, progress and clocks behind one lock."""
+"""Coordinates one run of a job: leases, progress and clocks, behind one lock."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _ignore(container_id: str, said: Facts | UserFailure) -> None:
 class Oversight:
     """How a driver watches its containers.
 
-    `stall_s`: seconds that the job's clock may stand still before it is said what it waits for. `same_failures`: attempts
-    that may fail in the same way. `on_facts` gets the facts of each report, and `on_failure` each failure of the user's code
-    that ended an attempt, the first time; on any thread.
+    `stall_s`: seconds for which the job's clock may stand still before a warning. `same_failures`: failures in the same way
+    that end the job. `on_facts` gets the facts of each report; `on_failure` gets each failure of the user's code that ended
+    an attempt, once for repeated ones. Any thread may call them.
     """
 
     stall_s: float = 120.0
@@ -58,9 +58,8 @@ class Coordinator:
         epoch: int | None = None,
         oversight: Oversight | None = None,
     ) -> None:
-        """`downgrades`: what makes the job's guarantee mean less than it says, for those who look at its status; `clocks`:
-        those of earlier runs; `epoch`: what the run was written down with, None if it was not; `oversight`: what else the
-        driver does about the reports."""
+        """`downgrades`: the reasons why the job's guarantee is weakened, for its status; `clocks`: those of earlier runs;
+        `epoch`: the run's, as recorded, None without a record; `oversight`: how the driver watches the containers."""
         over = oversight or Oversight()
         ids = tuple(container.id for container in spec.model.containers)
         self._name = name
@@ -86,7 +85,7 @@ class Coordinator:
 
     @property
     def spec(self) -> JobSpec:
-        """The job, as containers get it."""
+        """The job as sent to the containers."""
         return self._spec
 
     @property
@@ -95,7 +94,7 @@ class Coordinator:
         return self._leases.duration_s
 
     def knows(self, container_id: str) -> bool:
-        """Whether the job has a container of that id."""
+        """Whether the job has a container with that id."""
         return container_id in self._tasks or container_id in self._standbys
 
     @property
@@ -108,7 +107,7 @@ class Coordinator:
         self._hurried = hurried
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
-        """Grant the container to a new attempt, which runs as `process`; returns its epoch."""
+        """Grant the container to a new attempt, which runs in `process`; returns its epoch."""
         with self._changed:
             self._processes[container_id] = process
             epoch = self._leases.grant(container_id)
@@ -120,17 +119,23 @@ class Coordinator:
             return epoch
 
     def outgrow(self, container_id: str, epoch: int, newest: int) -> int | None:
-        """A greater epoch than `newest` for the attempt that has `epoch`; None if the container is another attempt's."""
+        """An epoch greater than `newest` for the attempt with `epoch`; None if another attempt has the container."""
         with self._changed:
             return self._leases.outgrow(container_id, epoch, newest)
 
     def process(self, container_id: str) -> AttemptProcess | None:
-        """The process of the newest attempt; None if there is none, or it is unknown."""
+        """The process of the newest attempt; None if it is unknown, or before the first attempt."""
         with self._changed:
             return self._processes.get(container_id)
 
+    def holder(self, container_id: str) -> int | None:
+        """The epoch of the attempt whose lease runs now; None if there is none."""
+        with self._changed:
+            runs = self._leases.state(container_id) is ContainerState.RUNNING and self._abandoned is None
+            return self._leases.epoch(container_id) if runs else None
+
     def overdue(self) -> tuple[Overdue, ...]:
-        """The attempts that let their leases run out and did not report their end."""
+        """The attempts with expired leases that have not reported their end."""
         with self._changed:
             leases = self._leases
             found = [(i, leases.epoch(i), self._processes.get(i)) for i in self._everyone if leases.overdue(i)]
@@ -141,7 +146,7 @@ class Coordinator:
         )
 
     def report(self, report: ContainerReport) -> Directive:
-        """Take a report and return the directive; a report of a superseded attempt is not counted."""
+        """Take a report and return the directive. A report of a superseded attempt is ignored."""
         with self._changed:
             directive = self._leases.renew(report.container_id, report.epoch)
             if directive is not Directive.ABANDON:
@@ -150,12 +155,12 @@ class Coordinator:
                 if report.phase in _ENDS:
                     self._leases.finish(report.container_id, report.epoch, _ENDS[report.phase])
                 self._changed.notify_all()
-        # Whatever is done about them may take its time, and holds no report up.
+        # Outside the lock: the listener may take its time without delaying other reports.
         self._on_facts(report.container_id, report.facts)
         return directive
 
     def detail(self, report: ContainerReport) -> bool:
-        """Take the details of an attempt without renewing its lease; returns whether the container is still its."""
+        """Take the details of an attempt, without renewing its lease; returns whether it still has the container."""
         with self._changed:
             if self._leases.epoch(report.container_id) != report.epoch or self._abandoned is not None:
                 return False
@@ -166,13 +171,13 @@ class Coordinator:
 
     def _take(self, report: ContainerReport) -> None:
         self._progress.update(report)
-        # A heartbeat has the same ones as the details before it.
+        # A heartbeat has the clocks of the details before it.
         if report.clocks is not self._clocks_taken.get(report.container_id):
             self._clocks_taken[report.container_id] = report.clocks
             self._clocks.update(report.clocks)
 
     def fail(self, failure: ContainerFailure) -> bool:
-        """Take the reason an attempt ended; returns whether another attempt is of no use."""
+        """Take the reason why an attempt ended; returns whether another attempt is useless."""
         with self._changed:
             times = 0 if failure.user is None else self._same_failures.times(failure.user)
             if times >= self._same_failures.most:
@@ -180,7 +185,7 @@ class Coordinator:
                 failure = replace(failure, message=failure.message + same, permanent=True)
             self._leases.finish(failure.container_id, failure.epoch, ContainerState.LOST)
             if failure.container_id not in self._standbys:
-                # A failed standby costs the job nothing; its submitter hears of it from Spark.
+                # A failed standby does not affect the job; Spark reports it to the driver.
                 self._progress.fail(failure)
             if failure.error == JobTakenOver.__name__:
                 self._abandon(failure.message)
@@ -208,14 +213,14 @@ class Coordinator:
             self._changed.notify_all()
 
     def abandon(self, reason: str) -> None:
-        """Answer ABANDON to every report from now on: the job is no longer this run's, for that reason."""
+        """Answer ABANDON to every report from now on: this run has lost the job, for that reason."""
         with self._changed:
             self._abandon(reason)
             self._changed.notify_all()
 
     @property
     def abandoned(self) -> str | None:
-        """Why the job is no longer this run's; None while it is."""
+        """The reason why this run has lost the job; None while it owns it."""
         with self._changed:
             return self._abandoned
 
@@ -252,12 +257,18 @@ class Coordinator:
 
     @property
     def checkpoint_clocks(self) -> tuple[int | None, int | None]:
-        """The job's checkpoint clock, and what of it is written down."""
+        """The job's checkpoint clock, and its last written value."""
         with self._changed:
             return self._clocks.checkpoint, self._clocks.kept
 
+    @property
+    def kept_checkpoint_clock(self) -> int | None:
+        """The last written value of the job's checkpoint clock: containers may rely on it."""
+        with self._changed:
+            return self._clocks.kept
+
     def keep_checkpoint_clock(self, time_ms: int) -> None:
-        """The job's checkpoint clock is written down; from now on its tasks hear of it."""
+        """The job's checkpoint clock is written; from now on the tasks get this value."""
         with self._changed:
             self._clocks.keep(time_ms)
 
@@ -277,7 +288,7 @@ class Coordinator:
 
 
 class LocalLease(ContainerLease):
-    """The lease of a container that runs in the coordinator's own process, and is stopped with it."""
+    """The lease of a container in the coordinator's own process."""
 
     def __init__(
         self,
@@ -286,8 +297,8 @@ class LocalLease(ContainerLease):
         confirm: Callable[[], None] = lambda: None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`confirm` is asked, after a silence longer than the lease, whether the job is still this run's: it raises
-        JobTakenOver if not, another SamzapyError if it cannot tell."""
+        """`confirm` is called after a silence longer than the lease: it raises JobTakenOver if this run has lost the job, and
+        another SamzapyError if it cannot tell."""
         self._coordinator = coordinator
         self._container_id = container_id
         self._epoch = coordinator.register(container_id)
@@ -308,8 +319,8 @@ class LocalLease(ContainerLease):
 
     @property
     def checkpoint_clock(self) -> int | None:
-        """As the coordinator has written it down."""
-        return self._coordinator.checkpoint_clocks[1]
+        """The last value that the coordinator has written."""
+        return self._coordinator.kept_checkpoint_clock
 
     @property
     def pace_s(self) -> float:
@@ -324,7 +335,7 @@ class LocalLease(ContainerLease):
             self._epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
-        """Pass the report on. Raises RetriableError when it is unknown whether the job is still this run's."""
+        """Pass the report on. Raises RetriableError if it is unknown whether this run still owns the job."""
         with self._one_at_a_time:
             if self._clock.monotonic() - self._reported_at > self.duration_s:
                 self._confirm_ownership()
@@ -337,4 +348,4 @@ class LocalLease(ContainerLease):
         except JobTakenOver as taken:
             self._coordinator.abandon(str(taken))
         except SamzapyError as cause:
-            raise RetriableError(f"whether another run has taken over is not known: {cause}") from cause
+            raise RetriableError(f"cannot tell whether another run has taken over: {cause}") from cause

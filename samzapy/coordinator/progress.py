@@ -1,10 +1,11 @@
-"""Adds up the reports of the containers."""
+"""Sums the reports of the containers to the status of the job."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -13,11 +14,16 @@ from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
 from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
+from samzapy.metrics.series import PartitionSnapshot
+from samzapy.strict_json import encode
+
+#: Each view of the status may take one part in so many of a core, however many readers look at it.
+SHARE = 20.0
 
 
 @dataclass(frozen=True)
 class RestoredStore:
-    """The restore of one store; `source` names its origin, as in `changelog`."""
+    """The restore of one store. `source` is where its data came from, such as `changelog`."""
 
     container_id: str
     store: str
@@ -29,8 +35,8 @@ class RestoredStore:
 
 @dataclass(frozen=True)
 class ContainerFailure:
-    """Why an attempt ended: the error's class name, its one line, the exit code its class stands for, whether another
-    attempt could only fail in the same way, and the failure of the user's code, if it was one."""
+    """The reason why an attempt ended: the error's class name, its message in one line, its exit code, whether another
+    attempt would fail in the same way, and the failure of the user's code, if it was one."""
 
     container_id: str
     epoch: int
@@ -47,10 +53,10 @@ class ContainerFailure:
 
 @dataclass(frozen=True)
 class ContainerStatus:
-    """One container. `processed` and `commits` count all its attempts, `remaining` is None when there is no end.
+    """One container. `processed` and `commits` count all its attempts; `remaining` is None for an endless run.
 
-    `lags` has its input partitions by SSP as text, when their ends were last asked for; `stalled` says that it does not get
-    on; `failure` is the last one of the user's code."""
+    `lags` has its input partitions by SSP as text, as of the last request for their ends; `stalled` is set while it makes no
+    progress; `failure` is the last failure of the user's code."""
 
     id: str
     state: str
@@ -68,23 +74,46 @@ class ContainerStatus:
     stalled: Stall | None = None
     failure: UserFailure | None = None
 
-    @property
+    @cached_property
+    def partitions(self) -> Mapping[str, PartitionSnapshot]:
+        """Its input partitions by SSP as text, each with the newest position.
+
+        The lag is the one that the container measured when it last asked for the end: by the next look, the newest position
+        is past that end. Until the first look, the end of the run stands for the end of the partition.
+        """
+        found = {}
+        for ssp, position in self.positions.items():
+            end = self.ends.get(ssp)
+            found[ssp] = PartitionSnapshot(position, end, None if end is None else max(0, end - position))
+        for ssp, seen in self.lags.items():
+            age_s = None if seen.age_ms is None else seen.age_ms / 1000
+            found[ssp] = PartitionSnapshot(self.positions.get(ssp, seen.position), seen.end, seen.lag, age_s)
+        return found
+
+    @cached_property
     def lag(self) -> int | None:
-        """Offsets between the positions and the ends of all its partitions; None before the first look at the ends."""
-        return sum(each.lag for each in self.lags.values()) if self.lags else None
+        """Offsets between the positions and the ends of all its partitions; None while no end is known."""
+        known = [each.lag for each in self.partitions.values() if each.lag is not None]
+        return sum(known) if known else None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        facts = {name: msgspec.to_builtins(getattr(self, name)) for name in ("lags", "stalled", "failure")}
-        return {**vars(self), **facts, "lag": self.lag}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        facts = {name: msgspec.to_builtins(values[name]) for name in ("lags", "stalled", "failure")}
+        return {**values, **facts, "lag": self.lag}
+
+    def encoded(self) -> msgspec.Raw:
+        """As JSON, without metrics: those of a large job are millions."""
+        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "metrics"}
+        return msgspec.Raw(encode({**shown, "lag": self.lag}))
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """The whole job at one moment. `seconds`: from the first attempt's start to the newest report. `failed` counts
-    failures; `failures` are the newest of them. `downgrades` weaken the job's guarantee; `counts`, of all attempts and
-    by `group.name`, count the consequences. `standbys` process nothing; their `remaining` counts the offsets that they have yet to read.
-    `clocks` are those in event time."""
+    """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the number
+    of failures; `failures` has the newest. `downgrades` are reasons why the job's guarantee is weakened; `counts`, by
+    `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their `remaining` counts the
+    offsets that they still have to read. `clocks` are in event time."""
 
     name: str
     stopping: bool
@@ -106,7 +135,7 @@ class JobStatus:
 
     @property
     def processed(self) -> int:
-        """Messages processed, repeated ones counted each time."""
+        """Messages processed; a repeated message counts each time."""
         return sum(container.processed for container in self.containers)
 
     @property
@@ -116,18 +145,30 @@ class JobStatus:
 
     @property
     def remaining(self) -> int | None:
-        """Offsets left to the ends; None when a container has no end or has not said."""
+        """Offsets left to the ends; None if a container has no ends, or has not reported them."""
         known = [c.remaining for c in self.containers]
         return None if None in known else sum(filter(None, known))
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the positions and the ends of all partitions; None while a container has not said."""
+        """Offsets between the positions and the ends of all partitions; None until every container has reported them."""
         known = [c.lag for c in self.containers]
         return None if None in known else sum(filter(None, known))
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
+        return self._to_json(ContainerStatus.to_json) | {"clocks": asdict(self.clocks)}
+
+    def encoded(self, pause: Callable[[], None]) -> bytes:
+        """As JSON, without metrics. `pause` is called between two containers."""
+
+        def encoded(container: ContainerStatus) -> msgspec.Raw:
+            pause()
+            return container.encoded()
+
+        return encode(self._to_json(encoded))
+
+    def _to_json(self, container: Callable[[ContainerStatus], Any]) -> dict[str, Any]:
         return {
             "job": self.name,
             "stopping": self.stopping,
@@ -137,18 +178,18 @@ class JobStatus:
             "commits": self.commits,
             "remaining": self.remaining,
             "lag": self.lag,
-            "containers": [container.to_json() for container in self.containers],
+            "containers": [container(each) for each in self.containers],
             "restored": [vars(store) for store in self.restored],
             "failed": self.failed,
             "failures": [failure.to_json() for failure in self.failures],
             "downgrades": [vars(downgrade) for downgrade in self.downgrades],
             "counts": dict(self.counts),
-            "standbys": [container.to_json() for container in self.standbys],
-            "clocks": asdict(self.clocks),
+            "standbys": [container(each) for each in self.standbys],
+            "clocks": self.clocks,
         }
 
 
-#: How many failures and restores are kept; older ones are forgotten first.
+#: Failures, and restores of a container, that are kept; the oldest are dropped first.
 HISTORY = 1_000
 
 
@@ -170,8 +211,8 @@ class _Account:
 class Progress:
     """The newest report of each container, and the sums of the attempts before. One caller at a time.
 
-    A job may have a thousand containers and be looked at several times a second, so whatever has not changed since the last
-    look is not made again.
+    A job may have a thousand containers, and its status may be read several times a second. So the status of a container is
+    kept until it changes.
     """
 
     def __init__(self, container_ids: tuple[str, ...]) -> None:
@@ -210,7 +251,7 @@ class Progress:
             del account.restored[next(iter(account.restored))]
 
     def fail(self, failure: ContainerFailure) -> None:
-        """Take the reason an attempt gave for its end."""
+        """Take the reason why an attempt ended."""
         self.failed += 1
         account = self._accounts[failure.container_id]
         account.failure, account.status = failure.user or account.failure, None
@@ -219,19 +260,19 @@ class Progress:
 
     @property
     def failures(self) -> tuple[ContainerFailure, ...]:
-        """The newest reasons given, oldest first."""
+        """The newest failures, oldest first."""
         return tuple(self._failures)
 
     @property
     def restored(self) -> tuple[RestoredStore, ...]:
-        """All restores, by container and in order of time."""
+        """All restores, by container, in order of time."""
         if self._restored is None:
             self._restored = tuple(store for account in self._accounts.values() for store in account.restored.values())
         return self._restored
 
     @property
     def counts(self) -> dict[str, int]:
-        """The counters of weakened guarantees, by `group.name`, over all containers and attempts; none that is 0."""
+        """The counters of weakened guarantees that are not 0, by `group.name`, over all containers and attempts."""
         found: Counter[str] = Counter()
         for account in self._accounts.values():
             if account.counts_before or account.counts:
@@ -239,7 +280,7 @@ class Progress:
         return dict(found)
 
     def status(self, container_id: str, state: str, attempts: int, epoch: int | None) -> ContainerStatus:
-        """The container's sums, with what its lease says."""
+        """The container's sums, with the state of its lease."""
         account = self._accounts[container_id]
         known = account.status
         if known is None or (known.state, known.attempts, known.epoch) != (state, attempts, epoch):

@@ -1,11 +1,11 @@
-"""Counts the failures of a job's user code that come again and again, whichever rung of the ladder of retries tries again.
+"""Counts repeated failures of the user's code, whichever rung of the ladder of retries tries again.
 
-The driver sees the end of every attempt, so the count is here: Spark's own retries, attempts that are placed anew and jobs
-that are submitted again come together to one number.
+The driver sees the end of every attempt, so it counts them all: Spark's retries, attempts at other places, and resubmitted
+jobs.
 
-1. A failure at a message counts for the life of the run: a message that was processed does not come again.
-2. A failure without a message (`init`, `window`, a commit) counts as the same only within `SOUND_S` of the one before.
-3. Failures that say nothing about the user's code (a broker that is away, a lost lease) are not counted.
+1. A failure at a message counts for the whole run: once a message is processed, it does not come again.
+2. A failure without a message (`init`, `window`, a commit) is a repetition only within `SOUND_S` of the last one.
+3. Failures that do not come from the user's code (a broker that does not answer, a lost lease) are not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from samzapy.job.facts import UserFailure
 
 #: Seconds between two failures without a message after which the second is a new one.
 SOUND_S = 300.0
-#: Different failures that are remembered; the oldest is forgotten first.
+#: Distinct failures that are kept; the oldest is dropped first.
 MOST = 1_000
 
 
@@ -29,7 +29,7 @@ class _Seen:
 
 
 class SameFailures:
-    """Counts up to `most`, the number of failed attempts that end a job. One caller at a time."""
+    """Counts failures of each kind; `most` of one kind end the job. One caller at a time."""
 
     def __init__(self, most: int, clock: Clock) -> None:
         self.most = most
@@ -37,7 +37,7 @@ class SameFailures:
         self._seen: list[_Seen] = []
 
     def times(self, failure: UserFailure) -> int:
-        """Take the failure that ended an attempt; returns how many attempts have failed so, this one included."""
+        """Count the failure that ended an attempt; returns how many attempts have failed in this way, this one included."""
         now = self._clock.monotonic()
         for seen in self._seen:
             if failure.is_again(seen.failure):

@@ -1,24 +1,26 @@
-"""Turns a job's status into the snapshot that metrics and probes are made from."""
+"""Turns a job's status into the snapshot that metrics are made from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
-from samzapy.metrics.series import ContainerSnapshot, JobSnapshot, PartitionSnapshot
+from samzapy.metrics.series import ContainerSnapshot, JobSnapshot
 
 
-def job_snapshot(status: JobStatus, tasks: Iterable[str], ended: str = "") -> JobSnapshot:
-    """The snapshot for `samzapy.metrics.prometheus.render` and `samzapy.metrics.health`.
+def job_snapshot(status: JobStatus, tasks: frozenset[str], pause: Callable[[], None] = lambda: None) -> JobSnapshot:
+    """The snapshot for `samzapy.metrics.prometheus.render`; `tasks` are the names of the job's tasks. `pause` is called between
+    two containers."""
 
-    `tasks` are the names of the job's tasks; `ended` says why the run is over, empty while it goes on.
-    """
-    names = frozenset(tasks)
+    def snapshot(container: ContainerStatus) -> ContainerSnapshot:
+        pause()
+        return _container(container, tasks)
+
     clocks = status.clocks
     return JobSnapshot(
         status.name,
-        tuple(_container(container, names) for container in status.containers),
-        tuple(_container(standby, names) for standby in status.standbys),
+        tuple(map(snapshot, status.containers)),
+        tuple(map(snapshot, status.standbys)),
         status.seconds,
         status.processed,
         status.commits,
@@ -28,7 +30,6 @@ def job_snapshot(status: JobStatus, tasks: Iterable[str], ended: str = "") -> Jo
         clocks.job,
         clocks.checkpoint,
         0.0 if clocks.stalled is None else clocks.stalled.seconds,
-        ended,
     )
 
 
@@ -40,16 +41,7 @@ def _container(status: ContainerStatus, tasks: frozenset[str]) -> ContainerSnaps
         status.state,
         status.phase,
         status.attempts,
-        _partitions(status),
+        status.partitions,
         0.0 if status.stalled is None else status.stalled.seconds,
         status.restoring,
     )
-
-
-def _partitions(status: ContainerStatus) -> Mapping[str, PartitionSnapshot]:
-    found = {ssp: PartitionSnapshot(at, status.ends.get(ssp)) for ssp, at in status.positions.items()}
-    for ssp, lag in status.lags.items():
-        # The position of the newest report is newer than the one beside the end.
-        position = found[ssp].position if ssp in found else lag.position
-        found[ssp] = PartitionSnapshot(position, lag.end, None if lag.age_ms is None else lag.age_ms / 1000)
-    return found

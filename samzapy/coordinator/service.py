@@ -8,6 +8,7 @@ POST /containers/ID/details     Details, packed: {again}
 POST /containers/ID/epoch       have a greater epoch {epoch, newest}: {epoch}, null if superseded
 POST /containers/ID/failure     {epoch, error, message, exit_code, permanent, user}: {final}
 POST /stop                      stop everything: {}
+POST /containers/ID/questions   samzapy.coordinator.web.queries, as GET /stores/...
 GET ...                         samzapy.coordinator.web.views
 ==============================  =================================================
 
@@ -26,7 +27,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import unquote
 
 import uvicorn
@@ -36,18 +36,18 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.coordinator.changes import Reported
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page.board import Board
-from samzapy.coordinator.page.inspector import Inspector, NoInspector
 from samzapy.coordinator.page.routes import page_routes
 from samzapy.coordinator.web.access import Guard, Tokens
 from samzapy.coordinator.web.admission import (
     HEADER_LIMIT,
     IDLE_S,
+    OPEN_FILES,
     STRANGERS,
     Admission,
     WatchedServer,
     connections,
-    provide_files,
 )
+from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.web.views import View, views
 from samzapy.coordinator.wire import (
     PACKED_LIMIT,
@@ -66,6 +66,7 @@ from samzapy.coordinator.wire import (
 )
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.lease import Directive
+from samzapy.job.open_files import raise_limit
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
@@ -75,7 +76,7 @@ logger = logging.getLogger(__name__)
 BODY_LIMIT = PACKED_LIMIT
 
 _NO_VIEWS: Mapping[str, View] = MappingProxyType({})
-_NO_INSPECTOR = NoInspector()
+_NO_RECORDS = Records()
 
 
 class Calls:
@@ -140,7 +141,7 @@ class Calls:
         # Nothing else is handled between the two: there is one event loop.
         predecessor = coordinator.process(container_id)
         epoch = coordinator.register(container_id, process)
-        clock, lease_s = coordinator.checkpoint_clocks[1], coordinator.lease_s
+        clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s
         return registration(coordinator.spec.of(container_id), VERSION, epoch, lease_s, clock, predecessor)
 
     def _heartbeat(self, container_id: str, body: bytes) -> bytes:
@@ -155,7 +156,7 @@ class Calls:
         if directive is not Directive.ABANDON:
             self._counters[container_id] = beat
             self._reported[container_id] = reported
-        return encode(Answer(directive, coordinator.checkpoint_clocks[1], coordinator.pace, again))
+        return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace, again))
 
     def _details(self, container_id: str, body: bytes) -> bytes:
         piece = unpack(body)
@@ -202,11 +203,11 @@ class CoordinatorService:
         page_port: int | None = None,
         added: Mapping[str, View] = _NO_VIEWS,
         open_to_all: Iterable[str] = (),
-        inspector: Inspector = _NO_INSPECTOR,
+        records: Records = _NO_RECORDS,
     ) -> None:
         """`token` is the one that acts. `page_port`: a second port, for people, on this machine's loopback address. `added`
-        are further views by path; those `open_to_all` need no token. `inspector` answers the page's
-        questions about records."""
+        are further views by path; those `open_to_all` need no token. `records` answers questions
+        about the job's records."""
         self.tokens = Tokens(token)
         self._sockets = [_listening(host, port)]
         self.url = _url(host, self._sockets[0])
@@ -219,15 +220,17 @@ class CoordinatorService:
                 raise
             page = _url("127.0.0.1", self._sockets[1])
         self.page = f"{page}/?token={self.tokens.read}"
-        provide_files()
+        raise_limit(OPEN_FILES)
         self._worker = ThreadPoolExecutor(1, "coordinator-views")
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
         hosts = _hosts(self.url) | _hosts(page)
-        self._board = Board(partial(_page_status, coordinator, _readers(coordinator)), inspector, SYSTEM_CLOCK)
+        self._board = Board(
+            coordinator.status, records.inspector, SYSTEM_CLOCK, _readers(coordinator), partial(_host_of, coordinator)
+        )
         self._board.start()
-        shown = views(coordinator, page_routes(self._board), added, self._worker)
-        guard = Guard(Calls(coordinator), shown, self.tokens, hosts, frozenset(open_to_all))
+        shown = views(coordinator, [*page_routes(self._board), *records.queries.routes], added, self._worker)
+        guard = Guard(records.queries.over(Calls(coordinator)), shown, self.tokens, hosts, frozenset(open_to_all))
         settings = uvicorn.Config(
             guard,
             log_config=None,
@@ -264,14 +267,11 @@ def _readers(coordinator: Coordinator) -> Mapping[str, str]:
     return {name: task for name, task in read if often[name] == 1}
 
 
-def _page_status(coordinator: Coordinator, readers: Mapping[str, str]) -> Mapping[str, Any]:
-    """The status for the page: with the tasks of partitions, and the hosts of containers."""
-    status = coordinator.status().to_json()
-    for container in (*status["containers"], *status["standbys"]):
-        process = coordinator.process(container["id"])
-        place = None if process is None else process.place
-        container.update(tasks=readers, host="" if place is None else place.host)
-    return status
+def _host_of(coordinator: Coordinator, container_id: str) -> str:
+    """The host that the newest attempt of a container runs on; empty if it is not known."""
+    process = coordinator.process(container_id)
+    place = None if process is None else process.place
+    return "" if place is None else place.host
 
 
 def _listening(host: str, port: int) -> socket.socket:

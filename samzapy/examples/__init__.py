@@ -1,1 +1,1 @@
-"""The tasks behind `configs/`: importable on every executor, and meant to be read."""
+"""The tasks of the job files in `configs/`: examples to read, which every executor can import."""

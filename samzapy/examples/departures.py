@@ -1,8 +1,8 @@
-"""Departures per airport and hour of the schedule: tumbling windows over flights that are reported when they leave.
+"""Counts departures by airport and scheduled hour: tumbling windows over flights that are reported when they leave.
 
 python -m samzapy.examples.departures JOB.properties [--config key=value]...
 
-writes the departures into the job's input, in the order in which they left.
+writes the departures to the job's input, in the order in which they left.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from samzapy.operators.windows import Count, Tumbling, WindowedAggregation, Wind
 
 
 class DeparturesPerHourTask(WindowedTask):
-    """An hour is closed three hours of the schedule after its end; flights that leave later than that go to a stream of
-    their own. `departures.output` and `departures.late` in the job file name the streams as `system.stream`."""
+    """Closes an hour when the schedule is three hours past its end; flights that leave later go to a separate stream.
+    `departures.output` and `departures.late` in the job file name the streams, as `system.stream`."""
 
     def aggregation(self, context: Context) -> WindowedAggregation:
         config = context.job.config
@@ -43,8 +43,8 @@ _MINUTE_MS = 60_000
 
 
 def departures(events: Iterable[Event]) -> list[Event]:
-    """The flights that left, by airport, in the order in which they did. Their time stays the scheduled hour, so the
-    stream is as much out of order as flights are late."""
+    """The flights that left, keyed by airport, in the order in which they left. Their event time is the scheduled hour, so
+    the stream is out of order by the delays."""
     left = [
         (
             event.time_ms + event.value["dep_delay"] * _MINUTE_MS,

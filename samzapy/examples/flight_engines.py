@@ -1,12 +1,12 @@
-"""Four small jobs over the flights, one for each engine with a query interface of its own.
+"""Four small jobs over the flights, one for each engine with its own query interface.
 
 WorstDelaysTask    heap: the most delayed flights of each airline
-AirportsTask       sketches: how many planes an airport saw, and the spread of its delays
+AirportsTask       sketches: the number of planes at each airport, and the distribution of the delays
 PlaneSearchTask    inverted index: planes by words of their maker and model
 DelayCubeTask      cube: delays by airline, airport and month: roll up, slice, drill
 
-Each job has one task that reads all partitions and sends its answer when the inputs end, so the answer is about all
-flights. `recent_items` has a fifth job, for an engine of one's own.
+Each job has a single task, which reads all partitions and sends its report at the end of the inputs, so the report covers
+all flights. `recent_items` has a fifth job, for an engine of your own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from samzapy.storage.views import BloomFilters, Cell, CubeStore, DistinctCounts,
 
 
 class ReportingTask(StreamTask, InitableTask, EndOfStreamListenerTask):
-    """Sends its report to `report.output` (`system.stream`) of the job file."""
+    """Sends its report at the end of the inputs, to the stream `report.output` of the job file (`system.stream`)."""
 
     _output: SystemStream
 
@@ -42,7 +42,7 @@ class ReportingTask(StreamTask, InitableTask, EndOfStreamListenerTask):
 
 
 class WorstDelaysTask(ReportingTask):
-    """Keeps the flights with the longest delays in the heap `worst`, one group an airline; how many, says `heap.size`."""
+    """Keeps the flights with the longest delays in the heap `worst`: one group for each airline, `heap.size` flights in each."""
 
     _worst: HeapStore
 
@@ -56,7 +56,7 @@ class WorstDelaysTask(ReportingTask):
         flight = envelope.message
         delay = flight["dep_delay"]
         if delay is not None:
-            # The place in the log makes each departure an item of its own, and a replayed one the same item.
+            # The position makes each departure a distinct item, and a replayed departure the same item.
             item = [flight["flight"], flight["origin"], flight["dest"], envelope.position]
             self._worst.push(item, delay, flight["carrier"])
 
@@ -76,8 +76,8 @@ _FRACTIONS = (0.5, 0.9, 0.99)
 
 
 class AirportsTask(ReportingTask):
-    """By airport of departure: `planes` counts different planes, `delays` knows the distribution of the delays, and
-    `pairs` which plane flew to which destination."""
+    """Keeps three sketches for each airport of departure: `planes` counts distinct planes, `delays` has the distribution of
+    the delays, and `pairs` the pairs of plane and destination."""
 
     _planes: DistinctCounts
     _delays: Quantiles
@@ -116,8 +116,8 @@ class AirportsTask(ReportingTask):
 
 
 class PlaneSearchTask(ReportingTask):
-    """Keeps the register of planes in the inverted index `planes`, and answers the queries of `plane.search.queries`
-    (separated by semicolons) at the end."""
+    """Keeps the register of planes in the inverted index `planes`, and at the end answers the queries of
+    `plane.search.queries`, which are separated by semicolons."""
 
     _planes: InvertedIndex
     _queries: list[str]
@@ -145,7 +145,7 @@ class PlaneSearchTask(ReportingTask):
 
 
 class DelayCubeTask(ReportingTask):
-    """Keeps every departure in the cube `delays`. The report: all airports, the months of the worst airport, and the
+    """Adds every departure to the cube `delays`. The report has all airports, the months of the worst airport, and the
     airlines of that airport in its worst month."""
 
     _delays: CubeStore

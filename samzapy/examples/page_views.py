@@ -1,4 +1,4 @@
-"""How often each page was seen: the smallest job that keeps state, and a job that reads that state's changelog."""
+"""Counts page views: the smallest job with state, and a second job that reads the changelog of that state."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class PageViewCountTask(StreamTask, InitableTask):
 
 
 class PopularPagesTask(StreamTask, InitableTask):
-    """Reports each page once, when its count has reached `popular.pages.views`; the output is `popular.pages.output`.
+    """Reports each page once, when its count reaches `popular.pages.views`; the output is `popular.pages.output`.
 
-    A changelog has one record a key and commit, and its cleaner keeps the newest. So a count may jump, and a message that
-    is processed again may be older than the last one. Take a message as the value of its key, not as one change.
+    A changelog has at most one record for each key and commit, and compaction keeps only the newest. So a count may jump,
+    and a repeated message may be older than the last one. Treat a message as the present value of its key, not as a change.
     """
 
     _announced: KeyValueStore[str, int]

@@ -1,4 +1,4 @@
-"""Payments in euros, by a table of rates that is read before them, and with refunds going first."""
+"""Converts payments to euros, with a table of rates that is read first, and with priority for refunds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ RATES = "rates"
 
 
 class PaymentsTask(StreamTask, InitableTask):
-    """Keeps the newest rate of each currency and converts what is paid, or paid back, with it.
+    """Keeps the newest rate of each currency, and converts payments and refunds with it.
 
-    That a rate is there when a payment comes is the job file's doing: `rates` is a bootstrap stream, sent to every task.
+    The job file makes sure that the rate is there before the payment: `rates` is a bootstrap stream, broadcast to all tasks.
     `payments.output` in the job file names the output as `system.stream`.
     """
 

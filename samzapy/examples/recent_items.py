@@ -1,13 +1,13 @@
-"""An engine of one's own, the last N items of each key, and a job that uses it.
+"""A store engine of your own, which keeps the last N items of each key, and a job that uses it.
 
     stores.NAME.factory=samzapy.examples.recent_items:RecentItemsFactory
     stores.NAME.recent.size=3
 
-names it in a job file. A view lays its structure out in entries, and has the methods for tasks; changelog, restore,
-rollback and caching come with the entries. Here an item is an entry, so a commit sends only the new items:
+selects it in a job file. The engine is a view: it stores its structure as entries, and offers methods to tasks. Changelog,
+restore, rollback and caching work on the entries. Here each item is an entry, so a commit sends only the new items:
 
-    n <key>          how many items the key ever had
-    i <key> <place>  item number n is at place n modulo the size
+    n <key>          the number of items that the key ever had
+    i <key> <place>  item number n, at place n modulo the size
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _SIZE = "recent.size"
 
 
 class RecentItems:
-    """The object of `context.get_store(NAME, RecentItems)`. It keeps nothing itself, only in the store's entries."""
+    """The object that `context.get_store(NAME, RecentItems)` returns. All its data is in the store's entries."""
 
     def __init__(self, store: KeyValueStore[str, Any], size: int) -> None:
         self._store = store
         self._size = size
 
     def append(self, key: str, item: Any) -> None:
-        """Add an item; the oldest goes when there is one too many."""
+        """Add an item; beyond the size, it replaces the oldest."""
         count = self._store.get(f"n {key}") or 0
         self._store.put(f"i {key} {count % self._size}", item)
         self._store.put(f"n {key}", count + 1)
 
     def last(self, key: str) -> list[Any]:
-        """The items, the newest first."""
+        """The items, newest first."""
         count = self._store.get(f"n {key}") or 0
         places = [f"i {key} {n % self._size}" for n in range(count - 1, max(count - self._size, 0) - 1, -1)]
         found = self._store.get_all(places)
@@ -47,10 +47,10 @@ class RecentItems:
 
 
 class RecentItemsFactory(StoreViewFactory):
-    """Named in the job file."""
+    """The factory that the job file names."""
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
-        """Keys are strings; items are written as `stores.NAME.msg.serde` says, json by default."""
+        """Keys are strings; items use the serde of `stores.NAME.msg.serde`, json by default."""
         return EntrySerdes("string", None)
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> RecentItems:
@@ -58,7 +58,7 @@ class RecentItemsFactory(StoreViewFactory):
         return RecentItems(store, int(settings.properties[_SIZE]))
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
-        """The size is required. A store with another size than before needs another changelog."""
+        """The size is required. A store with a new size needs a new changelog."""
         size = settings.properties.get(_SIZE)
         if size is None or not size.isdecimal() or not int(size):
             yield _SIZE, size, "an integer >= 1"

@@ -1,4 +1,4 @@
-"""Sales by product: Arrow groups each batch, and the store is touched once a product. Needs `samzapy[arrow]`."""
+"""Sums sales by product: Arrow groups each batch, so the store is accessed once for each product. Needs `samzapy[arrow]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from samzapy.api.task import InitableTask
 
 @dataclass
 class Sale:
-    """A line of a receipt; its key is the product."""
+    """A line of a receipt. Its key is the product."""
 
     product: str
     quantity: int
@@ -37,7 +37,7 @@ def together(one: Sold, other: Sold) -> Sold:
 
 
 class SalesTask(BatchTask[str, Sale], InitableTask):
-    """Adds sales up by product in the store `sold`, and sends the new sum of each product of a batch.
+    """Adds up sales by product in the store `sold`, and sends the new sum of each product in the batch.
 
     `sales.output` in the job file names the output as `system.stream`.
     """

@@ -1,4 +1,4 @@
-"""Orders that a producer may have sent more than once, passed on once."""
+"""Forwards each order once, though its producer may have sent it more than once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from samzapy.operators import DeduplicatingTask
 
 
 class UniqueOrdersTask(DeduplicatingTask):
-    """Knows an order by its key, the UUID its producer gave it, and drops it when it comes again.
+    """Recognizes an order by its key, a UUID that the producer assigned, and drops it when it comes again.
 
-    `unique.orders.output` in the job file names the output as `system.stream`; `unique.orders.remembered` is how many
-    orders each task remembers: the store never holds more than two entries for each and one.
+    `unique.orders.output` in the job file names the output, as `system.stream`. Each task remembers
+    `unique.orders.remembered` orders: its store holds at most two entries for each of them, and one more.
     """
 
     _output: SystemStream

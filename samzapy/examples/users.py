@@ -1,11 +1,11 @@
-"""Two tables of a database joined by user: one store by user, and its changelog is the job's output.
+"""Joins two tables of a database by user, in one store. The store's changelog is the output of the job.
 
-python -m samzapy.examples.users users.db             makes the database
-python -m samzapy.examples.users users.db --change    changes some of its rows
+python -m samzapy.examples.users users.db             create the database
+python -m samzapy.examples.users users.db --change    change some of its rows
 
-Each insert and each update draws a new version, which orders the changes of both tables. A user is never deleted, but
-marked as deleted, because nothing is left to read of a deleted row. The triggers are SQLite's; in PostgreSQL the column
-is `version BIGINT NOT NULL UNIQUE DEFAULT nextval('versions')`, and a trigger before UPDATE sets it anew.
+Each insert and each update takes a new version, which orders the changes of both tables. A user is marked as deleted and
+never removed, because the job cannot read a row that is gone. The triggers are for SQLite. In PostgreSQL, the column is
+`version BIGINT NOT NULL UNIQUE DEFAULT nextval('versions')`, and a trigger before UPDATE sets it again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from samzapy.api.task import InitableTask, StreamTask
 
 
 class JoinUsersTask(StreamTask, InitableTask):
-    """Keeps the row of each table in the store `users`, by user and table; deletes a user that is in no table.
+    """Keeps the rows of both tables in the store `users`, by user and table; deletes a user who is in neither table.
 
-    A row that is read again changes nothing.
+    Reading a row twice changes nothing.
     """
 
     _users: KeyValueStore[str, dict[str, Any]]
@@ -57,7 +57,7 @@ _NEXT = """
 UPDATE versions SET last = last + 1;
 UPDATE {table} SET version = (SELECT last FROM versions) WHERE user_id = new.user_id;
 """
-#: The tables by name, with the columns that are their own.
+#: The columns of each table, besides those that both have.
 TABLES = {
     "profiles": "user_id TEXT PRIMARY KEY, name TEXT NOT NULL, city TEXT",
     "settings": "user_id TEXT PRIMARY KEY, theme TEXT NOT NULL, mails BOOLEAN NOT NULL",
@@ -65,7 +65,7 @@ TABLES = {
 
 
 def create(path: Path | str) -> None:
-    """Make the tables, empty, in a new database file."""
+    """Create the empty tables in a new database file."""
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("CREATE TABLE versions (last INTEGER); INSERT INTO versions VALUES (0);")
         for table, columns in TABLES.items():
@@ -74,7 +74,7 @@ def create(path: Path | str) -> None:
 
 
 def fill(path: Path | str) -> None:
-    """Three users, one of them without settings."""
+    """Insert three users, one of them without settings."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
             "INSERT INTO profiles (user_id, name, city) VALUES (?, ?, ?)",
@@ -87,7 +87,7 @@ def fill(path: Path | str) -> None:
 
 
 def change(path: Path | str) -> None:
-    """A user moves, one gets settings, one goes."""
+    """One user moves, one gets settings, one is marked as deleted."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE profiles SET city = 'Lima' WHERE user_id = 'ann'")
         connection.execute("INSERT INTO settings (user_id, theme, mails) VALUES ('dan', 'dark', 1)")
@@ -96,7 +96,7 @@ def change(path: Path | str) -> None:
 
 
 def main() -> None:
-    """Make and fill the database; with `--change`, change what is in it."""
+    """Create and fill the database; with `--change`, change some of its rows."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("path", type=Path)
     parser.add_argument("--change", action="store_true")

@@ -1,9 +1,9 @@
-"""Visits to a site: sessions of page views, with their number and their pages.
+"""Groups page views into visits to a site: session windows that count the views and collect the pages.
 
 python -m samzapy.examples.visits JOB.properties [--config key=value]...
 
-writes generated page views into the job's input in the order in which they arrive: a phone may be out of reach for a
-while. The same seed gives the same page views.
+writes generated page views to the job's input, in the order of their arrival: a phone may be offline for a while. The same
+seed gives the same page views.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _together(one: Visit, other: Visit) -> Visit:
 
 
 class VisitsTask(WindowedTask):
-    """A visit ends half an hour after its last page view, by user, the message's key. Views that arrive up to five
-    minutes out of order find their visit. `visits.output` and `visits.late` in the job file name streams as
-    `system.stream`."""
+    """Makes a visit of a user's page views with less than half an hour between them; the message's key is the user. A view
+    that arrives up to five minutes out of order still joins its visit. `visits.output` and `visits.late` in the job file
+    name the streams, as `system.stream`."""
 
     def aggregation(self, context: Context) -> WindowedAggregation:
         config = context.job.config
@@ -62,7 +62,7 @@ _PAGES = [f"/p/{number:02}" for number in range(50)]
 
 
 def page_views(count: int, seed: int = 7, users: int = 200) -> list[Event]:
-    """The first `count` page views to arrive, keyed by user."""
+    """The first `count` page views in the order of arrival, keyed by user."""
     chance = Random(seed)
     views = [view for user in range(users) for view in _views_of(f"user-{user:04}", count // users + 1, chance)]
     views.sort(key=lambda view: view[0])
@@ -70,18 +70,18 @@ def page_views(count: int, seed: int = 7, users: int = 200) -> list[Event]:
 
 
 def _views_of(user: str, count: int, chance: Random) -> Iterator[tuple[int, Event]]:
-    """`count` views with the times of their arrival: visits of some minutes, hours between them."""
+    """`count` views with their times of arrival: visits of some minutes, with hours between them."""
     time = _START_MS + chance.randrange(12 * _HOUR_MS)
     for _ in range(count):
         leaves = chance.random() < 0.1
         time += chance.randrange(_HOUR_MS, 12 * _HOUR_MS) if leaves else chance.randrange(5, 600) * _SECOND_MS
-        # One in a hundred is sent when the phone is in reach again.
+        # One in a hundred waits until the phone is online again.
         delay = chance.randrange(5 * _HOUR_MS) if chance.random() < 0.01 else chance.randrange(120 * _SECOND_MS)
         yield time + delay, Event(user, {"page": chance.choice(_PAGES)}, time)
 
 
 VIEWS = "views"
-#: The number of page views that the command writes.
+#: Page views that the command writes.
 COUNT = 20_000
 
 

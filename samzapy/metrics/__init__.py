@@ -1,12 +1,12 @@
-"""The metrics of a container and of a job: kept, named, and published.
+"""Collects, names and publishes the metrics of a container and of a job.
 
 registry        counters, gauges and timers by group and name, and snapshots of them
-reporters       those that a job file asks for: `snapshots` (JSON in Samza's shape) and `opentelemetry`
-families        the names, types and help texts under which Prometheus and OpenTelemetry get them
-series          the series of a job or of a container, with their labels, in bounded number
+reporters       the reporters of a job file: `snapshots` (JSON in Samza's format) and `opentelemetry`
+families        the names, types and help texts for Prometheus and OpenTelemetry
+series          the labelled series of a job or of a container; their number is bounded
 prometheus      the series as Prometheus text; `endpoint` serves a container's
-health          whether a job is alive, and whether it is ready
-dashboard       a Grafana dashboard; `rules.yml` beside it has alert rules
+health          liveness and readiness of a job
+dashboard       a Grafana dashboard, and the alert rules of `rules.yml`
 """
 
 from samzapy.metrics.registry import Registry

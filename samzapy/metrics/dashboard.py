@@ -1,7 +1,7 @@
-"""Makes a Grafana dashboard of a job's metrics, and gives the alert rules that lie beside this module.
+"""Builds a Grafana dashboard of a job's metrics, and returns the alert rules of `rules.yml`.
 
-A panel is a title, a unit and its queries. Queries add up over the labels that they do not name, so they are right also
-for a job with so many tasks that its series have lost some labels.
+A panel has a title, a unit and queries. Queries aggregate over the labels that they do not name, so they stay right for a
+job with so many tasks that its series have lost labels.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
             "short",
             [(_max("container_lag_max_messages", "container"), "{{container}}")],
         ),
-        Panel("Time in process, a message", "s", [(_mean("process_seconds"), "mean")]),
+        Panel("Time in process, per message", "s", [(_mean("process_seconds"), "mean")]),
         Panel("Messages in a batch", "short", [(_mean("batch_messages"), "mean")]),
         Panel("Errors a second", "short", [(_rate("errors_total", "stage, action"), "{{stage}} {{action}}")]),
         Panel("Late messages a second", "short", [(_rate("late_messages_total", "operator"), "{{operator}}")]),
     ),
     "Event time": (
         Panel(
-            "Event time behind the clock on the wall",
+            "Event time behind wall-clock time",
             "s",
             [
                 (f"time() - samzapy_job_clock_timestamp_seconds{_JOB}", "job"),
@@ -65,7 +65,7 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
                 (f"time() - min by (job) (samzapy_task_watermark_timestamp_seconds{_JOB})", "watermark"),
             ],
         ),
-        Panel("Clock stands still", "s", [(f"samzapy_job_clock_stalled_seconds{_JOB}", "for")]),
+        Panel("Clock stalled", "s", [(f"samzapy_job_clock_stalled_seconds{_JOB}", "for")]),
         Panel("Timers fired a second", "short", [(_rate("timers_fired_total"), "timers")]),
     ),
     "Commits": (
@@ -77,8 +77,8 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
         ),
         Panel("Time of a commit, by step", "s", [(_mean("commit_step_seconds", "step"), "{{step}}")]),
         Panel("Uncommitted bytes", "bytes", [(_sum("store_uncommitted_bytes", "store"), "{{store}}")]),
-        Panel("Commits left out", "short", [(_rate("commits_skipped_total"), "left out")]),
-        Panel("Weakened promises", "short", [(f"samzapy_job_weakened_promises{_JOB}", "reasons")]),
+        Panel("Commits skipped", "short", [(_rate("commits_skipped_total"), "skipped")]),
+        Panel("Weakened guarantee", "short", [(f"samzapy_job_weakened_promises{_JOB}", "reasons")]),
     ),
     "State": (
         Panel(
@@ -96,7 +96,7 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
         Panel("RocksDB memtables", "bytes", [(_sum("store_rocksdb_memtables_bytes", "store"), "{{store}}")]),
         Panel("Keys, estimated", "short", [(_sum("store_rocksdb_keys", "store"), "{{store}}")]),
         Panel(
-            "Restore: offsets to go",
+            "Restore: offsets left to read",
             "short",
             [
                 (
@@ -106,7 +106,9 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
             ],
         ),
         Panel("Restore time", "s", [(_max("restore_duration_seconds", "container"), "{{container}}")]),
-        Panel("Standbys: records to go", "short", [(_sum("standby_lag_messages", "container"), "{{container}}")]),
+        Panel(
+            "Standbys: records left to read", "short", [(_sum("standby_lag_messages", "container"), "{{container}}")]
+        ),
     ),
     "Containers": (
         Panel(
@@ -136,7 +138,7 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana imports it: it asks for the data source, and for the job."""
+    """The dashboard as Grafana imports it, with a choice of the data source and of the job."""
     source = {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"}
     job = {
         "name": "job",

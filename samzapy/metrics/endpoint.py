@@ -1,4 +1,4 @@
-"""Serves the metrics of one container on `/metrics`, for those who scrape containers themselves."""
+"""Serves the metrics of one container on `/metrics`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from samzapy.metrics.bounded import Series
 from samzapy.metrics.prometheus import Collected
-from samzapy.metrics.series import Series
 
 logger = logging.getLogger(__package__)
 
 
 @contextmanager
 def served(host: str, port: int, series: Callable[[], list[Series]]) -> Iterator[None]:
-    """Answer scrapes of `http://host:port/metrics` until the end of the context; `series` is asked at each, on a thread of
-    its own. A port that cannot be had is a warning in the log: metrics never end a job.
+    """Answer scrapes of `http://host:port/metrics` until the end of the context; each calls `series`, in a separate thread.
+    If the port is taken, a warning is logged and nothing is served: metrics never end a job.
 
-    Nobody has to show a token here, so the host should be one that only the scraper reaches.
+    There is no token, so only the scraper should be able to reach the host.
     """
-    # Imported where a job file asks for it.
+    # Imported only for a job file with this port.
     from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
 
     registry = CollectorRegistry()

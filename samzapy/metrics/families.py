@@ -1,14 +1,14 @@
 """Names each metric for Prometheus and OpenTelemetry: family, type, unit, labels and help text.
 
-A registry knows a number by group and name. `Named.of` finds its family:
+A registry stores a number by group and name. `container_metric` and `task_metric` find its family:
 
-1. A group of the table `_GROUPS` belongs to the container: `commit`, `errors`, `process` and so on.
+1. The groups of the table `_GROUPS` belong to the container: `commit`, `errors`, `process` and so on.
 2. A group with the name of a task belongs to that task: `processed.STREAM`, `store.NAME.PROPERTY`, `sink.NAME.PROPERTY`.
-3. Everything else was made by the user's code: `samzapy_user_GROUP_NAME`, without a type.
+3. All other numbers come from the user's code: `samzapy_user_GROUP_NAME`, without a type.
 
-Names follow the conventions of Prometheus: base units (seconds, bytes) in the name, `_total` for counters, a summary's
-`_sum` and `_count`. The values of a label come from the job file and the job model, or from a fixed list, so their number
-is bounded. Keys, offsets and error texts never become labels.
+Names follow the conventions of Prometheus: base units (seconds, bytes) in the name, `_total` for counters, `_sum` and
+`_count` for summaries. Label values come from the job file, the job model or a fixed list, so their number is bounded.
+Keys, offsets and error texts never become labels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFIX = "samzapy_"
 
 
 class Kind(Enum):
-    """The type of a family, as in `# TYPE`. A summary here has a sum and a count, and no quantiles."""
+    """The type of a family, as in `# TYPE`. Our summaries have a sum and a count, but no quantiles."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -32,7 +32,7 @@ class Kind(Enum):
 
 
 class Merge(Enum):
-    """How the values of several tasks become one when a family has too many series."""
+    """How to combine the values of several tasks when a family has too many series."""
 
     SUM = "sum"
     MAX = "max"
@@ -41,7 +41,7 @@ class Merge(Enum):
 
 @dataclass(frozen=True)
 class Family:
-    """All series of one name. `name` has neither prefix nor `_total`. `scale` turns a registry's value into base units."""
+    """The series of one name. `name` lacks the prefix and `_total`. A registry's value times `scale` is in base units."""
 
     name: str
     kind: Kind
@@ -51,7 +51,7 @@ class Family:
 
 
 class Named(NamedTuple):
-    """A number's family, its part of it (`_sum` and `_count` of a summary, empty otherwise), and labels beside the place."""
+    """The family of a number, its part (`_sum` or `_count` of a summary, else empty), and its labels after those of the place."""
 
     family: Family
     part: str = ""
@@ -59,7 +59,7 @@ class Named(NamedTuple):
 
 
 def counter(name: str, help_: str, scale: float = 1.0) -> Family:
-    """A number that only grows, but for restarts."""
+    """A number that only grows between restarts."""
     return Family(name, Kind.COUNTER, help_, Merge.SUM, scale)
 
 
@@ -90,44 +90,46 @@ def _timer(name: str, family: Family) -> dict[str, Named]:
 
 _STEP = summary("commit_step_seconds", "Time of a commit's steps, by step.")
 _ERRORS = counter("errors", "Messages that failed, by stage, and by what the error policy did about them.")
-_LATE = counter("late_messages", "Messages that came after the event time they belong to was closed, by operator.")
+_LATE = counter("late_messages", "Messages that arrived after their event time was closed, by operator.")
 
-#: The groups of a container, by name. A name that ends in a dot stands for all that begin so.
+#: The groups of a container, by name.
 _GROUPS: Mapping[str, Mapping[str, Named]] = {
     "commit": {
         "commits": Named(counter("commits", "Commits made.")),
         "commits-skipped": Named(
-            counter("commits_skipped", "Commits left out because messages were in flight too long.")
+            counter("commits_skipped", "Commits skipped because messages were in flight for too long.")
         ),
         **_timer("commit", summary("commit_seconds", "Time of whole commits.")),
     },
     "promises": {
-        "weakened": Named(
-            gauge("weakened_promises", "Reasons for which the job promises less than its guarantee.", Merge.MAX)
-        )
+        "weakened": Named(gauge("weakened_promises", "Reasons why the job's guarantee is weakened.", Merge.MAX))
     },
     "restore": {"seconds": Named(gauge("restore_duration_seconds", "Time that the last restore took.", Merge.MAX))},
     "inputs": {
-        "bootstrap-remaining": Named(gauge("bootstrap_remaining_messages", "Messages of bootstrap streams to go."))
+        "bootstrap-remaining": Named(
+            gauge("bootstrap_remaining_messages", "Messages of bootstrap streams left to read.")
+        )
     },
-    "standby": {"lag": Named(gauge("standby_lag_messages", "Changelog records that a standby has yet to read."))},
+    "standby": {"lag": Named(gauge("standby_lag_messages", "Changelog records that a standby still has to read."))},
     "guarantee": {
-        "outside-transaction": Named(counter("outputs_outside_transaction", "Outputs outside of the transaction.")),
+        "outside-transaction": Named(counter("outputs_outside_transaction", "Outputs sent outside the transaction.")),
         "offsets-skipped": Named(counter("offsets_skipped", "Offsets after the checkpoint that a start skipped.")),
         "offsets-repeated": Named(counter("offsets_repeated", "Offsets before the checkpoint that a start repeated.")),
-        "sink-offsets-missing": Named(counter("sink_offsets_missing", "Partitions without an offset in their sink.")),
-        "stores-rebuilt": Named(counter("stores_rebuilt", "Local stores set aside and rebuilt.")),
+        "sink-offsets-missing": Named(
+            counter("sink_offsets_missing", "Partitions without an offset in their sink at a start.")
+        ),
+        "stores-rebuilt": Named(counter("stores_rebuilt", "Local stores that were set aside and rebuilt.")),
     },
     "join": {
         "late": Named(_LATE, "", (("operator", "join"),)),
-        "unmatched": Named(counter("join_unmatched", "Messages of table joins that matched no row.")),
+        "unmatched": Named(counter("join_unmatched", "Messages that matched no row of the joined table.")),
     },
-    "deduplication": {"dropped": Named(counter("duplicates_dropped", "Messages dropped as repeated."))},
+    "deduplication": {"dropped": Named(counter("duplicates_dropped", "Messages dropped as duplicates."))},
     "container": {
         "starts": Named(
             counter(
                 "container_starts",
-                "Starts in the container's process; those after the first go on from the last commit.",
+                "Starts in the container's process; each after the first resumes from the last commit.",
             )
         ),
         "resident-bytes": Named(
@@ -135,60 +137,68 @@ _GROUPS: Mapping[str, Mapping[str, Named]] = {
         ),
         "cpu-s": Named(counter("container_cpu_seconds", "CPU time of the container's process, user and system.")),
         "threads": Named(gauge("container_threads", "Threads of the container's process.")),
-        "open-files": Named(
-            gauge("container_open_descriptors", "File descriptors that the container's process has open.")
-        ),
+        "open-files": Named(gauge("container_open_descriptors", "Open file descriptors of the container's process.")),
     },
     "metrics": {
         "source-failures": Named(
-            counter("metrics_source_failures", "Groups of metrics that could not be read for a snapshot.")
+            counter("metrics_source_failures", "Groups of metrics that a snapshot could not read.")
         )
     },
 }
 
 _TASK: Mapping[str, Named] = {
     "sent": Named(counter("messages_sent", "Messages sent to output streams.")),
-    **_sum_and_count("process", summary("process_seconds", "Time in the user's process, by message."), "total-s"),
-    **_sum_and_count("batch", summary("batch_messages", "Messages that a task got at once.")),
-    "clock-ms": Named(gauge("task_clock_timestamp_seconds", "Event time that the task has come to.", Merge.MIN, _MS)),
+    **_sum_and_count("process", summary("process_seconds", "Time per message in the task's process."), "total-s"),
+    **_sum_and_count("batch", summary("batch_messages", "Messages per batch that a task got.")),
+    "clock-ms": Named(gauge("task_clock_timestamp_seconds", "Event time that the task has reached.", Merge.MIN, _MS)),
     "watermark": Named(
-        gauge("task_watermark_timestamp_seconds", "Least watermark of the stages before.", Merge.MIN, _MS)
+        gauge("task_watermark_timestamp_seconds", "Lowest watermark of the upstream stages.", Merge.MIN, _MS)
     ),
-    "event-clock": Named(gauge("task_timers_timestamp_seconds", "Event time that timers go by.", Merge.MIN, _MS)),
-    "timers-fired": Named(counter("timers_fired", "Timers that have fired.")),
+    "event-clock": Named(gauge("task_timers_timestamp_seconds", "Event time of the task's timers.", Merge.MIN, _MS)),
+    "timers-fired": Named(counter("timers_fired", "Timers fired.")),
     "state.written": Named(counter("state_checkpoints", "Checkpoints of the task's own state written.")),
     "state.bytes": Named(gauge("state_checkpoint_bytes", "Size of the last checkpoint of the task's own state.")),
     "state.oldest-ms": Named(
-        gauge("state_checkpoint_oldest_timestamp_seconds", "Event time of the oldest kept.", Merge.MIN, _MS)
+        gauge(
+            "state_checkpoint_oldest_timestamp_seconds",
+            "Event time of the oldest state checkpoint kept.",
+            Merge.MIN,
+            _MS,
+        )
     ),
     "state.newest-ms": Named(
-        gauge("state_checkpoint_newest_timestamp_seconds", "Event time of the newest kept.", Merge.MIN, _MS)
+        gauge(
+            "state_checkpoint_newest_timestamp_seconds",
+            "Event time of the newest state checkpoint kept.",
+            Merge.MIN,
+            _MS,
+        )
     ),
 }
 
 _PROCESSED = counter("messages_processed", "Messages processed, by input stream.")
 _WINDOW_TIME = gauge(
-    "window_timestamp_seconds", "Event time before which the store's windows are over.", Merge.MIN, _MS
+    "window_timestamp_seconds", "Event time up to which the store's windows are closed.", Merge.MIN, _MS
 )
 
 _STORE: Mapping[str, Family] = {
     "gets": counter("store_gets", "Reads of one key."),
-    "hits": counter("store_cache_hits", "Reads that the object cache answered."),
-    "misses": counter("store_cache_misses", "Reads that went below the object cache."),
+    "hits": counter("store_cache_hits", "Reads served from the object cache."),
+    "misses": counter("store_cache_misses", "Reads that missed the object cache."),
     "puts": counter("store_puts", "Writes."),
     "deletes": counter("store_deletes", "Deletions."),
     "scans": counter("store_scans", "Reads of ranges."),
-    "flushes": counter("store_flushes", "Times that changed objects were serialized."),
+    "flushes": counter("store_flushes", "Flushes of changed objects to bytes."),
     "cached-entries": gauge("store_cache_entries", "Entries in the object cache."),
     "cached-bytes": gauge("store_cache_bytes", "Size of the object cache."),
-    "cache-budget-bytes": gauge("store_cache_budget_bytes", "Size that the object cache may have now."),
+    "cache-budget-bytes": gauge("store_cache_budget_bytes", "Present size limit of the object cache."),
     "dirty-entries": gauge("store_dirty_entries", "Entries changed and not yet serialized."),
     "uncommitted-entries": gauge("store_uncommitted_entries", "Entries serialized and not yet committed."),
     "uncommitted-bytes": gauge(
         "store_uncommitted_bytes", "Size of the entries serialized and not yet committed, at most."
     ),
     "entries": gauge("store_entries", "Entries of a store in memory."),
-    "changelog-offset": gauge("store_changelog_offset", "Offset of the last changelog record that a commit wrote."),
+    "changelog-offset": gauge("store_changelog_offset", "Offset of the last changelog record written by a commit."),
     "ignored-large-messages": counter("store_large_values_dropped", "Writes dropped because their value is too large."),
     "access-log-lost": counter("store_access_log_lost", "Records of the access log that were lost."),
     "expired-removed": counter("store_expired", "Expired entries removed."),
@@ -230,22 +240,24 @@ _KAFKA: Mapping[str, Family] = {
     "received-bytes": counter(f"{_CLIENT}received_bytes", "Bytes received from brokers."),
     "messages-sent": counter(f"{_CLIENT}messages_sent", "Messages sent to brokers."),
     "messages-received": counter(f"{_CLIENT}messages_received", "Messages received from brokers."),
-    "queued-messages": gauge(f"{_CLIENT}queued_messages", "Messages that wait in the producer."),
-    "queued-bytes": gauge(f"{_CLIENT}queued_bytes", "Size of the messages that wait in the producer."),
-    "fetched-messages": gauge(f"{_CLIENT}fetched_messages", "Messages that were fetched and not yet polled."),
-    "fetched-bytes": gauge(f"{_CLIENT}fetched_bytes", "Size of the messages that were fetched and not yet polled."),
-    "request-errors": counter(f"{_CLIENT}request_errors", "Requests and answers that failed."),
+    "queued-messages": gauge(f"{_CLIENT}queued_messages", "Messages waiting in the producer."),
+    "queued-bytes": gauge(f"{_CLIENT}queued_bytes", "Size of the messages waiting in the producer."),
+    "fetched-messages": gauge(f"{_CLIENT}fetched_messages", "Messages fetched and not yet polled."),
+    "fetched-bytes": gauge(f"{_CLIENT}fetched_bytes", "Size of the messages fetched and not yet polled."),
+    "request-errors": counter(f"{_CLIENT}request_errors", "Requests that failed, when sent or when answered."),
     "request-retries": counter(f"{_CLIENT}request_retries", "Requests that were sent again."),
-    "request-timeouts": counter(f"{_CLIENT}request_timeouts", "Requests without an answer in time."),
-    "disconnects": counter(f"{_CLIENT}disconnects", "Connections to brokers that ended."),
-    "brokers-up": gauge(f"{_CLIENT}brokers_up", "Brokers that the clients are connected to."),
+    "request-timeouts": counter(f"{_CLIENT}request_timeouts", "Requests that timed out."),
+    "disconnects": counter(f"{_CLIENT}disconnects", "Connections to brokers that were closed."),
+    "brokers-up": gauge(f"{_CLIENT}brokers_up", "Brokers with a connection."),
     "round-trip-p99-us": gauge(
-        f"{_CLIENT}round_trip_p99_seconds", "Slowest broker's p99 of round trips.", Merge.MAX, _US
+        f"{_CLIENT}round_trip_p99_seconds", "Round-trip time to the slowest broker, 99th percentile.", Merge.MAX, _US
     ),
-    "throttle-ms": gauge(f"{_CLIENT}throttle_seconds", "Longest mean throttling by a broker.", Merge.MAX, _MS),
+    "throttle-ms": gauge(
+        f"{_CLIENT}throttle_seconds", "Mean throttling by the broker that throttles most.", Merge.MAX, _MS
+    ),
 }
 
-#: The numbers of a task's stores and sinks, and the help for those that only a plugin knows.
+#: The numbers of a task's stores and sinks, and the help text for those of plugins.
 _OWNED: Mapping[str, tuple[Mapping[str, Family], str]] = {
     "store": (_STORE, "Property '{}' of the store's engine."),
     "sink": (_SINK, "Number '{}' of the sink."),
@@ -260,7 +272,7 @@ def sanitized(text: str) -> str:
 
 
 def container_metric(group: str, name: str) -> Named | None:
-    """The family of a number in a group that is no task's; None for one that another number includes."""
+    """The family of a number in a group of the container; None if another number includes it."""
     found = _GROUPS.get(group, {}).get(name)
     if found is not None:
         return found
@@ -285,7 +297,7 @@ def container_metric(group: str, name: str) -> Named | None:
 
 
 def task_metric(name: str) -> Named | None:
-    """The family of a number in a task's group; None for one that another number includes."""
+    """The family of a number in a task's group; None if another number includes it."""
     found = _TASK.get(name)
     if found is not None:
         return found
@@ -305,7 +317,7 @@ def task_metric(name: str) -> Named | None:
 
 
 def known_families() -> Iterable[Family]:
-    """Every family with a fixed name that a registry's number can have."""
+    """All families with a fixed name."""
     named = [*_TASK.values(), *(each for group in _GROUPS.values() for each in group.values())]
     fixed = [_STEP, _ERRORS, _LATE, _PROCESSED, _WINDOW_TIME]
     tables = (_STORE, _SINK, _WINDOWS, _KAFKA)
@@ -314,6 +326,6 @@ def known_families() -> Iterable[Family]:
 
 def _users(group: str, name: str) -> Named:
     family = Family(
-        f"user_{sanitized(group)}_{sanitized(name)}", Kind.UNTYPED, f"Made by the job's own code: {group}.{name}."
+        f"user_{sanitized(group)}_{sanitized(name)}", Kind.UNTYPED, f"A metric of the job's own code: {group}.{name}."
     )
     return Named(family)

@@ -1,8 +1,7 @@
-"""Exports a container's metrics by OTLP, under the names that Prometheus has for them.
+"""Exports a container's metrics over OTLP, under the same names as for Prometheus.
 
-The registry stays the only place that counts: each report turns the series of a snapshot into OpenTelemetry's own data
-points and gives them to its exporter. A counter is a monotonic sum, a summary two of them (`_sum`, `_count`), everything
-else a gauge.
+Only the registry counts. Each report converts the series of a snapshot to OpenTelemetry's data points and passes them to
+its exporter. A counter becomes a monotonic sum, a summary two of them (`_sum`, `_count`), everything else a gauge.
 """
 
 from __future__ import annotations
@@ -13,21 +12,22 @@ from typing import Any
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.clock import Clock
 from samzapy.errors import EnvironmentFailure, RetriableError
+from samzapy.metrics.bounded import Sample, Series
 from samzapy.metrics.families import PREFIX, Kind
-from samzapy.metrics.series import ContainerSnapshot, Sample, Series, container_series
+from samzapy.metrics.series import ContainerSnapshot, container_series
 from samzapy.metrics.snapshots import Reporter, Shown, SnapshotHeader
 from samzapy.version import VERSION
 
-#: Seconds that one export may take, repetitions included.
+#: Time limit of one export in seconds, retries included.
 TIMEOUT_S = 5.0
 _NS_A_MS = 1_000_000
 
-#: Takes OpenTelemetry's `MetricsData`; says whether it has arrived.
+#: Exports OpenTelemetry's `MetricsData`; returns whether it was delivered.
 Export = Callable[[Any], bool]
 
 
 def otlp_export(endpoint: str | None, key: str) -> Export:
-    """Exports by OTLP over HTTP to `endpoint`, by default to where OpenTelemetry's environment variables say.
+    """Exports over OTLP/HTTP to `endpoint`; by default, to the endpoint of OpenTelemetry's environment variables.
 
     Raises EnvironmentFailure, naming `key`, without the extra `samzapy[otel]`.
     """
@@ -49,9 +49,9 @@ def otlp_export(endpoint: str | None, key: str) -> Export:
 
 
 class OpenTelemetryReporter(Reporter):
-    """Gives a container's metrics to `export`; the resource names the job as the service, and the container.
+    """Passes a container's metrics to `export`; the resource names the job, as the service, and the container.
 
-    The groups named in `tasks` are those of tasks. `blacklist` as in a SnapshotReporter.
+    Groups named in `tasks` belong to tasks. `blacklist` is as in SnapshotReporter.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class OpenTelemetryReporter(Reporter):
 
 
 def metrics_data(series: Iterable[Series], resource: Mapping[str, str], since_ns: int, now_ns: int) -> Any:
-    """Series as `MetricsData`; times in nanoseconds since 1970."""
+    """Series as `MetricsData`. Times are in nanoseconds since 1970."""
     from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics  # noqa: PLC0415
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
@@ -109,14 +109,14 @@ def _metrics(series: Series, since_ns: int, now_ns: int) -> Iterator[Any]:
     for sample in samples:
         by_part.setdefault(sample.part, []).append(sample)
     for part, values in by_part.items():
-        points = [NumberDataPoint(dict(labels), since_ns, now_ns, value) for _, labels, value in values]
+        points = [NumberDataPoint(dict(each.labels), since_ns, now_ns, each.value) for each in values]
         grows = family.kind in {Kind.COUNTER, Kind.SUMMARY}
         data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True) if grows else Gauge(points)
         yield Metric(f"{PREFIX}{family.name}{part}", family.help, _unit(family.name, part), data)
 
 
 def _unit(name: str, part: str) -> str:
-    """By UCUM, as OpenTelemetry writes units."""
+    """The unit in UCUM notation, as OpenTelemetry expects it."""
     if part == "_count":
         return "1"
     return "s" if name.endswith("_seconds") else "By" if name.endswith("_bytes") else "1"

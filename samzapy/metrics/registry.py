@@ -1,4 +1,4 @@
-"""Holds the counters, gauges and timers of one container by group and name."""
+"""Holds the counters, gauges and timers of one container, by group and name."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from samzapy.errors import SamzapyError
 
 logger = logging.getLogger(__name__)
 
-#: Gives values by name; called by any thread that takes a snapshot.
+#: Returns values by name. Called by any thread that takes a snapshot.
 Source = Callable[[], Mapping[str, float]]
 
 M = TypeVar("M", Counter, Gauge, Timer)
 
 
 class Registry(MetricsRegistry):
-    """Metrics are made when they are first asked for, never reset and never removed: a reader takes differences.
+    """Creates a metric at the first request for it, and never resets or removes one: readers take differences.
 
-    Metrics are written by one thread. `snapshot` may be called by another and sees each number as it was at some moment
-    during the call. A name that has one kind cannot be asked for as another: SamzapyError.
+    One thread writes the metrics. Any thread may call `snapshot`, which returns each number as of some moment during the
+    call. A request for a name as another kind of metric raises SamzapyError.
     """
 
     def __init__(self) -> None:
@@ -45,8 +45,8 @@ class Registry(MetricsRegistry):
         return self._metric(group, name, Timer)
 
     def watch(self, group: str, source: Source) -> None:
-        """Have every snapshot ask `source` for the values of a group, one thread at a time; replaces the source that
-        the group had. A source that fails is left out, and counted in `metrics.source-failures`."""
+        """Call `source` for the values of a group at every snapshot, one thread at a time. It replaces the group's previous
+        source. A source that fails is left out and counted in `metrics.source-failures`."""
         self._sources = {**self._sources, group: source}
 
     def snapshot(self) -> dict[str, dict[str, float]]:
@@ -66,7 +66,7 @@ class Registry(MetricsRegistry):
             for group, source in self._sources.items():
                 try:
                     found.setdefault(group, {}).update(source())
-                except Exception as cause:  # noqa: BLE001  # a number that cannot be had costs nothing but that number
+                except Exception as cause:  # noqa: BLE001  # one failing source must not cost the others
                     self.counter("metrics", "source-failures").inc()
                     logger.debug("The metrics of '%s' cannot be read: %s", group, cause)
         return found

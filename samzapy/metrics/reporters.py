@@ -1,4 +1,4 @@
-"""Makes the reporters that a job file asks for."""
+"""Builds the metrics reporters of a job file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def reporters(
     clock: Clock,
     tasks: Iterable[str] = (),
 ) -> list[Reporter]:
-    """The reporters of a container, in order; `publisher_of` gives the way to a stream, `tasks` are the container's.
+    """The reporters of a container, in order. `publisher_of` makes a publisher for a stream; `tasks` are the container's.
 
-    Raises EnvironmentFailure for one that needs a library which is not installed.
+    Raises EnvironmentFailure if a reporter needs a library that is not installed.
     """
     names = frozenset(tasks)
 

@@ -1,12 +1,11 @@
-"""Makes the series of a job, or of one container, from snapshots: family, labels, value.
+"""Converts snapshots of a job, or of one container, to series: family, labels, value.
 
-The number of series is bounded, whatever the size of the job:
+The number of series is bounded, whatever the size of the job (`samzapy.metrics.bounded`):
 
-1. A family that has more series than the limit loses the label `task`, then `partition`, `store` and `stream`. Values that
-   become one are added up; those of clocks and of other maxima and minima merge as their family says.
-2. The label `container` stays. A container's counters begin anew together, so a sum over its tasks never falls but at a
-   restart, and `rate()` stays right.
-3. At most `USER_FAMILIES` families are made from the numbers of the job's own code; the rest are counted, not exported.
+1. A family with many series loses the label `task`, then `partition`, `store` and `stream`. The label `container` stays: all
+   counters of a container start again together, so a sum over its tasks falls only at a restart, and `rate()` stays right.
+2. A job with too many series leaves out whole families: those of clients and of the job's own code first, then those of stores,
+   of tasks and of containers. `metrics_series_left_out` counts their series.
 
 All functions are pure.
 """
@@ -15,38 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from operator import add
 from typing import NamedTuple
 
-from samzapy.metrics.families import (
-    PREFIX,
-    Family,
-    Kind,
-    Merge,
-    Named,
-    container_metric,
-    counter,
-    gauge,
-    task_metric,
-)
+from samzapy.metrics.bounded import DROPPED, BoundedSeries, Bounds, Registered, Sample, Series
+from samzapy.metrics.columns import MetricColumns
+from samzapy.metrics.families import PREFIX, Family, Kind, Merge, counter, gauge, known_families
 from samzapy.version import VERSION
 
-#: The most series that a family may have with all of its labels, if the job file does not say otherwise.
-SERIES_LIMIT = 500
-#: The most families with names that the job's own code has chosen.
-USER_FAMILIES = 200
-
 Groups = Mapping[str, Mapping[str, float]]
-Labels = tuple[tuple[str, str], ...]
 
 
 class PartitionSnapshot(NamedTuple):
-    """An input partition: the next offset to process, the offset after its last record (None: not known), and how many
-    seconds the oldest unprocessed record has waited (None: not known)."""
+    """An input partition: the next offset to process, the offset after its last record, the offsets between the two when the
+    end was asked for, and how many seconds the oldest unprocessed record has waited. None: not known."""
 
     position: int
     end: int | None = None
+    lag: int | None = None
     age_s: float | None = None
 
 
@@ -54,9 +38,9 @@ class PartitionSnapshot(NamedTuple):
 class ContainerSnapshot:
     """One container at one moment.
 
-    `metrics` is a registry's snapshot; the groups named in `tasks` are those of tasks. The rest is known to the driver only:
-    `state` and `phase` of the newest attempt, the number of `attempts`, `partitions` by SSP as text, how long it has not got
-    on (`stalled_s`, 0 if it does), and `restoring`, the (offsets read, offsets to read) of the restores under way.
+    `metrics` is a registry's snapshot; groups named in `tasks` belong to tasks. Only the driver knows the rest: `state` and
+    `phase` of the newest attempt, the number of `attempts`, `partitions` by SSP as text, the seconds since it last made
+    progress (`stalled_s`, 0 unless it is stalled), and `restoring`, the (offsets read, offsets to read) of its restores.
     """
 
     id: str
@@ -75,8 +59,7 @@ class JobSnapshot:
     """A job at one moment, as its driver knows it.
 
     `processed` and `commits` count all attempts. Clocks are in event time, milliseconds since 1970, None before there is
-    one; `stalled_s` is how long the job's clock has stood still while a task's went on, 0 if it has not. `ended` says why
-    the run is over, empty while it is not.
+    one; `stalled_s` is the time for which the job's clock has stood still while a task's advanced, 0 if it does not.
     """
 
     name: str
@@ -91,22 +74,6 @@ class JobSnapshot:
     clock_ms: int | None = None
     checkpoint_clock_ms: int | None = None
     stalled_s: float = 0.0
-    ended: str = ""
-
-
-class Sample(NamedTuple):
-    """One value of a family; `part` is `_sum` or `_count` for a summary, else empty."""
-
-    part: str
-    labels: Labels
-    value: float
-
-
-class Series(NamedTuple):
-    """A family with its values."""
-
-    family: Family
-    samples: list[Sample]
 
 
 _BUILD = gauge("build_info", "The version of samzapy that the driver has; always 1.", Merge.MAX)
@@ -114,39 +81,56 @@ _SECONDS = gauge("job_run_seconds", "Time from the first attempt's start to the 
 _JOB_PROCESSED = counter("job_messages_processed", "Messages processed by all containers and attempts.")
 _JOB_COMMITS = counter("job_commits", "Commits made by all containers and attempts.")
 _FAILURES = counter("job_failures", "Attempts of containers that have failed.")
-_WEAKENED = gauge("job_weakened_promises", "Reasons for which the job promises less than its guarantee.")
-_STOPPING = gauge("job_stopping", "1 if the job was asked to stop.")
-_CLOCK = gauge("job_clock_timestamp_seconds", "Event time that all tasks of the job have come to.")
+_WEAKENED = gauge("job_weakened_promises", "Reasons why the job's guarantee is weakened.")
+_STOPPING = gauge("job_stopping", "1 after the job was asked to stop.")
+_CLOCK = gauge("job_clock_timestamp_seconds", "Event time that all tasks of the job have reached.")
 _CHECKPOINT_CLOCK = gauge(
-    "job_checkpoint_timestamp_seconds", "Event time of which every task has a checkpoint of its state."
+    "job_checkpoint_timestamp_seconds", "Latest event time for which every task has a checkpoint of its state."
 )
-_STALLED = gauge("job_clock_stalled_seconds", "Time that the job's clock has stood still while a task's went on.")
+_STALLED = gauge("job_clock_stalled_seconds", "Time for which the job's clock has stood still while a task's advanced.")
 _CONTAINERS = gauge("containers", "Containers, by the state of their lease and by phase.")
-_UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended as it should.")
+_UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended well.")
 _RESTARTS = counter("container_restarts", "Attempts of the container after the first.")
 _POSITION = gauge("partition_position", "Next offset to process.")
-_END = gauge("partition_end_offset", "Offset after the last message of the partition, as far as the container knows.")
-_LAG = gauge("partition_lag_messages", "Offsets between position and end.")
-_WORST_LAG = gauge(
-    "container_lag_max_messages", "Offsets between position and end in the container's furthest partition."
+_END = gauge("partition_end_offset", "Offset after the partition's last message, when the container last asked for it.")
+_LAG = gauge("partition_lag_messages", "Offsets between position and end when the end was last asked for.")
+_WORST_LAG = gauge("container_lag_max_messages", "The largest lag of the container's partitions.")
+_AGE = gauge("partition_oldest_unread_seconds", "Time for which the oldest unprocessed message has waited.", Merge.MAX)
+_CONTAINER_STALLED = gauge(
+    "container_stalled_seconds", "Time for which the container has made no progress; absent unless it is stalled."
 )
-_AGE = gauge("partition_oldest_unread_seconds", "Time that the oldest unprocessed message has waited.", Merge.MAX)
-_CONTAINER_STALLED = gauge("container_stalled_seconds", "Time that a container has not got on; absent while it does.")
 _RESTORE_READ = gauge("restore_offsets_read", "Changelog offsets read by the restore under way.")
 _RESTORE_ALL = gauge("restore_offsets_expected", "Changelog offsets to read by the restore under way.")
-_LEFT_OUT = gauge("metrics_left_out", "Numbers of the job's own code that are not exported: too many names.")
+_NAMES_LEFT_OUT = gauge(
+    "metrics_left_out", "Metrics of the job's own code that are not exported, because there are too many names."
+)
+_LEFT_OUT = gauge(
+    "metrics_series_left_out", "Series of families that are not exported, because of metrics.prometheus.max.series."
+)
 
-#: The families that only the driver can fill.
+#: The families that only the driver exports.
 OF_THE_JOB = (
     *(_BUILD, _SECONDS, _JOB_PROCESSED, _JOB_COMMITS, _FAILURES, _WEAKENED, _STOPPING),
     *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CONTAINERS, _UP, _RESTARTS),
-    *(_POSITION, _END, _LAG, _WORST_LAG, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL, _LEFT_OUT),
+    *(_POSITION, _END, _LAG, _WORST_LAG, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL),
+    *(_NAMES_LEFT_OUT, _LEFT_OUT),
 )
 
 
-def job_series(job: JobSnapshot, limit: int = SERIES_LIMIT) -> list[Series]:
-    """The series of a whole job, in order of name; the first label is `job`."""
-    collected = _Collected(job.name)
+#: Families in the order in which there is room for them.
+_RANKS = {family.name: rank for rank, family in enumerate((*OF_THE_JOB, *known_families()))}
+_BOUNDS = Bounds()
+
+
+def _go_on() -> None:
+    """The default of `pause`."""
+
+
+def job_series(job: JobSnapshot, bounds: Bounds = _BOUNDS, pause: Callable[[], None] = _go_on) -> list[Series]:
+    """The series of a whole job, in order of name. The first label is `job`. `pause` is called about once a millisecond, and
+    may let other threads run."""
+    place = (("job", job.name),)
+    collected = BoundedSeries(place, bounds, _RANKS, pause)
     collected.add(_BUILD, 1.0, (("version", VERSION),))
     for family, value in (
         (_SECONDS, job.seconds),
@@ -161,23 +145,46 @@ def job_series(job: JobSnapshot, limit: int = SERIES_LIMIT) -> list[Series]:
     for family, time_ms in ((_CLOCK, job.clock_ms), (_CHECKPOINT_CLOCK, job.checkpoint_clock_ms)):
         if time_ms is not None:
             collected.add(family, time_ms / 1000)
-    for container in (*job.containers, *job.standbys):
-        _add_status(collected, container, standby=container in job.standbys)
-        collected.add_registry(container)
-    return collected.bounded(limit)
+    everyone = (*job.containers, *job.standbys)
+    dropped = _dropped_of_partitions(everyone, bounds.family)
+    for role, containers in (("active", job.containers), ("standby", job.standbys)):
+        for container in containers:
+            collected.add(_CONTAINERS, 1.0, (("role", role), ("state", container.state), ("phase", container.phase)))
+            _add_status(collected, container, dropped)
+            pause()
+    found = collected.take([_registered(job.name, container) for container in everyone])
+    for family, left_out in ((_LEFT_OUT, collected.left_out), (_NAMES_LEFT_OUT, collected.names_left_out)):
+        if left_out or family is _LEFT_OUT:
+            found[family.name] = Series(family, [Sample("", place, (), float(left_out))])
+    return _in_order(found)
 
 
-def container_series(job_name: str, container: ContainerSnapshot, limit: int = SERIES_LIMIT) -> list[Series]:
-    """The series that a container itself knows; the first labels are `job` and `container`."""
-    collected = _Collected(job_name)
-    collected.add_registry(container)
-    return collected.bounded(limit)
+def container_series(job_name: str, container: ContainerSnapshot, bounds: Bounds = _BOUNDS) -> list[Series]:
+    """The series of one container's registry. The first labels are `job` and `container`."""
+    collected = BoundedSeries((("job", job_name),), bounds, _RANKS, _go_on)
+    return _in_order(collected.take((_registered(job_name, container),)))
 
 
-def _add_status(collected: _Collected, container: ContainerSnapshot, *, standby: bool) -> None:
+def _in_order(found: Mapping[str, Series]) -> list[Series]:
+    return [found[name] for name in sorted(found) if found[name].samples]
+
+
+def _registered(job_name: str, container: ContainerSnapshot) -> Registered:
+    place = (("job", job_name), ("container", container.id))
+    return Registered(place, container.tasks, MetricColumns.of(container.metrics))
+
+
+def _dropped_of_partitions(containers: Iterable[ContainerSnapshot], limit: int) -> tuple[str, ...]:
+    """The labels that the families of partitions lose, all of them the same: one is divided by the other."""
+    partitions = streams = 0
+    for container in containers:
+        partitions += len(container.partitions)
+        streams += len({ssp.rpartition("[")[0] for ssp in container.partitions})
+    return () if partitions <= limit else DROPPED[:2] if streams <= limit else DROPPED
+
+
+def _add_status(collected: BoundedSeries, container: ContainerSnapshot, dropped: tuple[str, ...]) -> None:
     place = (("container", container.id),)
-    role = "standby" if standby else "active"
-    collected.add(_CONTAINERS, 1.0, (("role", role), ("state", container.state), ("phase", container.phase)))
     collected.add(_UP, float(container.state in {"running", "done"}), place)
     collected.add(_RESTARTS, float(max(0, container.attempts - 1)), place)
     if container.restoring is not None:
@@ -187,117 +194,29 @@ def _add_status(collected: _Collected, container: ContainerSnapshot, *, standby:
     if container.stalled_s:
         collected.add(_CONTAINER_STALLED, container.stalled_s, place)
     worst = -1
-    for ssp, (position, end, age_s) in container.partitions.items():
+    for ssp, (position, end, lag, age_s) in container.partitions.items():
         stream, _, partition = ssp.rpartition("[")
-        where = (*place, ("stream", stream), ("partition", partition.rstrip("]")))
+        own = (("stream", stream), ("partition", partition.rstrip("]")))
+        where = (*place, *(pair for pair in own if pair[0] not in dropped))
         collected.add(_POSITION, float(position), where)
         if end is not None:
-            worst = max(worst, end - position, 0)
             collected.add(_END, float(end), where)
-            collected.add(_LAG, float(max(0, end - position)), where)
+        if lag is not None:
+            worst = max(worst, lag)
+            collected.add(_LAG, float(lag), where)
         if age_s is not None:
             collected.add(_AGE, age_s, where)
     if worst >= 0:
         collected.add(_WORST_LAG, float(worst), place)
 
 
-_Rows = dict[tuple[str, Labels], float]
-
-
-class _Slot(NamedTuple):
-    rows: _Rows
-    part: str
-    labels: Labels
-    scale: float
-
-
-class _Collected:
-    """Rows by family. A name is looked up once, however many tasks have it."""
-
-    def __init__(self, job_name: str) -> None:
-        self._job: Labels = (("job", job_name),)
-        self._families: dict[str, tuple[Family, _Rows]] = {}
-        self._slots: dict[tuple[str, str], _Slot | None] = {}
-        self._users = 0
-        self._left_out = 0
-
-    def add(self, family: Family, value: float, labels: Labels = ()) -> None:
-        """Add one value; values with equal labels are added up."""
-        rows, key = self._rows_of(family), ("", self._job + labels)
-        rows[key] = rows.get(key, 0.0) + value
-
-    def add_registry(self, container: ContainerSnapshot) -> None:
-        """Add the snapshot of a container's registry."""
-        place: Labels = (*self._job, ("container", container.id))
-        for group, values in container.metrics.items():
-            if group in container.tasks:
-                self._add_group("", values, (*place, ("task", group)), task_metric)
-            else:
-                self._add_group(group, values, place, partial(container_metric, group))
-
-    def bounded(self, limit: int) -> list[Series]:
-        """All families in order of name, none of which has more series than `limit` while a label can be dropped."""
-        if self._left_out:
-            self.add(_LEFT_OUT, float(self._left_out))
-        found = []
-        for name in sorted(self._families):
-            family, rows = self._families[name]
-            for label in ("task", "partition", "store", "stream"):
-                if len(rows) <= limit:
-                    break
-                rows = _without(label, rows, family.merge)
-            if rows:
-                found.append(Series(family, [Sample(part, labels, value) for (part, labels), value in rows.items()]))
-        return found
-
-    def _add_group(
-        self, group: str, values: Mapping[str, float], place: Labels, find: Callable[[str], Named | None]
-    ) -> None:
-        slots = self._slots
-        for name, value in values.items():
-            try:
-                slot = slots[group, name]
-            except KeyError:
-                slot = slots[group, name] = self._slot(find(name))
-            if slot is not None:
-                rows, part, labels, scale = slot
-                key = (part, place + labels)
-                rows[key] = rows.get(key, 0.0) + value * scale
-
-    def _slot(self, named: Named | None) -> _Slot | None:
-        if named is None:
-            return None
-        family = named.family
-        if family.kind is Kind.UNTYPED and family.name not in self._families:
-            if self._users >= USER_FAMILIES:
-                self._left_out += 1
-                return None
-            self._users += 1
-        return _Slot(self._rows_of(family), named.part, named.labels, family.scale)
-
-    def _rows_of(self, family: Family) -> _Rows:
-        return self._families.setdefault(family.name, (family, {}))[1]
-
-
-_MERGES: Mapping[Merge, Callable[[float, float], float]] = {Merge.SUM: add, Merge.MAX: max, Merge.MIN: min}
-
-
-def _without(label: str, rows: _Rows, merge: Merge) -> _Rows:
-    merged: _Rows = {}
-    combine = _MERGES[merge]
-    for (part, labels), value in rows.items():
-        key = (part, tuple([pair for pair in labels if pair[0] != label]))
-        merged[key] = combine(merged[key], value) if key in merged else value
-    return merged
-
-
 def family_names(families: Iterable[Family]) -> set[str]:
-    """The names of the samples that families export, without labels."""
+    """The names of all samples that the families export."""
     return {name for family in families for name in sample_names(family)}
 
 
 def sample_names(family: Family) -> tuple[str, ...]:
-    """The names of the samples of one family."""
+    """The names of the samples that one family exports."""
     full = PREFIX + family.name
     if family.kind is Kind.COUNTER:
         return (f"{full}_total",)

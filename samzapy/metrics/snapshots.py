@@ -1,12 +1,12 @@
-"""Publishes snapshots of a container's metrics as JSON lines, in the shape of Samza's.
+"""Publishes snapshots of a container's metrics as JSON lines, in the format of Samza's.
 
-1. `SnapshotReporter` publishes them to a stream or to the log every so many seconds.
-2. `task_snapshots` repeats a task's metrics under the groups and names that Samza has for them, so that dashboards made
-   for Samza find them. Samza publishes one snapshot a task, with the source `TaskName-Partition 0`, and names a store's
+1. `SnapshotReporter` publishes them to a stream or to the log at a fixed interval.
+2. `task_snapshots` repeats the metrics of a task's stores under Samza's groups and names, so that dashboards made for Samza
+   find them. Samza publishes one snapshot for each task, with the source `TaskName-Partition 0`, and names a store's
    metrics `STORE-PROPERTY` in the group of the class that counts them. The first group has every property of a store,
-   the others have those that Samza has, too:
+   the others only those that Samza has, too:
 
-    KeyValueStoreMetrics            counts-gets, counts-puts, counts-deletes, counts-flushes, ... every property there is
+    KeyValueStoreMetrics            counts-gets, counts-puts, counts-deletes, counts-flushes, ... every property
     CachedStoreMetrics              counts-gets, ..., counts-cache-hits, counts-dirty-count, counts-cache-size
     KeyValueStorageEngineMetrics    counts-gets, ..., counts-messages-restored, counts-messages-bytes
 """
@@ -28,11 +28,11 @@ from samzapy.version import VERSION
 
 Groups = dict[str, dict[str, float]]
 
-#: Between a task's group in the registry and its stores' metrics: `store.NAME.PROPERTY`.
+#: The prefix of a store's metrics in its task's group: `store.NAME.PROPERTY`.
 STORE = "store."
 _PACKAGE = "org.apache.samza.storage.kv."
 _CALLS = {"gets": "gets", "puts": "puts", "deletes": "deletes", "flushes": "flushes"}
-#: Of every group our name of a property and Samza's.
+#: For each group, our name of a property and Samza's.
 _GROUPS: Mapping[str, Mapping[str, str]] = {
     f"{_PACKAGE}CachedStoreMetrics": {
         **_CALLS,
@@ -50,7 +50,7 @@ _EVERYTHING = f"{_PACKAGE}KeyValueStoreMetrics"
 
 
 def task_snapshots(metrics: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, Groups]]:
-    """The source and the groups of every task that has stores; `metrics` are a container's, by group and name."""
+    """The source and the groups of each task with stores; `metrics` are a container's, by group and name."""
     for task, values in metrics.items():
         groups: Groups = {}
         for name, value in values.items():
@@ -70,7 +70,7 @@ def _add(groups: Groups, store: str, leaf: str, value: float) -> None:
 
 logger = logging.getLogger(__package__)
 
-#: Takes a snapshot's bytes to where it is read.
+#: Publishes the bytes of a snapshot.
 Publish = Callable[[bytes], None]
 
 
@@ -85,9 +85,9 @@ class SnapshotHeader:
 
 
 class Reporter(ABC):
-    """Publishes the metrics of a container every `interval_s` seconds. One thread.
+    """Publishes the metrics of a container every `interval_s` seconds. Used by one thread.
 
-    Metrics that cannot be published are a warning in the log, not the end of the job.
+    A failure to publish is logged as a warning; it never ends the job.
     """
 
     def __init__(self, container: str, clock: Clock, interval_s: float) -> None:
@@ -99,7 +99,7 @@ class Reporter(ABC):
         """Publish once. Raises SamzapyError."""
 
     def tick(self) -> bool:
-        """Publish if an interval has passed; says whether it did. Intervals that were missed are not made up for."""
+        """Publish if an interval has passed; returns whether it did. Missed intervals are skipped."""
         now = self._clock.monotonic()
         if now < self._due:
             return False
@@ -108,7 +108,7 @@ class Reporter(ABC):
         return True
 
     def report(self) -> None:
-        """Publish now, as at the end."""
+        """Publish now, whatever the interval. Logs a failure."""
         try:
             self.publish()
         except SamzapyError as cause:
@@ -116,13 +116,13 @@ class Reporter(ABC):
 
 
 class Shown:
-    """Leaves out the metrics that the regular expression `blacklist` matches, as the whole of `group.name`."""
+    """Drops the metrics with a `group.name` that the regular expression `blacklist` matches as a whole."""
 
     def __init__(self, blacklist: str | None) -> None:
         self._hidden = re.compile(blacklist) if blacklist else None
 
     def __call__(self, metrics: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
-        """The rest of `metrics`."""
+        """`metrics` without those."""
         hidden = self._hidden
         if hidden is None:
             return metrics
@@ -133,11 +133,11 @@ class Shown:
 
 
 class SnapshotReporter(Reporter):
-    """Publishes snapshots in the shape of Samza's.
+    """Publishes snapshots in Samza's format.
 
     `{"header": {"job-name", "job-id", "container-name", "source", "host", "time", "reset-time", "version",
-    "samza-version"}, "metrics": {group: {name: value}}}`, the times in milliseconds since 1970: one with everything under our
-    names, and one a task with its stores under Samza's (`task_snapshots`).
+    "samza-version"}, "metrics": {group: {name: value}}}`, with times in milliseconds since 1970. One snapshot has all metrics
+    under our names; one for each task has its stores under Samza's (`task_snapshots`).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The interface of runners: the job and options that they get, the outcome that they return, the failure that they raise."""
+"""Defines the interface of runners: a prepared job and options in, an outcome or an error out."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.model import JobModel
 
-#: The environment variable with the token that acts: of a driver's own, and of its executors. Without one, a driver draws it.
-#: Spark blanks values of names like it wherever it shows them.
+#: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a token.
+#: Spark redacts variables with such names wherever it shows them.
 TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
 
 
@@ -46,7 +46,7 @@ class StartableJob(ABC):
 
 
 class JobFailed(SamzapyError):
-    """Raised when a job was given up. `exit_code` is that of the failure that made it so."""
+    """Raised when the runner gives a job up. `exit_code` is that of the last failure."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         self.exit_code = exit_code
@@ -58,12 +58,12 @@ class PreparedJob(StartableJob):
     """A job that this run owns: its surroundings were checked and created.
 
     - `ends`: the offset at which each partition ends; None for an endless run.
-    - `run_id`, `epoch`: the run as it is written down beside the checkpoints, None for both if it is not. The epochs of its
-      attempts are greater than `epoch`.
-    - `guarantee_warnings`: the reasons why its guarantee means less than it says.
-    - `clocks`: how far earlier runs have come in event time.
-    - `transactions`: False if a system has refused the job's transactional ids.
-    - `lease_ms`: how long its containers may go on unseen if nothing fences them; 0 for a fenced run.
+    - `run_id`, `epoch`: the run as recorded beside the checkpoints, None without a record. The epochs of its attempts are
+      greater than `epoch`.
+    - `guarantee_warnings`: the reasons why its guarantee is weakened.
+    - `clocks`: the event-time clocks of earlier runs.
+    - `transactions`: False if a system refused the job's transactional ids.
+    - `lease_ms`: the time that a lost container may go on writing; 0 if transactions fence it.
     """
 
     config: JobConfig
@@ -96,11 +96,11 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is watched. `on_page` gets the address of its status page, with the token that reads, if it has one.
+    """The listeners of a run. `on_page` gets the address of its status page, with the token that reads, if it has a page.
 
     `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
-    (`status page: ...`, `container 0 failed: ...`). Both are called on any thread, and neither may block. `verbose` lets
-    Spark's own log lines through. `on_claimed` gets the job once it is this run's.
+    (`status page: ...`, `container 0 failed: ...`). Any thread may call them, and they must not block. `verbose` shows
+    Spark's own log lines. `on_claimed` gets the job once this run owns it.
     """
 
     on_status: Callable[[JobStatus], None] = _ignore
@@ -112,14 +112,14 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """A run that ended well: at the ends of its inputs, by the vote of its tasks, or by a stop (`stopped`)."""
+    """A run that ended well: at the ends of its inputs, because its tasks asked for a shutdown, or by a stop (`stopped`)."""
 
     status: JobStatus
     stopped: bool
 
     @property
     def rate(self) -> float:
-        """Messages a second, from the first container's start (restores included) to the last one's end."""
+        """Messages a second, from the start of the first container, restores included, to the end of the last."""
         return self.status.processed / self.status.seconds if self.status.seconds else 0.0
 
 
@@ -127,13 +127,13 @@ class Runner(ABC):
     """Runs a job to its end."""
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Raise ConfigError for a job that cannot run here, before anything of it is created. Returns warnings."""
+        """Check, before anything is created, that this runner can run the job. Returns warnings; raises ConfigError."""
         return ()
 
     @abstractmethod
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Claim the job, and run it; blocks.
 
-        SIGTERM and SIGINT make the containers commit and stop; a second one exits at once with 128 + its number. Raises
-        SamzapyError when the job did not end well; its `exit_code` is that of the process.
+        At SIGTERM and SIGINT the containers commit and stop; a second signal ends the process at once, with 128 + its
+        number. Raises SamzapyError if the job fails; its `exit_code` is that of the process.
         """

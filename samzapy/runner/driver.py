@@ -5,7 +5,7 @@
 2. `ClockKeeper` records the job's checkpoint clock.
 3. `StopSignals` asks the job to stop at the first SIGTERM or SIGINT, and ends the process at the second.
 
-The first two work in separate threads (`Periodic`), with separate clients: a slow broker does not hold up the containers.
+The first two run in their own threads (`Periodic`), with their own clients, so a slow broker does not delay the containers.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def _nothing() -> None:
 
 @final
 class Periodic:
-    """Calls `look` every `pace_s` seconds, from `start` to `end`, in a daemon thread."""
+    """Calls `look` every `pace_s` seconds in a daemon thread, from `start` to `end`."""
 
     def __init__(
         self, name: str, pace_s: float, look: Callable[[], bool], last: Callable[[], object] = _nothing
     ) -> None:
-        """`look` returns whether to look again, and may change `pace_s`. `last` is called in the same thread when the looking has ended, whatever
-        ended it."""
+        """`look` returns whether to go on, and may change `pace_s`. `last` is called at the end, in the same thread, also after
+        an exception."""
         self.pace_s = pace_s
         self._look = look
         self._last = last
@@ -52,13 +52,13 @@ class Periodic:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; the first look is a pace away."""
+        """Start the thread; it first waits for `pace_s`."""
         self._thread.start()
 
     def end(self, patience_s: float | None = None) -> bool:
-        """Look no more, and wait for the thread, at most `patience_s`; returns whether it has ended.
+        """Stop, and wait for the thread, at most `patience_s` seconds; returns whether it has ended.
 
-        A look that goes on longer is left behind. Without a `start` there is nothing to wait for.
+        A call that takes longer is not waited for. Without a `start` this returns at once.
         """
         self._closed.set()
         if self._thread.ident is None:
@@ -82,7 +82,7 @@ _OWNER_PACE_S, _HANDOVER_PACE_S, _MOST_HURRIED = 1.0, 0.1, 600
 _CLAIMED_S = 20.0
 #: Seconds that the end of a run waits for a look at the owner; the look changes nothing, so it may be left behind.
 _OWNER_PATIENCE_S = 2.0
-#: Seconds between two looks at the clock, and those that the end of a run waits until it is written down.
+#: Seconds between two checks of the clock, and the time that the end of a run waits until the clock is written.
 _CLOCK_PACE_S, _CLOCK_PATIENCE_S = 1.0, 10.0
 
 
@@ -102,7 +102,7 @@ def coordinator_of(prepared: PreparedJob, spec: JobSpec, clock: Clock = SYSTEM_C
 
 
 def log_lines(container_id: str, facts: Facts) -> None:
-    """Log the lines that a container has sent, as if they had been logged here."""
+    """Log the lines that a container sent, as if they had been logged here."""
     for line in facts.lines:
         target = logging.getLogger(line.logger)
         if target.isEnabledFor(line.level):
@@ -112,7 +112,7 @@ def log_lines(container_id: str, facts: Facts) -> None:
 
 
 def log_failure(container_id: str, failure: UserFailure) -> None:
-    """Log a failure of the user's code that has ended an attempt."""
+    """Log a failure of the user's code that ended an attempt."""
     logger.error("container %s: %s failed\n%s", container_id, failure.where, failure.traceback)
 
 
@@ -237,7 +237,7 @@ class OwnershipWatch:
             self._coordinator.abandon(str(taken))
             return False
         except SamzapyError as cause:
-            logger.warning("Whether another run has taken over is not known (%s); asking again", cause)
+            logger.warning("Cannot tell whether another run has taken over (%s); asking again", cause)
             self._ownership.close()
         return True
 
@@ -264,15 +264,15 @@ def _taken_over(job_name: str, request: HandoverRequest) -> str:
 
 @final
 class ClockKeeper:
-    """While entered, writes the coordinator's checkpoint clock down whenever it has moved, and once more at the end.
+    """While entered, writes the coordinator's checkpoint clock to the broker after each change, and once more at the end.
 
-    A job starts again at that clock after its driver has gone. Tasks get a clock only after it is written down, so no
-    later start needs the states that they then remove. Nothing is written for a job without states of its tasks' own.
-    Gearpump calls this `SnapshotStartClock`.
+    After the loss of its driver, a job starts again at that clock. Tasks get a clock only after it is written, so no later
+    start needs the states that they then remove. For a job without tasks that keep a state of their own, nothing is
+    written. Gearpump calls this `SnapshotStartClock`.
     """
 
     def __init__(self, records: JobRecords, coordinator: Coordinator) -> None:
-        """`records` belong to the keeper, which closes them."""
+        """The keeper closes `records`."""
         self._records = records
         self._coordinator = coordinator
         self._looks = Periodic("clock", _CLOCK_PACE_S, self._keep, last=self._end)
@@ -295,14 +295,14 @@ class ClockKeeper:
         try:
             self._records.checkpoints.write_record(JobRecord.CLOCK, {CHECKPOINT_CLOCK: clock})
         except SamzapyError as cause:
-            logger.warning("The job's checkpoint clock was not written down: %s; trying again", cause)
+            logger.warning("The job's checkpoint clock could not be written: %s; trying again", cause)
             self._records.close()
         else:
             self._coordinator.keep_checkpoint_clock(clock)
         return True
 
 
-#: The event that an operator sees after the first signal.
+#: The event after the first signal.
 STOPPING = "stopping: every task commits first; a second signal ends the job at once"
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -312,7 +312,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class StopSignals:
     """While entered, the first signal calls `stop`; any further one calls `abort` and ends the process with 128 + its number.
 
-    Off the main thread it does nothing: the program around it handles signals there.
+    Outside the main thread it does nothing: then the surrounding program handles signals.
     """
 
     def __init__(self, stop: Callable[[], None], abort: Callable[[], None] = lambda: None) -> None:

@@ -19,17 +19,18 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.facts import Stall
 from samzapy.job.model import ContainerModel, JobModel
+from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
 
-#: Seconds between two looks at the status.
+#: Seconds between two statuses.
 STATUS_PACE_S = 0.25
 
 
 @final
 class StatusFeed:
-    """While entered, passes the coordinator's status to `listener` at a steady pace, and once more at the end."""
+    """While entered, passes the coordinator's status to `listener` periodically, and once more at the end."""
 
     def __init__(self, coordinator: Coordinator, listener: Callable[[JobStatus], None]) -> None:
         self._coordinator = coordinator
@@ -50,7 +51,7 @@ class StatusFeed:
 
 
 class _Listener:
-    """Passes the status on, and announces once that a signal was received."""
+    """Passes the status on, and reports the first signal."""
 
     def __init__(self, options: RunOptions, signals: StopSignals) -> None:
         self._options = options
@@ -67,8 +68,8 @@ class _Listener:
 class LocalRunner(Runner):
     """Runs the job in one container, for any `job.container.count`: one process runs Python on one core only.
 
-    After a failure that may pass, such as a broker that does not answer, it starts again from the last commit, as often as
-    Spark's runner submits again. It raises any other failure at once.
+    After a transient failure, such as a broker that does not answer, it restarts from the last commit, up to the same limit
+    as on Spark. It raises any other failure at once.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -92,12 +93,13 @@ class LocalRunner(Runner):
         )
         coordinator = coordinator_of(prepared, spec)
         ownership = Ownership.of(config, prepared.run_id)
-        restarts = self._restarts(prepared, model, coordinator, ownership, options)
+        exchange = Exchange(coordinator.holder)
+        restarts = self._restarts(prepared, coordinator, ownership, exchange, options)
         with (
             StopSignals(restarts.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
-            _page(config, coordinator, options) as close_page,
+            _page(config, coordinator, exchange, options) as close_page,
             watching(prepared, coordinator, options.on_event) as watch,
         ):
             try:
@@ -113,16 +115,17 @@ class LocalRunner(Runner):
     def _restarts(
         self,
         prepared: PreparedJob,
-        model: ContainerModel,
         coordinator: Coordinator,
         ownership: Ownership,
+        exchange: Exchange,
         options: RunOptions,
     ) -> Restarts:
-        config = prepared.config
+        config, (model,) = prepared.config, coordinator.spec.model.containers
 
         def build() -> RestartingContainer:
             ownership.close()
             lease = LocalLease(coordinator, model.id, ownership.look)
+            questions = LocalQuestions(exchange, model.id, lambda: lease.epoch)
             return build_container(
                 config,
                 model,
@@ -130,11 +133,11 @@ class LocalRunner(Runner):
                 ends=prepared.ends,
                 run_id=prepared.run_id,
                 transactions=prepared.transactions,
-                process=ContainerProcess(on_stalled=give_up),
+                process=ContainerProcess(on_stalled=give_up, questions=questions),
             )
 
         def give_up(stall: Stall) -> None:
-            """The user's code does not return, so nothing but the end of the process ends the run."""
+            """End the process: the user's code does not return, so nothing else ends the run."""
             options.on_event(f"error: container {model.id}: stalled: {stall} (task.stall.policy=fail)")
             os._exit(1)
 
@@ -147,17 +150,28 @@ class LocalRunner(Runner):
 
 
 @contextmanager
-def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions) -> Iterator[Callable[[], None]]:
-    """Serve the status page on this machine, if the job file names a port for it. Yields what closes it earlier."""
-    if config.page_port is None:
+def _page(
+    config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions
+) -> Iterator[Callable[[], None]]:
+    """Serve the status page on this machine, if the job file names a port for it or has queries on. Yields what closes it
+    earlier."""
+    if config.page_port is None and not config.supervision.query.enabled:
         yield lambda: None
         return
-    from samzapy.admin.inspection import JobInspector  # noqa: PLC0415
-    from samzapy.runner.serving import run_token, serve  # noqa: PLC0415  # a server is needed by this job only
+    from samzapy.runner.serving import records_of, run_token, serve  # noqa: PLC0415  # a server is needed by this job only
 
-    service = serve(coordinator, JobInspector(config), run_token(), "127.0.0.1", config.page_port, second=None)
+    service = serve(
+        coordinator,
+        records_of(config, coordinator, exchange),
+        run_token(),
+        "127.0.0.1",
+        config.page_port or 0,
+        second=None,
+        max_series=config.prometheus.max_series,
+    )
     try:
         options.on_event(f"status page: {service.page}")
+        options.on_page(service.page)
         yield service.close
     finally:
         service.close()

@@ -1,9 +1,9 @@
-"""Checks and sets up a job before any container runs; writes nothing before everything is checked.
+"""Checks and sets up a job before any container runs; creates nothing before everything is checked.
 
 `preparing` stops before the first step that needs ownership, so that a runner can get ready before it claims the job, and
 the run before goes on until then.
 
-The folders of this machine that the job writes to are checked as well: whether they can be written to, and have room.
+It also checks that the job may write to its folders on this machine, and that they have room.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ from samzapy.system.factories import has_transactions, load_factory, system_fact
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check, claim and set up, in this order. A run of the job that goes on is not asked to hand it over, but fenced.
 
-    1  the guarantee can be kept with these systems, the task class and the stores' engines can be imported, the
-       systems and engines take their settings, the folders that the job writes to can be written to
-    2  every input exists, those that fill stores and the stream of dead letters too; the inputs' partitions are counted
-    3  the job's checkpoints exist already: this run takes the job over, as `take_over` has it
-    4  the tasks keep the changelog partitions they had, and with state the inputs' new partitions come to them;
-       changelogs that exist are compacted, have a partition for each, and hold no records of another job
-    5  the checkpoint topic (or folder) is created, where there was none, and the job taken over
-    6  missing changelogs and streams of metrics are created
-    7  with `until_end`, and for `bounded` streams, the ends as they are now
-    8  the warnings about the guarantee are listed, those about copies of changelogs and checkpoints included
+    1  check that the systems allow the guarantee, that the task class and the stores' engines can be imported, that the
+       systems and engines accept their settings, and that the job's folders can be written to
+    2  check that every input exists, including the inputs of stores and the stream of dead letters; count the partitions
+    3  if the job's checkpoints exist already, take the job over, as described in `take_over`
+    4  build the model: tasks keep their changelog partitions, and with state they get the inputs' new partitions; check that
+       the existing changelogs are compacted, have a partition for each task, and hold no records of another job
+    5  create the checkpoint topic (or folder), if there is none, and take the job over
+    6  create the missing changelogs and the streams of metrics
+    7  read the present ends of the inputs, with `until_end` and for `bounded` streams
+    8  list the warnings about the guarantee, including those about copies of changelogs and checkpoints
 
-    Inputs with different partition counts are a warning (Samza's rule: a task per partition number of the largest one),
-    and an error for a CopartitionedTask, which would miss matches. Raises ConfigError, EnvironmentFailure.
+    Inputs with different partition counts cause a warning (Samza's rule: one task for each partition number of the largest),
+    and for a CopartitionedTask, which would miss matches, an error. Raises ConfigError, EnvironmentFailure.
     """
     with _checked(config, until_end=until_end) as job:
         return job.claim()
@@ -182,7 +182,7 @@ class _CheckedJob(StartableJob):
 
 @dataclass(frozen=True)
 class _Code:
-    """The classes that the job file names, and the transactions that its systems allow."""
+    """The classes of the job file, and the transactions that its systems allow."""
 
     state: StateTransactions
     task_class: type[AnyTask]
@@ -206,7 +206,7 @@ def _checked_code(config: JobConfig) -> _Code:
 
 
 def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
-    """Refuse stores beside a state of the task's own: after a crash that state goes back to its checkpoint, stores do not."""
+    """Refuse stores for a task that keeps its own state: a crash takes that state back to its checkpoint, but not the stores."""
     if not issubclass(task_class, StateCheckpointTask):
         return
     store_factory(config.state_checkpoint.factory)
@@ -230,7 +230,7 @@ def _partition_counts(config: JobConfig, streams: KnownStreams) -> dict[SystemSt
 
 @dataclass(frozen=True)
 class _Planned:
-    """The model of the job as its checkpoints and inputs make it, and the claim of this run."""
+    """The model of the job, from its inputs and checkpoints, and the claim of this run."""
 
     model: JobModel
     inputs: Mapping[SystemStream, InputPartitions]
@@ -281,7 +281,7 @@ def _planned(
 def _inputs(
     config: JobConfig, checkpoints: CheckpointManager, counts: Mapping[SystemStream, int], code: _Code
 ) -> tuple[dict[SystemStream, InputPartitions], dict[SystemStream, InputPartitions]]:
-    """The partitions of the inputs as they are written down, and with those that have come since."""
+    """The partitions of the inputs as recorded by the last run, and the same with those added since."""
     before = from_json(checkpoints.read_record(JobRecord.INPUTS))
     inputs = follow_growth(before, counts, keeps_state=keeps_state(config.stores))
     check_copartitioned(config, inputs, code.task_class)
@@ -296,8 +296,8 @@ def _checked_state(
     code: _Code,
     streams: KnownStreams,
 ) -> tuple[KeptClocks, set[SystemStream]]:
-    """The clocks of earlier runs, and the changelogs that do not exist yet; the others can hold the state, and hold no
-    records of another job."""
+    """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit the
+    stores and hold no records of another job."""
     committed = checkpoints.read_all(task.name for task in model.tasks)
     clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
     check_checkpoints(config, code.engines, committed.values())
@@ -333,7 +333,7 @@ def _create(
 
 
 def _further_streams(config: JobConfig, partitions: int) -> dict[SystemStream, StreamSpec]:
-    """Those of metrics and of access logs."""
+    """The streams of metrics and of access logs."""
     found = {stream: StreamSpec(stream.stream, 1) for each in config.metrics_reporters if (stream := each.stream)}
     for store in config.stores.values():
         spec = access_log_spec(store, partitions)
@@ -343,13 +343,13 @@ def _further_streams(config: JobConfig, partitions: int) -> dict[SystemStream, S
 
 
 def _started_before(config: JobConfig, streams: KnownStreams) -> bool:
-    """Whether there are checkpoints already: then the job may have an owner."""
+    """Whether the job has checkpoints already, and so may have an owner."""
     stream = checkpoint_stream(config)
     return stream is not None and streams(stream) is not None
 
 
 def _covers(claim: Claim, job_name: str, model: JobModel) -> bool:
-    """Whether the run was written down with the ids of every container of the model."""
+    """Whether the record of the run has the transactional ids of all containers of the model."""
     ids = {transactional_id(job_name, container.id) for container in model.containers}
     return ids <= set(claim.run.transactional_ids or ())
 
@@ -378,7 +378,7 @@ def _warnings(
         yield f"{', '.join(given)}: without effect on a StreamTask, whose messages are processed one by one"
 
 
-#: Free bytes with which a store gets through no more than a few commits, and a checkpoint through none.
+#: Least free bytes. With less, a store would last for a few commits only, and a checkpoint for none.
 STORE_BYTES, CHECKPOINT_BYTES = 1024 * 1024, 64 * 1024
 
 
@@ -386,7 +386,8 @@ STORE_BYTES, CHECKPOINT_BYTES = 1024 * 1024, 64 * 1024
 class Place:
     """The state of a folder, or of the nearest folder above it that exists: `there`.
 
-    `free_bytes` and `files` (how many more can be created) are None if the file system does not report them.
+    `files` is the number of files that can still be created. It and `free_bytes` are None if the file system does not report
+    them.
     """
 
     there: Path
@@ -398,9 +399,9 @@ class Place:
 
 
 def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> None:
-    """Raise EnvironmentFailure, with a line for each, for folders that cannot be written to. Changes nothing.
+    """Raise EnvironmentFailure, with a line for each, for folders that the job cannot write to. Changes nothing.
 
-    Those of stores are left to the executors where these are on other machines.
+    Skips the folders of stores if the executors are on other machines.
     """
     found = []
     for key, base, least in _folders(config, engines):
@@ -412,16 +413,16 @@ def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]
 
 
 def refusal(place: Place, user: int, least: int) -> str | None:
-    """The reason why `user` cannot write `least` bytes at the place; None if none is known."""
+    """The reason why `user` cannot write `least` bytes at the place; None if there is none."""
     if not place.is_folder:
-        return f"expected a folder, {place.there} is none"
+        return f"expected a folder, {place.there} is not one"
     if not place.writable:
         owner = "" if place.owner == user else f", it belongs to {_name(place.owner)}"
         return f"{_name(user)} may not write to {place.there}{owner}"
     if place.free_bytes is not None and place.free_bytes < least:
         return f"{place.there} has {place.free_bytes:,} B free, expected at least {least:,}"
     if place.files == 0:
-        return f"{place.there} is on a file system that takes no more files"
+        return f"{place.there} is on a file system without free inodes"
     return None
 
 
@@ -448,7 +449,7 @@ def _reason(path: Path, least: int) -> str | None:
 
 
 def look_at(path: Path) -> Place:
-    """The state of a folder, which need not exist yet. Raises OSError."""
+    """The state of a folder, which need not exist. Raises OSError."""
     there = path
     while not os.path.lexists(there) and there != there.parent:
         there = there.parent

@@ -1,8 +1,7 @@
-"""Starts the container of a local run again after a failure that may pass, such as a broker that does not answer.
+"""Restarts the container of a local run after a transient failure, such as a broker that does not answer.
 
-The container itself starts again at once, and for some seconds (`RestartingContainer`). A failure that outlasts that is
-the business of this module, with the pauses and the limit of a Spark job that is submitted again:
-`job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
+The container itself restarts at once, for some seconds (`RestartingContainer`). This module handles failures that last
+longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from samzapy.errors import (
 )
 from samzapy.runner.base import JobFailed
 
-#: After these another start may succeed. A lease can be lost to the same silence that a producer fails at.
+#: After these failures another start may succeed. A broker that does not answer may also cost the lease.
 _MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMigrated)
-#: Of those, the failures that the next start would only repeat.
+#: Those of them that the next start would only repeat.
 _STAYS = (RecordTooLarge, JobTakenOver)
 
 
-#: A run that lasted this many times the longest delay was sound; its end is a new failure.
+#: After a run of this many times the longest delay, failures are counted from the start again.
 SOUND = 10
 
 
 class Backoff:
     """Delays that double from `first_s` to `longest_s`, at most `limit` in a row.
 
-    A run that has lasted ten times the longest delay starts the count over. How far it got says less: beside a
-    partition with a message that cannot be processed, the others get further with every attempt.
+    A run of ten times the longest delay resets the count. Progress would be no measure: if one partition has a message that
+    cannot be processed, the other partitions still advance with every attempt.
     """
 
     def __init__(self, limit: int, first_s: float, longest_s: float) -> None:
@@ -49,7 +48,7 @@ class Backoff:
         self.failures = 0
 
     def after(self, lasted_s: float) -> float | None:
-        """Seconds to wait after a run that failed and had lasted `lasted_s`; None to give up."""
+        """Seconds to wait after a run that failed after `lasted_s` seconds; None to give up."""
         if lasted_s >= SOUND * self._longest_s:
             self.failures = 0
         if self.failures >= self.limit:
@@ -59,12 +58,12 @@ class Backoff:
 
 
 def backoff_of(spark: SparkConfig) -> Backoff:
-    """The back-off that the job file asks for, of Spark jobs and of starts in this process alike."""
+    """The back-off of the job file, for Spark jobs and for restarts in this process."""
     return Backoff(spark.max_resubmits, spark.resubmit_backoff_ms / 1000, spark.resubmit_backoff_max_ms / 1000)
 
 
 class Startable(Protocol):
-    """A container that was not started yet."""
+    """A container that has not been started."""
 
     def run(self) -> object:
         """Run it to its end."""
@@ -74,7 +73,7 @@ class Startable(Protocol):
 
 
 class Restarts:
-    """Runs one container of `build` after the other until one ends well. `stop` is for a signal handler or another thread."""
+    """Runs containers of `build`, one after the other, until one ends well. A signal handler or another thread may call `stop`."""
 
     def __init__(
         self,
@@ -85,9 +84,8 @@ class Restarts:
         may_restart: Callable[[], bool] = lambda: True,
         wait: Callable[[float], object] | None = None,
     ) -> None:
-        """`on_failure` gets each failure that is followed by another start, and the time of that start in words.
-        `may_restart` says whether the job is still this run's. `wait` passes the seconds between two starts, and returns
-        early after a stop."""
+        """`on_failure` gets each failure that is followed by a restart, and a phrase about the restart. `may_restart` returns
+        whether this run still owns the job. `wait` sleeps between two starts, and returns early after a stop."""
         self._build = build
         self._backoff = backoff
         self._clock = clock
@@ -98,13 +96,13 @@ class Restarts:
         self._current: Startable | None = None
 
     def stop(self) -> None:
-        """Ask for a commit and a graceful stop, and for no further start."""
+        """Have the container commit and stop, and do not restart it."""
         self._stopped.set()
         if self._current is not None:
             self._current.stop()
 
     def run(self) -> None:
-        """Run to the end, or to a stop. Raises what a container raises, JobFailed after too many starts in a row."""
+        """Run to the end, or to a stop. Raises the container's errors, and JobFailed after too many failed starts in a row."""
         while not self._stopped.is_set():
             container = self._current = self._build()
             if self._stopped.is_set():

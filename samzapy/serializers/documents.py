@@ -14,6 +14,7 @@ import orjson
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.errors import SerdeError
 from samzapy.serializers.explain import as_refusal
+from samzapy.serializers.numbers import NULL, check_numbers
 from samzapy.serializers.typed import TypedSerde, typed_serde
 
 _dumps = orjson.dumps
@@ -34,7 +35,7 @@ class JsonSerde(DocumentSerde):
     """JSON in UTF-8 without blanks, keys in the order of the dict.
 
     Values outside of JSON come back changed, as from every JSON library: a tuple is a list, a datetime, UUID, Enum or
-    dataclass is what orjson writes for it, NaN and the infinities are null. An int beyond 64 bits, a key that is not a
+    dataclass is what orjson writes for it. NaN and the infinities are null in an output, and an error in a store. An int beyond 64 bits, a key that is not a
     str and nesting deeper than orjson goes (about 250 written, 1024 read) are errors; an int beyond 64 bits that
     someone else wrote is read as a float.
 
@@ -42,12 +43,17 @@ class JsonSerde(DocumentSerde):
     It takes `streams.ID.samza.msg.type` to write such objects at full speed, and to read them.
     """
 
+    doubt = NULL
     to_bytes = staticmethod(orjson.dumps)  # type: ignore[assignment]
     from_bytes = staticmethod(orjson.loads)  # type: ignore[assignment]
 
     def refusal(self, value: Any, cause: Exception) -> str:
         """See `Serde.refusal`."""
         return as_refusal("json serde takes a value of JSON", value, cause, fits=isinstance(value, _TYPES))
+
+    def check(self, value: Any) -> None:
+        """See `Serde.check`."""
+        check_numbers(value)
 
     def wider(self) -> Serde | None:
         """See `Serde.wider`."""

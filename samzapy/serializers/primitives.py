@@ -20,6 +20,7 @@ class BytesSerde(Serde):
     """Bytes pass through; a bytearray or memoryview is copied into bytes."""
 
     keeps_prefixes = True
+    keeps_order = True
     allocates_exactly = True
     keeps_bytes = True
     from_bytes = staticmethod(bytes)  # type: ignore[assignment]
@@ -35,6 +36,8 @@ class BytesSerde(Serde):
 
 class UUIDSerde(Serde):
     """A `uuid.UUID` in its 16 bytes, most significant first."""
+
+    keeps_order = True
 
     def to_bytes(self, value: Any) -> bytes:
         """Raises SerdeError for anything but a UUID; its text is not taken."""
@@ -53,6 +56,7 @@ class StringSerde(Serde):
     """`str` as UTF-8. Anything but a str is a TypeError; a lone surrogate and bytes that are not UTF-8 a ValueError."""
 
     keeps_prefixes = True
+    keeps_order = True
     allocates_exactly = True
     to_bytes = staticmethod(str.encode)  # type: ignore[assignment]
     from_bytes = staticmethod(bytes.decode)  # type: ignore[assignment]

@@ -18,6 +18,7 @@ from msgspec import inspect
 
 from samzapy.api.serde import Serde
 from samzapy.errors import SerdeError
+from samzapy.serializers.numbers import NULL, check_numbers
 
 Format = Literal["json", "msgpack"]
 
@@ -43,6 +44,7 @@ class TypedSerde(Serde):
         self._name = name
         self._codec = codec
         self.allocates_exactly = codec.exact
+        self.doubt = NULL if name == "json" else None
         # An attribute with the function itself: a method would be a Python frame for each message.
         self.from_bytes = codec.decode  # type: ignore[assignment, method-assign]
         self.to_bytes = _checked(kind, classes, codec.encode)  # type: ignore[assignment, method-assign]
@@ -58,6 +60,10 @@ class TypedSerde(Serde):
     def refusal(self, value: Any, cause: Exception) -> str:
         """See `Serde.refusal`."""
         return f"{self._name} serde of {shown(self.object_type)}: {cause}"
+
+    def check(self, value: Any) -> None:
+        """See `Serde.check`."""
+        check_numbers(value)
 
     def misfit(self, cause: Exception) -> str:
         """See `Serde.misfit`."""

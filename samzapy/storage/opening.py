@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from samzapy.api.engine import EngineSettings, StorageEngineFactory
+from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin, SystemConsumer
@@ -157,6 +157,11 @@ class StoreOpener:
                 raise
             self._cleanup.callback(opened.engine.close)
             self._opened.append(opened)
+
+    @property
+    def engines(self) -> Mapping[SystemStreamPartition, tuple[str, StorageEngine]]:
+        """By changelog partition, the store and its open engine."""
+        return {store.changelog: (store.config.name, store.engine) for store in self._opened if store.changelog}
 
     def doubtful(self) -> list[Tail]:
         """The tails of changelogs that decide about doubtful stores: with any record there a store is too old."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from samzapy.api.engine import StorageEngine
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
@@ -38,6 +39,11 @@ class TaskStores:
         self._held = dict(stores)
         self._own = {name: held for name, held in stores.items() if not held.read_only}
         self._failure: BaseException | None = None
+
+    @property
+    def engines(self) -> Mapping[str, tuple[int, StorageEngine]]:
+        """By store, the changelog partition of the task and the engine with its committed entries."""
+        return {name: (held.identity.partition, held.engine) for name, held in self._held.items()}
 
     def as_seen(self, stores: Mapping[str, KeyValueStore[Any, Any]]) -> dict[str, Any]:
         """The stores as the task gets them: each of `stores` (these, or wrapped ones), or its engine's view of it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from typing import TypeVar
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import (
@@ -23,6 +24,8 @@ from samzapy.api.system import (
 from samzapy.config.job import JobConfig
 from samzapy.errors import UnknownStream
 from samzapy.system.factories import system_factory
+
+_Place = TypeVar("_Place", SystemStream, SystemStreamPartition)
 
 #: The default time after which the system aborts an open transaction.
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -60,35 +63,35 @@ class SystemClients:
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
         """The offsets that the partitions hold now; one request a system."""
         found: dict[SystemStreamPartition, OffsetRange] = {}
-        for system, wanted in _partitions_by_system(ssps).items():
+        for system, wanted in _by_system(ssps).items():
             found.update(self.admin(system).offsets(wanted))
         return found
 
     def describe(self, streams: Iterable[SystemStream]) -> dict[SystemStream, StreamDescription | None]:
         """The streams as they are now, None for those that do not exist; one request a system."""
         found: dict[SystemStream, StreamDescription | None] = {}
-        for system, names in _by_system(streams).items():
-            described = self.admin(system).describe_all(names)
+        for system, wanted in _by_system(streams).items():
+            described = self.admin(system).describe_all([stream.stream for stream in wanted])
             found.update((SystemStream(system, name), each) for name, each in described.items())
         return found
 
     def create(self, specs: Mapping[SystemStream, StreamSpec]) -> None:
         """Create the streams that do not exist; one request a system."""
-        for system, names in _by_system(specs).items():
-            self.admin(system).create_all([specs[SystemStream(system, name)] for name in names])
+        for system, wanted in _by_system(specs).items():
+            self.admin(system).create_all([specs[stream] for stream in wanted])
 
     def ends(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
     ) -> dict[SystemStreamPartition, int]:
         """As `SystemAdmin.ends`, whichever systems the partitions are on."""
         found: dict[SystemStreamPartition, int] = {}
-        for system, wanted in _partitions_by_system(ssps).items():
+        for system, wanted in _by_system(ssps).items():
             found.update(self.admin(system).ends(wanted, committed=committed))
         return found
 
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
         """As `SystemAdmin.mirror`, whichever systems the partitions are on."""
-        for system, wanted in _partitions_by_system(positions).items():
+        for system, wanted in _by_system(positions).items():
             self.admin(system).mirror(group, {ssp: positions[ssp] for ssp in wanted})
 
     def max_record_bytes(self, system: str) -> int | None:
@@ -196,17 +199,11 @@ class KnownStreams:
         return self._known.get(stream)
 
 
-def _by_system(streams: Iterable[SystemStream]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for stream in sorted(set(streams)):
-        found.setdefault(stream.system, []).append(stream.stream)
-    return found
-
-
-def _partitions_by_system(ssps: Iterable[SystemStreamPartition]) -> dict[str, list[SystemStreamPartition]]:
-    found: dict[str, list[SystemStreamPartition]] = {}
-    for ssp in sorted(set(ssps)):
-        found.setdefault(ssp.system, []).append(ssp)
+def _by_system(places: Iterable[_Place]) -> dict[str, list[_Place]]:
+    """Streams or partitions, each once, in order."""
+    found: dict[str, list[_Place]] = {}
+    for place in sorted(set(places)):
+        found.setdefault(place.system, []).append(place)
     return found
 
 

@@ -24,6 +24,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/checkpoint",
         "samzapy/coordinator",
         "samzapy/job",
+        "samzapy/queries",
         "samzapy/serializers",
         "samzapy/storage/backup",
         "samzapy/storage/local",
@@ -71,6 +72,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "starlette": ("samzapy/coordinator",),
     # Declarations for type checkers; it is not imported when the code runs.
     "typing_extensions": ("samzapy/api/kv.py",),
-    "urllib3": ("samzapy/coordinator",),
+    # Containers ask their coordinator, programs a job's stores.
+    "urllib3": ("samzapy/coordinator", "samzapy/admin"),
     "uvicorn": ("samzapy/coordinator",),
 }

@@ -425,9 +425,7 @@ def test_a_system_that_the_executors_do_not_reach_is_refused_before_anything_is_
     code, lines, _ = place.call(
         command, "job.properties", changes={**STORE, "job.spark.master": "spark://nowhere:7077"}
     )
-    reason = (
-        f"its streams are in the file {place.folder / 'log.db'}, out of reach of the executors of spark://nowhere:7077"
-    )
+    reason = f"its streams are in the file {place.folder / 'log.db'}, which the executors of spark://nowhere:7077 cannot reach"
     assert (code, lines) == (2, [f"error: systems.local.samza.factory: {reason}, got '{LOCAL_FACTORY}'"])
     assert place.contents() == before
 
@@ -617,4 +615,4 @@ def test_debug_shows_the_traceback_wherever_it_stands(place):
 def test_a_state_folder_that_is_a_file_is_told_before_anything_is_made(refused, place, command):
     (place.folder / "state").write_text("")
     lines = refused(command, STORE | {"stores.s.factory": "rocksdb"}, code=3)
-    assert lines == ["error: job.logged.store.base.dir: expected a folder, state is none, got 'state'"]
+    assert lines == ["error: job.logged.store.base.dir: expected a folder, state is not one, got 'state'"]

@@ -3,6 +3,7 @@
 import shutil
 import socket
 import threading
+from dataclasses import replace
 
 import pytest
 import uvicorn
@@ -126,8 +127,7 @@ def test_a_traceback_that_was_opened_stays_open_while_the_page_goes_on(served, l
     tab.get_by_text("Traceback", exact=True).click()
     tab.evaluate("document.activeElement.blur()")
     changed = failed_job()
-    changed["failures"].append({**changed["failures"][0], "epoch": 2})
-    page.show(changed)
+    page.show(replace(changed, failures=(*changed.failures, replace(changed.failures[0], epoch=2))))
     tab.locator("ol.errors li").nth(1).wait_for()
     assert tab.locator("#errors details[open]").count() == 1
 

@@ -54,6 +54,6 @@ def test_the_text_of_a_job_has_no_lint(promtool):
         "commit": {"commits": 1, "commit.count": 1, "commit.total-s": 0.1, "commit.max-s": 0.1},
         "container": {"resident-bytes": 1, "cpu-s": 1},
     }
-    partitions = {"kafka.in[0]": PartitionSnapshot(7, 9, 1.0)}
+    partitions = {"kafka.in[0]": PartitionSnapshot(7, 9, 2, 1.0)}
     container = ContainerSnapshot("0", frozenset({"Partition 0"}), metrics, partitions=partitions)
     assert not checked(promtool, "check", "metrics", text=render(JobSnapshot("counts", (container,))).decode())

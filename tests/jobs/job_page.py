@@ -6,4 +6,4 @@ from samzapy.testing import ManualClock
 
 
 def page_of(coordinator):
-    return Board(lambda: coordinator.status().to_json(), NoInspector(), ManualClock()).page()
+    return Board(coordinator.status, NoInspector(), ManualClock()).page()

@@ -1,10 +1,7 @@
-"""Statuses of jobs as `/status` has them, made of the coordinator's own classes."""
-
-import json
+"""Statuses of jobs."""
 
 from samzapy.coordinator.progress import ContainerFailure, ContainerStatus, JobStatus, RestoredStore
 from samzapy.job.facts import PartitionLag, Stall, UserFailure
-from samzapy.strict_json import encode
 
 
 def container(number, processed=0, partitions=(), lag=0, **more):
@@ -30,8 +27,7 @@ METRICS = {"store.counts.hits": 3, "store.counts.misses": 1, "store.counts.estim
 
 
 def job(*containers, **more):
-    status = JobStatus("page-views", False, 12.0, tuple(containers), (), (), **more)
-    return json.loads(encode(status.to_json()))
+    return JobStatus("page-views", False, 12.0, tuple(containers), (), (), **more)
 
 
 def failed_job():
@@ -39,7 +35,7 @@ def failed_job():
         "KeyError", "'user'", "Partition 0", "process of kafka.in[0]@17", "tasks.py:31", "Traceback …\n<b>"
     )
     failure = ContainerFailure("0", 1, "TaskError", "KeyError: '<user>'", 1, user=user)
-    status = JobStatus(
+    return JobStatus(
         "page-views",
         False,
         12.0,
@@ -48,4 +44,3 @@ def failed_job():
         (failure,),
         failed=1,
     )
-    return json.loads(encode(status.to_json()))

@@ -20,6 +20,7 @@ CONFIG = {
 }
 CALLS = st.one_of(
     st.tuples(st.just("push"), st.integers(0, 12), st.integers(0, 9)),
+    st.tuples(st.just("push all"), st.integers(0, 12), st.integers(0, 9)),
     st.tuples(st.sampled_from(["pop", "remove"]), st.integers(0, 12), st.just(0)),
 )
 #: The calls of a message, whether it fails, and whether a new heap over the same store takes it.
@@ -32,9 +33,20 @@ LEARNS_AND_FAILS = [
 ]
 
 
+def pushes_of(item: int, score: int) -> list[tuple[int, int]]:
+    """The batch of a call: items and scores."""
+    return [(item + n, (score + 4 * n) % 10) for n in range(3)]
+
+
 def model_of(held: dict[int, int], call: tuple[str, int, int], size: int) -> tuple[dict[int, int], object]:
     kind, item, score = call
     held = dict(held)
+    if kind == "push all":
+        answers = []
+        for each in pushes_of(item, score):
+            held, answer = model_of(held, ("push", *each), size)
+            answers.append(answer)
+        return held, answers
     if kind == "push":
         held[item] = score
         best = sorted(held, key=lambda each: (held[each], each), reverse=True)[:size]
@@ -49,6 +61,8 @@ def model_of(held: dict[int, int], call: tuple[str, int, int], size: int) -> tup
 def done(heap: HeapStore, kind: str, item: int, score: int) -> object:
     if kind == "push":
         return heap.push(item, score)
+    if kind == "push all":
+        return heap.push_all(*zip(*pushes_of(item, score), strict=True))
     return heap.pop() if kind == "pop" else heap.remove(item)
 
 

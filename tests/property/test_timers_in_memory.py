@@ -23,10 +23,13 @@ CALLS = st.one_of(
     st.tuples(st.just("set"), KEYS, TIMES),
     st.tuples(st.just("set"), KEYS, st.just(7)),
     st.tuples(st.just("set for later"), KEYS, st.integers(10_000, 10_040)),
+    st.tuples(st.just("all"), st.lists(st.tuples(KEYS, TIMES), max_size=5)),
     st.tuples(st.just("cancel"), KEYS),
     st.tuples(st.just("undone"), KEYS, TIMES),
     st.tuples(st.just("look"), TIMES, st.integers(1, 5)),
     st.tuples(st.just("look"), st.just(7), st.integers(1, 5)),
+    st.tuples(st.just("fire"), TIMES, st.integers(1, 5)),
+    st.tuples(st.just("exact"), TIMES),
     st.tuples(st.just("reopen")),
 )
 
@@ -35,6 +38,33 @@ CALLS = st.one_of(
 def few_in_memory(monkeypatch):
     monkeypatch.setattr(timers, "READ", 3)
     monkeypatch.setattr(timers, "_MOST", 6)
+
+
+def in_order(timers, model, now, most):
+    return sorted((time_ms, timers._pack(key), key) for key, time_ms in model.items() if time_ms <= now)[:most]
+
+
+def look(timers, model, now, most):
+    order = in_order(timers, model, now, most)
+    found = timers.due(TimerClock.EVENT, now, most)
+    assert [(timer.key, timer.time_ms) for timer in found] == [(key, time_ms) for time_ms, _, key in order]
+    for timer in found:
+        timers.cancel(timer.key)
+        del model[timer.key]
+
+
+def fire(timers, model, now, most):
+    """The first timer cancels the second."""
+    order = in_order(timers, model, now, most)
+    found = []
+    for timer in timers.fire(TimerClock.EVENT, now, most):
+        found.append((timer.key, timer.time_ms))
+        assert timers.time_of(timer.key) is None
+        if len(found) == 1 and len(order) > 1:
+            timers.cancel(order[1][2])
+    assert found == [(key, time_ms) for time_ms, _, key in [*order[:1], *order[2:]]]
+    for _, _, key in order:
+        del model[key]
 
 
 @settings(max_examples=400, deadline=None)
@@ -50,6 +80,12 @@ def test_what_is_due_comes_once_and_in_order_whatever_was_set_moved_cancelled_an
             key, time_ms = given_
             timers.schedule(key, time_ms)
             model[key] = time_ms
+        elif what == "all":
+            timers.schedule_all([key for key, _ in given_[0]], [time_ms for _, time_ms in given_[0]])
+            model.update(given_[0])
+        elif what == "exact":
+            found, first = timers.first_due(TimerClock.EVENT, given_[0]), min(model.values(), default=NEVER)
+            assert found == first if first <= given_[0] else given_[0] < found <= first
         elif what == "cancel":
             assert timers.cancel(given_[0]) == (model.pop(given_[0], None) is not None)
         elif what == "undone":
@@ -61,13 +97,9 @@ def test_what_is_due_comes_once_and_in_order_whatever_was_set_moved_cancelled_an
                 entries.delete(entry)
             entries.put_all(before)
         elif what == "look":
-            now, most = given_
-            order = sorted((time_ms, timers._pack(key), key) for key, time_ms in model.items() if time_ms <= now)[:most]
-            found = timers.due(TimerClock.EVENT, now, most)
-            assert [(timer.key, timer.time_ms) for timer in found] == [(key, time_ms) for time_ms, _, key in order]
-            for timer in found:
-                timers.cancel(timer.key)
-                del model[timer.key]
+            look(timers, model, *given_)
+        elif what == "fire":
+            fire(timers, model, *given_)
         else:
             timers = TimerStore(entries, "timers")
         assert timers.earliest(TimerClock.EVENT) <= min(model.values(), default=NEVER)

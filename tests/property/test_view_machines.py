@@ -119,6 +119,19 @@ class HeapMachine(ViewMachine):
             held = self.now[group]
             assert self.view.push(item, score, group) is (packed in held)
 
+    @rule(pushes=st.lists(st.tuples(ITEMS, SCORES, GROUPS), max_size=12))
+    def push_all(self, pushes):
+        expected = []
+        for item, score, group in pushes:
+            packed = msgpack.packb(item)
+            held = self.now.setdefault(group, {})
+            held[packed] = held[packed] if held.get(packed) == score else score
+            ranked = self.ordered(group)
+            self.keep(group, ranked[: self.size] if self.size else ranked)
+            expected.append(packed in self.now[group])
+        items, scores, groups = ([each[place] for each in pushes] for place in range(3))
+        assert self.view.push_all(items, scores, groups) == expected
+
     @rule(group=GROUPS, times=st.integers(1, 3))
     def pop(self, group, times):
         for _ in range(times):
@@ -185,6 +198,11 @@ class IndexMachine(ViewMachine):
     def add(self, documents):
         for document, words in documents.items():
             self.view.add(document, ", ".join(words).upper())
+        self.now.update(documents)
+
+    @rule(documents=st.lists(st.tuples(DOCUMENTS, TEXTS), max_size=6))
+    def add_all(self, documents):
+        self.view.add_all([document for document, _ in documents], [", ".join(words) for _, words in documents])
         self.now.update(documents)
 
     @rule(document=DOCUMENTS)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rigs.windows_rig import LATE, WindowsRig, opened_store, sessions_of
 
-from samzapy.operators.windows import Collect, Hopping, Sessions, Sliding, Tumbling, WindowedAggregation
+from samzapy.operators.windows import Collect, Hopping, Sessions, Sliding, Sum, Tumbling, WindowedAggregation
 
 #: Per partition (key, time) in the order of arrival; a key belongs to one partition, as with any keyed stream.
 INPUTS = st.lists(
@@ -29,10 +29,10 @@ GRACE = st.integers(0, 12)
 LIMIT = st.sampled_from([10_000, 10_000, 10_000, 1, 3])
 
 
-def run(inputs, steps, windows, limit):
+def run(inputs, steps, windows, limit, fold=None, value=lambda number: number):
     """The results as (key, start, end, values), and what was late, of a run with crashes; and after each `advance` up to
     where event time had come, and how many results there were."""
-    spec = WindowedAggregation(windows, Collect(), None, late=LATE, max_closes=limit)
+    spec = WindowedAggregation(windows, fold or Collect(), None, late=LATE, max_closes=limit)
     (size, batch, mode), often, steps = steps
     store = "stores.windows."
     cache = {f"{store}object.cache.size": size, f"{store}write.batch.size": batch, f"{store}object.cache.mode": mode}
@@ -44,7 +44,7 @@ def run(inputs, steps, windows, limit):
         def turn(partition):
             if at[partition] < len(inputs[partition]):
                 key, time = inputs[partition][at[partition]]
-                rig.add(f"{partition}{key}", time, at[partition], partition)
+                rig.add(f"{partition}{key}", time, value(at[partition]), partition)
                 at[partition] += 1
                 if often:
                     advance()
@@ -130,9 +130,9 @@ def expected_sessions(inputs, gap, grace):
     return [(key, start, end, numbers) for end, key, start, numbers in sorted(found)], sorted(late)
 
 
-def check(inputs, steps, windows, limit, expected, alike=lambda values: values):
+def check(inputs, steps, windows, limit, expected, alike=lambda values: values, **folded):
     """Compare a run with what is expected, `alike` making values of either comparable."""
-    results, late, advances = run(inputs, steps, windows, limit)
+    results, late, advances = run(inputs, steps, windows, limit, **folded)
     results = [(*window, alike(values)) for *window, values in results]
     in_time, too_late = expected
     assert late == too_late
@@ -158,6 +158,19 @@ def test_tumbling_windows_are_those_of_the_complete_inputs_whatever_happens(inpu
 def test_hopping_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, advance, more, grace, limit):
     expected = expected_aligned(inputs, advance + more, advance, grace)
     check(inputs, steps, Hopping(advance + more, advance, grace=grace), limit, expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(inputs=INPUTS, steps=STEPS, advance=st.integers(1, 5), overlap=st.integers(4, 7), grace=GRACE, limit=LIMIT)
+def test_windows_in_panes_are_those_of_the_complete_inputs_whatever_happens(
+    inputs, steps, advance, overlap, grace, limit
+):
+    """Each value is a bit of the sum."""
+    windows = Hopping(advance * overlap, advance, grace=grace)
+    results, late = expected_aligned(inputs, windows.size_ms, advance, grace)
+    sums = [(*window, sum(2**number for number in numbers)) for *window, numbers in results]
+    late = sorted((key, time, 2**number) for key, time, number in late)
+    check(inputs, steps, windows, limit, (sums, late), fold=Sum(), value=lambda number: 2**number)
 
 
 @settings(max_examples=40, deadline=None)

@@ -158,7 +158,7 @@ def test_stopped_workers_stopped_executors_and_orphans_are_replaced(guarantee, k
     epochs, worker = cluster.epochs(), cluster.run.workers()[0]
     suspend([worker])
     slowest = max(slowest, cluster.replaced(epochs))
-    assert "no sign of life for 3 s, its worker is killed" in cluster.run.errors
+    assert "no heartbeat for 3 s; its worker is killed" in cluster.run.errors
     resume([worker])
     until(lambda: gone(worker), "the stopped worker is still there")
 

@@ -96,6 +96,7 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
         finally:
             page.remove()
     if flags.as_json:
-        click.echo(json.dumps({**outcome.status.to_json(), "stopped": outcome.stopped}, default=dict))
+        found = {**outcome.status.to_json(), "stopped": outcome.stopped}
+        click.echo(json.dumps(found, default=lambda mapping: dict(mapping.items())))
     else:
         click.echo(summary(outcome.status))

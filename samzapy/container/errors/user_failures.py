@@ -15,6 +15,7 @@ from pathlib import Path
 
 from samzapy.errors import SamzapyError
 from samzapy.job.facts import LONGEST_LINE, LONGEST_TRACEBACK, UserFailure
+from samzapy.strict_json import sendable
 
 _SAMZAPY = Path(__file__).resolve().parents[2]
 #: The package's own tasks, which stand for a user's.
@@ -40,18 +41,13 @@ def user_line(cause: BaseException) -> str:
 
 def whole_traceback(cause: BaseException) -> str:
     """The traceback of an exception and its causes as text; of a long one the end, which has the exception."""
-    text = _sendable("".join(traceback.format_exception(cause)).rstrip())
+    text = sendable("".join(traceback.format_exception(cause)).rstrip())
     return text if len(text) <= LONGEST_TRACEBACK else f"...{text[-LONGEST_TRACEBACK:]}"
 
 
 def one_line(cause: BaseException) -> str:
     """The message of an exception as one line."""
-    return _sendable(" ".join(str(cause).split())[:LONGEST_LINE])
-
-
-def _sendable(text: str) -> str:
-    """An exception may quote text that has no form in UTF-8."""
-    return text.encode(errors="backslashreplace").decode()
+    return sendable(" ".join(str(cause).split())[:LONGEST_LINE])
 
 
 def user_failure(error: BaseException) -> UserFailure | None:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
+from typing import Any
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.event_time import TimerClock
+from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
@@ -36,10 +38,11 @@ class NoTimers:
     def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         """A run of messages of one partition comes next."""
 
-    def until_due(self, envelopes: Sequence[IncomingMessageEnvelope]) -> Sequence[IncomingMessageEnvelope]:
-        """The messages of the run up to the first one after which an event timer may be due, else all of them. A timer that
-        is set meanwhile, for a time within these messages, interrupts them."""
-        return envelopes
+    def until_due(self, envelopes: Sequence[IncomingMessageEnvelope], first: int, last: int) -> int:
+        """The place in the run up to which messages from `first` on may be processed: behind the first one after which an
+        event timer may be due, else `last`. A timer that is set meanwhile, for a time within these messages, interrupts
+        them."""
+        return last
 
     def is_due(self) -> bool:
         """Whether a look for due timers may find some."""
@@ -64,35 +67,50 @@ NO_TIMERS = NoTimers()
 class TaskTimers(NoTimers):
     """The timers of one task, in its store. `fired` counts them."""
 
-    __slots__ = ("_clock", "_event_clock", "_reach", "fired", "timers")
+    __slots__ = ("_clock", "_event_clock", "_reach", "_times", "fired", "timers")
 
     can_fire = True
 
     def __init__(
-        self, timers: TimerStore, event_clock: EventClock, clock: Clock, interrupt: Callable[[], object]
+        self,
+        timers: TimerStore,
+        store: KeyValueStore[bytes, Any],
+        event_clock: EventClock,
+        clock: Clock,
+        interrupt: Callable[[], object],
     ) -> None:
-        """`event_clock` is the task's, and exact. `interrupt` makes the task return after the message at hand."""
+        """`store` is the one of `timers`, without a journal: nothing undoes what is done between messages. `event_clock` is
+        the task's, and exact. `interrupt` makes the task return after the message at hand."""
         self.timers = timers
         timers.interrupt = interrupt
+        timers.between_messages = store
         self._event_clock = event_clock
         self._clock = clock
         self._reach = -inf
+        #: The event times of the run, if they were looked at.
+        self._times: list[int] = []
         self.fired = 0
 
     def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         clock = self._event_clock
+        self._times.clear()
         self._reach = self._not_before_now(min(clock.reach(ssp), clock.latest(ssp, envelopes)))
 
-    def until_due(self, envelopes: Sequence[IncomingMessageEnvelope]) -> Sequence[IncomingMessageEnvelope]:
-        due = self.timers.earliest(TimerClock.EVENT)
-        self.timers.interrupt_until = self._reach
-        if len(envelopes) < 2 or self._reach < due:
-            return envelopes
-        for index, event_time in enumerate(event_times(envelopes)):
-            if event_time >= due:
-                self.timers.interrupt_until = self._not_before_now(min(self._reach, event_time))
-                return envelopes[: index + 1]
-        return envelopes
+    def until_due(self, envelopes: Sequence[IncomingMessageEnvelope], first: int, last: int) -> int:
+        timers = self.timers
+        timers.interrupt_until = self._reach
+        if last - first < 2 or self._reach < timers.earliest(TimerClock.EVENT):
+            return last
+        # Timers that have moved must not interrupt the run.
+        due = timers.first_due(TimerClock.EVENT, int(self._reach))
+        if self._reach < due:
+            return last
+        times = self._times = self._times or list(event_times(envelopes))
+        for place in range(first, last):
+            if times[place] >= due:
+                timers.interrupt_until = self._not_before_now(min(self._reach, times[place]))
+                return place + 1
+        return last
 
     def _not_before_now(self, time_ms: float) -> float:
         now = self._event_clock.now
@@ -110,11 +128,8 @@ class TaskTimers(NoTimers):
 
     def take_due(self) -> Iterator[Timer]:
         for clock, now in ((TimerClock.EVENT, self._event_clock.now), (TimerClock.WALL, self._clock.wall_ms())):
-            if now is None:
-                continue
-            for timer in self.timers.due(clock, now, _AT_ONCE):
-                if self.timers.time_of(timer.key, clock) == timer.time_ms:
-                    self.timers.cancel(timer.key, clock)
+            if now is not None:
+                for timer in self.timers.fire(clock, now, _AT_ONCE):
                     self.fired += 1
                     yield timer
 

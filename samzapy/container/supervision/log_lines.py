@@ -12,7 +12,7 @@ from typing import Any
 
 from samzapy.container.supervision.activity import activity_here
 from samzapy.job.facts import LONGEST_LINE, LONGEST_TRACEBACK, MOST_LINES, LogLine
-from samzapy.strict_json import encode
+from samzapy.strict_json import encode, sendable
 
 #: Attributes of a record that the filter sets.
 CONTAINER, TASK, POSITION = "samzapy_container", "samzapy_task", "samzapy_position"
@@ -85,10 +85,10 @@ class JsonLines(logging.Formatter):
             "container": container,
             "task": task,
             "position": position,
-            "message": _sendable(record.getMessage()),
+            "message": sendable(record.getMessage()),
         }
         if record.exc_info and record.exc_info[1]:
-            line["traceback"] = _sendable(self.formatException(record.exc_info))
+            line["traceback"] = sendable(self.formatException(record.exc_info))
         return encode(line).decode()
 
 
@@ -138,7 +138,7 @@ class CarriedLines(logging.Handler):
         if record.exc_info and record.exc_info[1]:
             trace = logging.Formatter().formatException(record.exc_info)
             text = f"{text}\n{trace[-LONGEST_TRACEBACK:]}"
-        return LogLine(round(record.created * 1000), record.levelno, record.name, _sendable(text), task, position)
+        return LogLine(round(record.created * 1000), record.levelno, record.name, sendable(text), task, position)
 
 
 def record_of(line: LogLine, container: str) -> logging.LogRecord:
@@ -149,7 +149,3 @@ def record_of(line: LogLine, container: str) -> logging.LogRecord:
     setattr(record, TASK, line.task)
     setattr(record, POSITION, line.position)
     return record
-
-
-def _sendable(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()

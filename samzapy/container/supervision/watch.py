@@ -24,6 +24,7 @@ from samzapy.container.supervision.activity import Activity, activity_of, stack_
 from samzapy.container.supervision.heartbeat import keep_running
 from samzapy.container.supervision.lag import LagWatch, Progress
 from samzapy.job.facts import NO_FACTS, Facts, LogLine, Stall, UserFailure
+from samzapy.queries.answering import QuestionSource
 
 logger = logging.getLogger(__name__)
 
@@ -74,17 +75,18 @@ def _report(stall: Stall) -> None:
 
 @dataclass(frozen=True)
 class ContainerProcess:
-    """The process around a container: where its log lines wait, and how it ends when the container cannot.
+    """The process around a container: where its log lines wait, how it ends when the container cannot, who asks for its stores.
 
     1. `on_stalled` is called once for each stall in the user's code, if the job file says that such a stall is a failure.
     2. `on_lost` is called when the lease is lost and the run loop still runs one lease duration later (a stuck `process`).
 
-    Both are called on the thread that reports.
+    Both are called on the thread that reports. `questions` are those about the stores, None: nobody asks any.
     """
 
     lines: Lines = field(default_factory=NoLines)
     on_stalled: Callable[[Stall], None] = _report
     on_lost: Callable[[str], None] = keep_running
+    questions: QuestionSource | None = None
 
 
 #: A process that is not there for the container alone.

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import gc
-import resource
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel
+from samzapy.job.open_files import raise_limit
 from samzapy.storage.local.orphans import sweep_orphans
 from samzapy.system.factories import load_factory
 
@@ -35,7 +35,7 @@ def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mappi
 
     The estimate is a lower bound: a store with many tables needs more. Raises TooFewFiles.
     """
-    limit = _raised()
+    limit = raise_limit(MOST)
     opened = psutil.Process().num_fds()
     opening = [engine.open_files for engine in engines.values() if engine.open_files]
     stores, files = len(model.tasks) * len(opening), len(model.tasks) * sum(opening)
@@ -46,19 +46,6 @@ def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mappi
             f"{files:,} for {stores:,} stores ({len(model.tasks):,} tasks), {clients:,} for clients, {opened:,} are open "
             "already; raise it (ulimit -n), or use more containers (job.container.count)"
         )
-
-
-def _raised() -> int | None:
-    """The limit, as high as it may be set; None for no limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):
-            return soft
-        return wanted
-    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _clients(config: JobConfig, tasks: int) -> int:

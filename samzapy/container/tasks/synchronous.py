@@ -96,9 +96,8 @@ class SynchronousExecutor(TaskExecutor):
         timers.begin(ssp, envelopes)
         while done < total:
             started = clock.monotonic()
-            part = envelopes if total <= self._slice and not done else envelopes[done : done + self._slice]
-            part = timers.until_due(part)
-            processed = process(ssp, part)
+            last = timers.until_due(envelopes, done, min(total, done + self._slice))
+            processed = process(ssp, envelopes[done:last] if done or last < total else envelopes)
             done += processed
             task.collector.hand_over()
             took = clock.monotonic() - started

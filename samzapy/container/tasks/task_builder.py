@@ -260,7 +260,8 @@ class TaskBuilder:
         event_clock = self._event_clock(user.task, start.offsets)
         timers: NoTimers = NO_TIMERS
         if timers_store is not None:
-            timers = TaskTimers(user.seen[timers_store], event_clock, self._clock, user.requests.interrupt)
+            seen, entries = user.seen[timers_store], stores.stores[timers_store]
+            timers = TaskTimers(seen, entries, event_clock, self._clock, user.requests.interrupt)
         return TaskInstance(
             name,
             user,

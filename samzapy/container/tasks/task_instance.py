@@ -221,8 +221,7 @@ class TaskInstance(TaskPosition, UserCalls):
         """Call the user's `on_timer`."""
         assert isinstance(self.task, TimerTask)
         self.touched = True
-        where = f"on_timer of {timer.key!r:.100}"
-        self.call(where, self.task.on_timer, timer.key, timer.time_ms, self.collector, self.requests)
+        self.call(timer, self.task.on_timer, timer.key, timer.time_ms, self.collector, self.requests)
 
     def checkpoint(
         self, offsets: Mapping[SystemStreamPartition, int], epoch: int, time_ms: int, *, atomic: bool

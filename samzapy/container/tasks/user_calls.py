@@ -42,21 +42,21 @@ class UserCalls:
     #: Awaits the value that a call has returned, if it has to.
     _finish: Finish
 
-    def call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
-        """Call a method of the user. Raises TaskFailed naming it, or samzapy's errors as they are."""
+    def call(self, where: object, method: Callable[..., object], *arguments: object) -> None:
+        """Call a method of the user. Raises TaskFailed naming it by the text of `where`, or samzapy's errors as they are."""
         try:
             returned = self._finish(method(*arguments))
         except SerdeError as failure:
             placed = self._placed(failure, f"in {where}")
-            placed.call = FailedCall(self.name, where)
+            placed.call = FailedCall(self.name, str(where))
             raise placed from failure
         except SamzapyError:
             raise
         except BaseException as cause:
-            raise task_failed(self.name, where, cause) from cause
+            raise task_failed(self.name, str(where), cause) from cause
         self.refuse_awaitable(where, returned)
 
-    def refuse_awaitable(self, where: str, returned: object) -> None:
+    def refuse_awaitable(self, where: object, returned: object) -> None:
         """Raise TaskFailed if the user's code returned an awaitable: it is never awaited, so its work would be lost. Any other
         value is ignored."""
         if not isawaitable(returned):
@@ -66,7 +66,7 @@ class UserCalls:
         failure = TaskFailed(
             f"{self.name}: {where} returned a {type(returned).__name__}, which nobody awaits: only a CoroutineTask's is"
         )
-        failure.call = FailedCall(self.name, where)
+        failure.call = FailedCall(self.name, str(where))
         raise failure
 
     def raise_failure(self, of: IncomingMessageEnvelope | MessageBatch[Any, Any], cause: BaseException) -> NoReturn:
@@ -80,22 +80,23 @@ class UserCalls:
         last = of[-1] if isinstance(of, MessageBatch) else of
         first = of[0].offset if isinstance(of, MessageBatch) else of.offset
         span = (str(last.ssp), first, last.offset)
+        call = FailedCall(self.name, where, span)
         failure: SamzapyError
         if isinstance(cause, SerdeError):
             failure = self._placed(cause, f"while processing {of.position}", last)
+            failure.call = call
         elif isinstance(cause, StoreRefused):
             # A store does not know the message at hand.
             cause.args = (f"{self.name}: {where}: {cause}",)
-            cause.call = FailedCall(self.name, where, span)
+            cause.call = call
             return cause
         elif isinstance(cause, SamzapyError):
             if isinstance(cause, TaskFailed):
-                cause.call = FailedCall(self.name, where, span)
+                cause.call = call
             return cause
         else:
             failure = task_failed(self.name, where, cause, span)
         failure.__cause__ = cause
-        failure.call = FailedCall(self.name, where, span)
         return failure
 
     def _placed(self, failure: SerdeError, where: str, envelope: IncomingMessageEnvelope | None = None) -> SerdeError:

@@ -1,11 +1,11 @@
-"""The page of a running job: what a person looks at, drawn from the job's status as JSON has it.
+"""The web page of a running job, rendered from the job's status.
 
-    history   the last ten minutes: rates and lags, in bounded memory
+    history   rates and lags of the last ten minutes, in bounded memory
     view      a status and its history -> the rows and figures of the page
     inspector questions about one key of a store, or one message of a stream
-    board     a snapshot of the job -> HTML, made once for all who look
+    board     a snapshot of the job -> HTML, rendered once for all readers
     routes    the HTTP addresses of the page
 
-The page knows no coordinator: a function gives it the status. Templates and static files are in this package; no file comes
-from another host, and without JavaScript the page reloads itself.
+The page does not depend on the coordinator: a function returns the status. Templates and static files are in this package;
+nothing is loaded from another host, and without JavaScript the page reloads itself.
 """

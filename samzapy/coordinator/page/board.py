@@ -1,6 +1,6 @@
-"""Draws the page: one snapshot of the job every few seconds, and its HTML made once for all who look at it.
+"""Renders the page: takes a snapshot of the job every few seconds, and renders its HTML once for all readers.
 
-The HTML is in sections. The whole page holds all of them; a browser that stays gets those that have changed.
+The HTML has sections. The page contains all of them; a browser that stays gets those that have changed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from heapq import nsmallest
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
@@ -21,21 +21,22 @@ from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.clocks import as_text
 from samzapy.coordinator.page.history import PACE_S, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector
-from samzapy.coordinator.page.view import Status, StoreSums, Tables, catch_up_s, container_rows, graph, tables
+from samzapy.coordinator.page.view import StoreSums, Tables, catch_up_s, container_rows, graph, tables
+from samzapy.coordinator.progress import SHARE, JobStatus
 from samzapy.errors import SamzapyError
+from samzapy.job.lease import TaskProgress
 
 logger = logging.getLogger(__name__)
 
-#: A snapshot and its drawing may take one part in so many of the time.
-SHARE = 20.0
-#: The sections that change while the job runs, in the order of the page; one template each.
+#: The sections that change while the job runs, in the order of the page. Each has a template.
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
-#: How many searches are drawn once for all who look; further ones are drawn anew.
+#: Searches with HTML that is kept for all readers; further ones are rendered for each reader.
 _DRAWN = 16
-#: Tasks whose clocks are shown, the slowest first.
+#: Clocks of tasks that are shown, the slowest first.
 _CLOCKS = 50
 #: Failures that are shown, newest first.
 _FAILURES = 50
+_NO_READERS: Mapping[str, str] = MappingProxyType({})
 
 
 def _number(value: float | None) -> str:
@@ -85,7 +86,7 @@ def _share(progress: Sequence[int]) -> float:
 
 @dataclass(frozen=True)
 class Answers:
-    """A reader's question, what was found, and why it could not be answered (empty: it could)."""
+    """A reader's question, the records found, and the reason why it could not be answered (empty if it could)."""
 
     asked: Asked
     found: Sequence[Found] = ()
@@ -93,12 +94,21 @@ class Answers:
 
 
 class Board:
-    """The page of one job. `refresh` is called at a steady pace by one thread; the rest by any."""
+    """The page of one job. One thread calls `refresh` periodically; any thread may call the other methods."""
 
-    def __init__(self, status: Callable[[], Status], inspector: Inspector, clock: Clock) -> None:
-        """`status` gives the status as plain JSON values."""
+    def __init__(
+        self,
+        status: Callable[[], JobStatus],
+        inspector: Inspector,
+        clock: Clock,
+        readers: Mapping[str, str] = _NO_READERS,
+        host_of: Callable[[str], str] = lambda container_id: "",  # noqa: ARG005
+    ) -> None:
+        """`readers`: the task that reads each partition, where it is known. `host_of`: the host of the container with that
+        id, empty if it is not known."""
         self._clock = clock
         self._status = status
+        self._readers, self._host_of = readers, host_of
         self._history = History(clock)
         self._inspector = inspector
         self._environment = _environment()
@@ -108,22 +118,22 @@ class Board:
         self._thread = threading.Thread(target=self._keep, name="page", daemon=True)
         self._lock = threading.Lock()
         self._drawn: dict[str, dict[str, str]] = {}
-        self._snapshot: Status = status()
+        self._snapshot = status()
         self.number = 0
-        """Counts the snapshots."""
+        """The number of snapshots so far."""
 
     def start(self) -> None:
-        """Take snapshots from now on, in a thread: one in `PACE_S` seconds, fewer where one takes long."""
+        """Take snapshots from now on, in a thread: every `PACE_S` seconds, or less often if one takes long."""
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more snapshots; what was drawn can still be looked at."""
+        """Take no more snapshots. The last one can still be read."""
         self._closed.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def refresh(self) -> None:
-        """Take a new snapshot. Nothing is drawn before somebody looks."""
+        """Take a new snapshot. It is rendered for its first reader."""
         snapshot = self._status()
         with self._lock:
             self._snapshot = snapshot
@@ -142,10 +152,10 @@ class Board:
             return drawn
 
     def page(self, search: str = "", asked: Asked = Asked()) -> str:  # noqa: B008  # frozen
-        """The whole page. `asked` is answered, too, which may take seconds."""
+        """The whole page, with the answer to `asked`, which may take seconds."""
         return self._environment.get_template("page.html").render(
-            sections={name: partial(str, html) for name, html in self.sections(search).items()},
-            name=self._snapshot["job"],
+            sections=self.sections(search),
+            name=self._snapshot.name,
             search=search,
             answers=self._answer(asked),
             stores=self._inspector.stores,
@@ -160,7 +170,7 @@ class Board:
             try:
                 self.refresh()
             except Exception:
-                logger.exception("The page has no new snapshot of the job")
+                logger.exception("Cannot take a new snapshot of the job for its page")
             took_s = self._clock.monotonic() - began + self._drawing_s
 
     def _draw(self, search: str) -> dict[str, str]:
@@ -172,7 +182,7 @@ class Board:
 
     def _values(self, search: str) -> Mapping[str, Any]:
         status, history = self._snapshot, self._history
-        found: Tables = tables(status, history, search)
+        found: Tables = tables(status, history, self._readers, search)
         stores, counted = self._stores.rows(status)
         lags = history.lags
         return {
@@ -187,11 +197,11 @@ class Board:
             "lag": lags[-1] if lags else None,
             "lags": graph(lags),
             "catch_up_s": catch_up_s(history),
-            "clocks": nsmallest(_CLOCKS, status["clocks"]["tasks"].items(), key=_slowest_first),
-            "counted": [(what, status["counts"][name]) for name, what in COUNTS.items() if name in status["counts"]],
-            "containers": container_rows(status["containers"]),
-            "standbys": container_rows(status["standbys"]),
-            "failures": status["failures"][::-1][:_FAILURES],
+            "clocks": nsmallest(_CLOCKS, status.clocks.tasks.items(), key=_slowest_first),
+            "counted": [(what, status.counts[name]) for name, what in COUNTS.items() if name in status.counts],
+            "containers": container_rows(status.containers, self._host_of),
+            "standbys": container_rows(status.standbys, self._host_of),
+            "failures": status.failures[::-1][:_FAILURES],
         }
 
     def _answer(self, asked: Asked) -> Answers:
@@ -203,24 +213,24 @@ class Board:
             return Answers(asked, error=str(failure))
 
 
-def _slowest_first(clock: tuple[str, Mapping[str, Any]]) -> tuple[bool, int, str]:
+def _slowest_first(clock: tuple[str, TaskProgress]) -> tuple[bool, int, str]:
     name, progress = clock
-    return progress["idle"], -1 if progress["clock"] is None else progress["clock"], name
+    return progress.idle, -1 if progress.clock is None else progress.clock, name
 
 
-def _state(status: Status) -> str:
-    """The job in one word: the state that most needs a look."""
-    containers = status["containers"]
-    if status["stopping"]:
+def _state(status: JobStatus) -> str:
+    """The job in one word: of several states, the most urgent."""
+    containers = status.containers
+    if status.stopping:
         return "stopping"
-    if status["draining"]:
+    if status.draining:
         return "draining"
-    if any(container["stalled"] for container in containers):
+    if any(container.stalled for container in containers):
         return "stalled"
-    states = {container["state"] for container in containers}
+    states = {container.state for container in containers}
     if states == {"done"}:
         return "done"
-    phases = {container["phase"] for container in containers if container["state"] != "done"}
+    phases = {container.phase for container in containers if container.state != "done"}
     if "restoring" in phases:
         return "restoring"
     return "running" if phases <= {"running"} and states <= {"running", "done"} else "starting"

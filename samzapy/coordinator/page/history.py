@@ -1,27 +1,27 @@
-"""Keeps the last ten minutes of a job: a sample every few seconds, in bounded memory."""
+"""Keeps samples of a job over the last ten minutes, in bounded memory."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 from samzapy.clock import Clock
+from samzapy.coordinator.progress import JobStatus
 
-#: Seconds between two samples, and how many of them are kept.
+#: Seconds between two samples, and the number of samples kept.
 PACE_S = 2.0
 SAMPLES = 300
-#: Rates are means over this many samples.
+#: Rates compare the newest sample with the oldest of this many.
 _WINDOW = 5
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A job at one moment: `at` in seconds of the monotonic clock, sums over its containers.
+    """A job at one moment: `at` in seconds of the monotonic clock, and sums over its containers.
 
-    `lag` is None if no container knows the end of its inputs. `positions` are offsets by partition.
+    `lag` is None if no container knows the ends of its inputs. `positions` are offsets by partition.
     """
 
     at: float
@@ -37,17 +37,17 @@ class History:
         self._clock = clock
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
 
-    def observe(self, status: Mapping[str, Any]) -> None:
+    def observe(self, status: JobStatus) -> None:
         """Take a sample of a status."""
-        positions: dict[str, int] = {}
-        for container in status["containers"]:
-            positions.update(container["positions"])
-        lag = total_lag(status)
+        positions = {
+            name: partition.position for each in status.containers for name, partition in each.partitions.items()
+        }
+        known = [each.lag for each in status.containers if each.lag is not None]
+        lag = sum(known) if known else None
+        self._samples.append(Sample(self._clock.monotonic(), status.processed, lag, positions))
         # A long history needs no positions: the rate of a partition looks back a few samples only.
         if len(self._samples) > _WINDOW:
-            old = self._samples[-_WINDOW - 1]
-            self._samples[-_WINDOW - 1] = Sample(old.at, old.processed, old.lag, {})
-        self._samples.append(Sample(self._clock.monotonic(), status["processed"], lag, positions))
+            self._samples[-_WINDOW - 1] = replace(self._samples[-_WINDOW - 1], positions={})
 
     @property
     def seconds(self) -> float:
@@ -56,11 +56,11 @@ class History:
 
     @property
     def rate(self) -> float:
-        """Messages a second, lately."""
+        """Messages a second, over the last samples."""
         return self._recently(lambda new, old: new.processed - old.processed)
 
     def rate_of(self, partition: str) -> float:
-        """Offsets a second of one partition, lately. 0 if it was not there before."""
+        """Offsets a second of one partition, over the last samples; 0 if it is new."""
 
         def passed(new: Sample, old: Sample) -> int:
             before = old.positions.get(partition)
@@ -70,7 +70,7 @@ class History:
 
     @property
     def rates(self) -> Sequence[float]:
-        """Messages a second between each two samples."""
+        """Messages a second between successive samples."""
         return [
             max(0.0, (new.processed - old.processed) / (new.at - old.at))
             for old, new in pairwise(self._samples)
@@ -79,29 +79,11 @@ class History:
 
     @property
     def lags(self) -> Sequence[float]:
-        """The lag of the whole job, of each sample that has one."""
+        """The lag of the whole job in each sample that has one."""
         return [float(sample.lag) for sample in self._samples if sample.lag is not None]
 
-    def _recently(self, difference: Any) -> float:
-        if len(self._samples) < 2:
+    def _recently(self, difference: Callable[[Sample, Sample], int]) -> float:
+        if not self._samples:
             return 0.0
-        new = self._samples[-1]
-        old = self._samples[max(0, len(self._samples) - 1 - _WINDOW + 1)]
+        new, old = self._samples[-1], self._samples[-min(_WINDOW, len(self._samples))]
         return max(0.0, difference(new, old) / (new.at - old.at)) if new.at > old.at else 0.0
-
-
-def lag_of(container: Mapping[str, Any], partition: str) -> int | None:
-    """The messages of a partition that are not processed yet; None if its end is not known."""
-    known = container["lags"].get(partition)
-    if known is not None:
-        lag: int = known["lag"]
-        return lag
-    end = container["ends"].get(partition)
-    return None if end is None else max(0, end - container["positions"].get(partition, 0))
-
-
-def total_lag(status: Mapping[str, Any]) -> int | None:
-    """The messages that the job has not processed yet; None if no end is known."""
-    lags = [lag_of(container, partition) for container in status["containers"] for partition in container["positions"]]
-    known = [lag for lag in lags if lag is not None]
-    return sum(known) if known else None

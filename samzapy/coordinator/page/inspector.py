@@ -1,4 +1,4 @@
-"""Answers questions of the page about committed data: one key of a store, one message of a stream."""
+"""Answers questions about committed data: one key of a store, one message of a stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Found:
-    """A record as text: where it is (`store counts, partition 3`, `kafka.in[3]@17`), its key, its value as JSON."""
+    """A record as text: its place (`store counts, partition 3` or `kafka.in[3]@17`), its key, and its value as JSON."""
 
     place: str
     key: str
@@ -18,7 +18,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Asked:
-    """The question of a reader, as it stands in the form; empty strings for what is not asked."""
+    """The question of a reader, as typed into the form; fields that are not used are empty."""
 
     store: str = ""
     key: str = ""
@@ -33,12 +33,12 @@ class Asked:
 
 
 class Inspector(ABC):
-    """Looks records up. Called in threads; raises SamzapyError with one line for what cannot be answered."""
+    """Looks records up. Any thread may call it. A question that it cannot answer raises SamzapyError, with one line."""
 
     @property
     @abstractmethod
     def stores(self) -> Sequence[str]:
-        """The names of the stores that can be looked into."""
+        """The names of the stores that can be queried."""
 
     @property
     @abstractmethod
@@ -47,11 +47,11 @@ class Inspector(ABC):
 
     @abstractmethod
     def answer(self, asked: Asked) -> Sequence[Found]:
-        """The records that were asked for; none if there is none."""
+        """The records that the question is about; may be empty."""
 
 
 class NoInspector(Inspector):
-    """Knows no store and no stream: the page has no form then."""
+    """Has no stores and no streams, so the page has no form."""
 
     @property
     def stores(self) -> Sequence[str]:

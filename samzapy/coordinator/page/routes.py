@@ -1,4 +1,4 @@
-"""The HTTP addresses of the page, for a reader who has been let in.
+"""The HTTP addresses of the page, for readers with access.
 
 =======================  ==================================================================
 GET /                    the page; ?search=, or a question: ?store=&key=, ?stream=&partition=&offset=
@@ -22,12 +22,12 @@ from samzapy.coordinator.page.board import Board
 from samzapy.coordinator.page.inspector import Asked
 from samzapy.strict_json import encode
 
-#: Readers that may stay at once. Each holds a connection; the page of one more reloads itself instead.
+#: Readers that may listen for events at a time. Each holds a connection; the page of any further reader reloads itself.
 READERS = 32
-#: Seconds between two looks for a new snapshot, and after which a reader without news gets a sign of life.
+#: Seconds between two checks for a new snapshot, and after which a reader without news gets a keep-alive.
 _LOOK_S, _SILENCE_S = 0.5, 15.0
 _FILES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-#: Characters of a search or of a part of a question; more is cut.
+#: Longest search, or part of a question, in characters; the rest is cut.
 _LONGEST = 4_000
 
 
@@ -46,12 +46,14 @@ class _Page:
         search = _given(request, "search")
         if not asked.is_question:
             return HTMLResponse(await run_in_threadpool(self._board.page, search))
-        async with self._asking:  # a question may read a whole changelog partition
+        async with self._asking:  # one at a time: a question may read a whole changelog partition
             return HTMLResponse(await run_in_threadpool(self._board.page, search, asked))
 
     async def events(self, request: Request) -> Response:
         if self._readers >= READERS:
-            return PlainTextResponse(f"{READERS} readers stay already\n", 503, {"retry-after": "10"})
+            return PlainTextResponse(
+                f"{READERS} readers listen already; reload the page instead\n", 503, {"retry-after": "10"}
+            )
         return StreamingResponse(self._news(_given(request, "search")), media_type="text/event-stream")
 
     async def file(self, request: Request) -> Response:

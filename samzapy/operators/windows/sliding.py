@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
@@ -24,6 +25,8 @@ from samzapy.operators.windows.state import (
     WindowState,
     places_by_key,
 )
+
+_end_and_key = itemgetter(2, 0)
 
 
 class Sliding(WindowDefinition):
@@ -54,12 +57,18 @@ class SlidingState(WindowState):
         super().__init__(store, aggregation, windows.grace_ms)
         self._size = windows.size_ms
         self._due = DueIndex(store)
+        self._get, self._put = store.get, store.put
 
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
         if time + 1 + self.grace_ms <= horizon:
             return False
         entry = "k|" + key
-        held = self.store.get(entry)
+        held = self._get(entry)
+        if held is not None and held[2][-1] < time and held[0] <= time + 1 and self.touched is None:
+            # The usual value: one after all others.
+            self.opened += 1
+            self._put(entry, [held[0], held[1], [*held[2], time], [*held[3], value]])
+            return True
         due, done, times, values = held or (time + 1, -1, [], [])
         kept = [due, done, list(times), list(values)]
         self._insert(key, kept, value, time)
@@ -88,11 +97,17 @@ class SlidingState(WindowState):
     def _insert(self, key: str, kept: list[Any], value: Any, time: int) -> None:
         """Put a value into an entry, which nothing else has."""
         _, _, times, values = kept
-        place = bisect_right(times, time)
-        if not place or times[place - 1] != time:
+        if not times or times[-1] < time:
+            place = len(times)
             self.opened += 1
-        times.insert(place, time)
-        values.insert(place, value)
+            times.append(time)
+            values.append(value)
+        else:
+            place = bisect_right(times, time)
+            if not place or times[place - 1] != time:
+                self.opened += 1
+            times.insert(place, time)
+            values.insert(place, value)
         kept[0] = min(kept[0], time + 1)
         if self.touched is not None:
             self.touched.update((key, each) for each in times[place : bisect_left(times, time + self._size)])
@@ -109,29 +124,48 @@ class SlidingState(WindowState):
         keys = self._due.take(bound, limit)
         held = self.store.get_all([f"k|{key}" for key in keys])
         windows: list[Window] = []
+        gone: list[str] = []
+        kept: dict[str, list[Any]] = {}
+        waiting: list[tuple[int, str]] = []
         for key in keys:
-            _, done, times, values = held[f"k|{key}"] or (0, -1, [], [])
-            first, last = bisect_right(times, done), bisect_left(times, bound)
-            windows += [self._window(key, time, times, values) for time in dict.fromkeys(times[first:last])]
-            gone = len(times) if bound == ALL_MS else bisect_right(times, bound - self._size)
-            if gone == len(times):
-                self.store.delete(f"k|{key}")
+            entry = f"k|{key}"
+            _, done, times, values = held[entry] or (0, -1, [], [])
+            last = bisect_left(times, bound)
+            windows += self._windows(key, bisect_right(times, done), last, times, values)
+            past = len(times) if bound == ALL_MS else bisect_right(times, bound - self._size)
+            if past == len(times):
+                gone.append(entry)
                 continue
             # With no window left to close, the values wait for later ones that may still come in time.
             due = times[last] + 1 if last < len(times) else times[-1] + self._size
-            self._due.add(due, key)
             done = max(done, times[last - 1] if last else done)
-            self.store.put(f"k|{key}", [due, done, times[gone:], values[gone:]])
-        windows.sort(key=lambda window: (window.end, window.key))
+            waiting.append((due, key))
+            kept[entry] = [due, done, times[past:], values[past:]]
+        self.store.delete_all(gone)
+        self.store.put_all(kept)
+        self._due.add_all(waiting)
+        windows.sort(key=_end_and_key)
         return Closed(windows, len(keys) == limit)
 
     def read(self, handle: Handle) -> Window | None:
         key, time = handle
-        _, done, times, values = self.store.get(f"k|{key}") or (0, -1, [], [])
-        return self._window(key, time, times, values) if time > done and time in times else None
+        _, done, times, values = self._get(f"k|{key}") or (0, -1, [], [])
+        if time <= done or time not in times:
+            return None
+        last = bisect_right(times, time)
+        return self._windows(key, last - 1, last, times, values)[0]
 
-    def _window(self, key: str, time: int, times: list[int], values: list[Any]) -> Window:
-        accumulated = self.aggregation.init()
-        for value in values[bisect_right(times, time - self._size) : bisect_right(times, time)]:
-            accumulated = self.aggregation.add(accumulated, value)
-        return Window(key, time + 1 - self._size, time + 1, accumulated)
+    def _windows(self, key: str, first: int, last: int, times: list[int], values: list[Any]) -> list[Window]:
+        """The windows that end with the values of the places from `first` to `last`, one for each time."""
+        size, init, add_all = self._size, self.aggregation.init, self.aggregation.add_all
+        found = []
+        start = 0
+        for place in range(first, last):
+            time = times[place]
+            if place + 1 < len(times) and times[place + 1] == time:
+                continue
+            begin = time - size
+            while times[start] <= begin:
+                start += 1
+            found.append(Window(key, begin + 1, time + 1, add_all(init(), values[start : place + 1])))
+        return found

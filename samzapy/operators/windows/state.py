@@ -6,8 +6,8 @@ order of time:
     d|<definition>        1       the definition of the windows; a task that wants others is refused
     m|<partition>         time    the newest event time of a partition, `system.stream[3]`
     clock                 time    the event time so far: windows that were over then stay over
-    w|<end>|<key>         fold    a tumbling or hopping window
-    k|<key>               ...     the sessions, or the recent values, of a key
+    w|<end>|<key>         fold    a tumbling or hopping window, if it is not kept in panes
+    k|<key>               ...     the sessions, the panes, or the recent values of a key
     x|<due>|<key>         0       the time to look at `k|<key>`; at most one a key
     taken/w| taken/x|     count   of the times that something was taken out, see `FirstKeys`
 """
@@ -52,6 +52,10 @@ class WindowState(ABC):
     `opened` counts the windows since this object was constructed. `touched` gathers the handles of changed windows; it is
     None if no early results or updates are sent.
     """
+
+    #: Added to the definition that a store remembers: its entries are laid out in another way than that of other windows with
+    #: the same lengths.
+    layout = ""
 
     def __init__(self, store: Store, aggregation: Aggregation, grace_ms: int) -> None:
         self.store = store
@@ -98,6 +102,17 @@ class WindowDefinition(ABC):
         """The windows of this kind in `store`. Raises ValueError for an aggregation they cannot use."""
 
 
+def definition_of(windows: WindowDefinition, aggregation: Aggregation) -> str:
+    """The definition that a store remembers, without the layout."""
+    return f"{windows.name}, {aggregation.name}"
+
+
+def known_definitions(store: Store) -> list[str]:
+    """The definitions that a store remembers: one, none in a new store."""
+    with store.range("d|", "d}") as entries:
+        return [entry[2:] for entry, _ in entries]
+
+
 def places_by_key(keys: Sequence[str]) -> dict[str, list[int]]:
     """The places of each key, in order."""
     found: dict[str, list[int]] = {}
@@ -139,6 +154,13 @@ class DueIndex:
         entry = f"x|{due:014d}|{key}"
         self._store.put(entry, 0)
         self._entries.added(entry)
+
+    def add_all(self, entries: Sequence[tuple[int, str]]) -> None:
+        """As `add` of each (due, key)."""
+        names = [f"x|{due:014d}|{key}" for due, key in entries]
+        self._store.put_all(dict.fromkeys(names, 0))
+        for name in names:
+            self._entries.added(name)
 
     def move(self, key: str, before: int, due: int) -> None:
         """Look at `key` at `due` and no more at `before`."""

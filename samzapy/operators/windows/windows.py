@@ -21,7 +21,7 @@ from samzapy.operators.columns import Column, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, EventTime, milliseconds, must_keep_entries
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.results import Early, Emission, Kind, OnChange, OnClose, Output, WindowResult, sender
-from samzapy.operators.windows.state import ALL_MS, Store, Window, WindowDefinition
+from samzapy.operators.windows.state import ALL_MS, Store, Window, WindowDefinition, definition_of, known_definitions
 
 _TEXT = frozenset({str})
 
@@ -87,7 +87,8 @@ class EventTimeWindows:
         remedy = "; give another one with time_ms"
         self._time = EventTime(held, _partitions(context, aggregation), now, idle_s, "windows", remedy)
         self._state = windows.state(held, fold)
-        _remember(held, f"{windows.name}, {fold.name}", f"{context.task.task_name}: store '{store}'")
+        definition = definition_of(windows, fold) + self._state.layout
+        _remember(held, definition, f"{context.task.task_name}: store '{store}'")
         self._on_change = isinstance(aggregation.emit, OnChange)
         self._early_s = aggregation.emit.period_s if isinstance(aggregation.emit, Early) else None
         self._early_at = now + (self._early_s or 0.0)
@@ -258,8 +259,7 @@ def _partitions(context: Context, aggregation: WindowedAggregation) -> list[Syst
 
 def _remember(store: Store, definition: str, where: str) -> None:
     """Write the definition of the windows into a new store. Raises StoreError if the store holds other windows."""
-    with store.range("d|", "d}") as entries:
-        known = [entry[2:] for entry, _ in entries]
+    known = known_definitions(store)
     if not known:
         store.put(f"d|{definition}", 1)
     elif known != [definition]:

@@ -1,5 +1,5 @@
-"""Runs containers in the executors of a Spark.
+"""Runs containers in Spark executors.
 
-`runner.SparkRunner` is the driver's side, `worker.run_container` the executors'; they import little of each other,
-because every attempt starts a new worker.
+`runner.SparkRunner` is the driver's side, `worker.run_container` the executors' side. They share few imports, because every
+attempt starts a new worker.
 """

@@ -1,4 +1,4 @@
-"""Starts the driver's JVM and the SparkContext of one run, asks it about its executors, and stops both for certain."""
+"""Starts the driver's JVM and the SparkContext of one run, asks for the executors, and stops both in every case."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _PREFIX = "samzapy-spark-"
 
 @final
 class RunFolder:
-    """A temporary folder, readable by its owner only, removed when left; or, after a SIGKILL, by the next run."""
+    """A temporary folder that only its owner can read. It is removed on exit, or, after a SIGKILL, by the next run."""
 
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
@@ -65,13 +65,13 @@ class RunFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def log_settings(self, *, verbose: bool) -> Path:
-        """Log4j's settings for the driver's JVM: nothing, or what Spark would say by itself."""
+        """Log4j's settings for the driver's JVM: no log, or Spark's default log."""
         path = self.path / "log4j2.properties"
         path.write_text(_QUIET.format(level="info" if verbose else "off"))
         return path
 
     def spark_properties(self, settings: Mapping[str, str]) -> Path:
-        """A file with the settings, for this user only: a command line is for everybody on the machine to read."""
+        """A file with the settings, for this user only: every user of the machine can read a command line."""
         path = self.path / "spark.properties"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
             javaproperties.dump(settings, file, timestamp=False)
@@ -80,9 +80,9 @@ class RunFolder:
     def spark_home(self, *, on_this_machine: bool) -> Path:
         """`SPARK_HOME` if it is set, else a folder of links into the installed pyspark.
 
-        On this machine without its `python/lib/pyspark.zip`, which Spark puts before the installed pyspark: Python
-        compiles what it imports from a zip anew in every process (measured on two busy cores: a first worker is ready
-        after 1.0 s instead of 3.0 s, a later one after 0.6 s instead of 1.5 s).
+        On this machine the folder lacks `python/lib/pyspark.zip`, which Spark would import in place of the installed pyspark:
+        every process compiles the modules of a zip again (measured on two busy cores: a first worker is ready after 1.0 s
+        instead of 3.0 s, a later one after 0.6 s instead of 1.5 s).
         """
         given = os.environ.get("SPARK_HOME")
         if given:
@@ -100,38 +100,38 @@ class RunFolder:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the folders that ended runs of this user have left there."""
+    """Remove the folders of this user's runs that have ended."""
     for path in parent.glob(f"{_PREFIX}*-*"):
         pid = path.name.removeprefix(_PREFIX).partition("-")[0]
         try:
             if pid.isdigit() and path.lstat().st_uid == os.getuid() and not psutil.pid_exists(int(pid)):
                 shutil.rmtree(path, ignore_errors=True)
         except OSError:
-            continue  # gone meanwhile
+            continue  # removed by another run
 
 
 JAVA_NEEDED = 17
 
-#: Seconds the JVM gets to end by itself after its standard input was closed.
+#: Seconds in which the JVM has to end after its standard input is closed.
 GRACE_S = 10.0
 
 
-#: pyspark's first call into the JVM imports it, and with it pandas and NumPy if they are installed.
+#: pyspark's first call into the JVM imports this module, and with it pandas and NumPy if they are installed.
 _IMPORTED_BY_CALLS = "pyspark.testing.utils"
 
 
 def _import_early() -> None:
-    """Import that while the JVM starts, which is waited for anyway; a version of pyspark without it imports nothing."""
+    """Import that module while the JVM starts; in a version of pyspark without it, do nothing."""
     with suppress(Exception):
         import_module(_IMPORTED_BY_CALLS)
 
 
 class DriverJvm:
-    """One JVM with its gateway. Its output is held back until `settled`, then passed on to standard error: by then
-    Spark itself is silent, so the lines are those that tasks print."""
+    """One JVM with its gateway. Its output is held back until `settled`, and then goes to standard error: Spark itself is
+    silent by then, so the lines are those that tasks print."""
 
     def __init__(self, *, verbose: bool) -> None:
-        """Started as the environment says (`samzapy.runner.spark.master.environment`)."""
+        """Start the JVM with the present environment (`samzapy.runner.spark.master.environment`)."""
         self._lines: deque[str] = deque(maxlen=200)
         self._pass_on = verbose
         read, write = os.pipe()
@@ -140,7 +140,7 @@ class DriverJvm:
         imports = threading.Thread(target=_import_early, name="spark-imports", daemon=True)
         imports.start()
         try:
-            # A separate process group: the driver passes a Ctrl-C of the terminal on, by the coordinator.
+            # A separate process group: the driver handles a Ctrl-C of the terminal, through the coordinator.
             output: dict[str, Any] = {"stdout": write, "stderr": write, "start_new_session": True}
             self.gateway: Any = launch_gateway(None, output)
         except (PySparkException, OSError) as cause:
@@ -158,19 +158,19 @@ class DriverJvm:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the JVM still runs."""
         return self._process.poll() is None
 
     def settled(self) -> None:
-        """Spark has started: let what comes now through."""
+        """Spark has started: show the output from now on."""
         self._pass_on = True
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the JVM at once."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it and wait; forget it, so that another can be started in this process."""
+        """End the JVM and wait for it. Another one can then be started in this process."""
         try:
             self.gateway.shutdown()
         finally:
@@ -207,7 +207,7 @@ class DriverJvm:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that executors on the hosts that have state get to register: a task that is submitted earlier runs elsewhere.
+#: Seconds to wait for executors on the hosts with state: a task that is submitted earlier runs elsewhere.
 _EXECUTORS_S, _EXECUTORS_PACE_S = 10.0, 0.2
 
 
@@ -215,13 +215,13 @@ _EXECUTORS_S, _EXECUTORS_PACE_S = 10.0, 0.2
 def spark_application(
     config: JobConfig, master: Master, token: str, *, verbose: bool = False
 ) -> Iterator[SparkApplication]:
-    """Start Spark for a job, and stop it at the end. Raises EnvironmentFailure when it does not start, ConfigError."""
+    """Start Spark for a job, and stop it at the end. Raises EnvironmentFailure if it does not start, ConfigError."""
     with RunFolder() as folder:
         settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         home = folder.spark_home(on_this_machine=master.on_this_machine)
         properties = folder.spark_properties(settings)
         with _environment(environment(config.spark.conf, master, home, properties)), warnings.catch_warnings():
-            # pyspark looks whether pandas is there, and complains about its version; no container touches pandas.
+            # pyspark warns about the version of an installed pandas, which no container uses.
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             jvm = DriverJvm(verbose=verbose)
             try:
@@ -244,12 +244,12 @@ def _context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: s
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
     try:
-        # The token goes by the context, and is no setting of Spark's: those are shown in several places.
+        # The token is no Spark setting, because Spark shows those in several places.
         with _starting(address):
             return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
     finally:
         if threading.current_thread() is threading.main_thread():
-            # pyspark takes Ctrl-C for itself.
+            # pyspark has installed its own handler of Ctrl-C.
             signal.signal(signal.SIGINT, interrupt)
 
 
@@ -263,7 +263,7 @@ def _starting(address: str) -> Iterator[None]:
 
 @final
 class SparkApplication:
-    """A Spark that has started: its driver's JVM, and its context."""
+    """A started Spark application: the driver's JVM and its context."""
 
     def __init__(self, jvm: DriverJvm, context: Any, master: Master) -> None:
         self._jvm = jvm
@@ -287,39 +287,39 @@ class SparkApplication:
         return self._jvm.alive
 
     def check(self) -> None:
-        """Raise EnvironmentFailure when this Spark takes no more work."""
+        """Raise EnvironmentFailure if this Spark application has ended."""
         if not self.alive:
             raise EnvironmentFailure(
-                "Spark's driver JVM has ended; started again, the job goes on from its last commit"
+                "Spark's driver JVM has ended; start the job again, and it resumes from its last commit"
             )
-        if self.context._jsc.sc().isStopped():  # noqa: SLF001  # pyspark does not tell otherwise
+        if self.context._jsc.sc().isStopped():  # noqa: SLF001  # not offered to Python
             raise EnvironmentFailure(
-                f"Spark has ended the application: {self._address} is not reachable, or it was killed there"
+                f"Spark has ended the application: {self._address} is unreachable, or killed the application"
             )
 
     def end_task(self, task_id: int, reason: str) -> None:
-        """Have Spark kill the Python worker of one task attempt and try the task again; not counted as its failure.
+        """Have Spark kill the Python worker of one task attempt and retry the task; Spark does not count this as a failure.
 
-        An executor that does not answer either is given up by Spark itself, after `spark.network.timeout`.
+        Spark itself gives up an executor that does not answer, after `spark.network.timeout`.
         """
         try:
             self.context._jsc.sc().killTaskAttempt(task_id, True, reason)  # noqa: SLF001  # not offered to Python
         except (Py4JError, OSError) as cause:
-            logger.warning("Spark did not take the end of task %d: %s", task_id, one_line(cause))
+            logger.warning("Spark did not kill task %d: %s", task_id, one_line(cause))
 
     def executors(self) -> tuple[Place, ...]:
-        """The executors that are there now; none for a `local` master, or when Spark does not say."""
+        """The present executors; none for a `local` master, or if Spark does not answer."""
         try:
             found = self.context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  # not offered to Python
             listed = [found.apply(number) for number in range(found.size())]
             places = [Place(executor.hostPort().rpartition(":")[0], executor.id()) for executor in listed]
         except (Py4JError, OSError) as cause:
-            logger.warning("Spark does not tell its executors: %s", one_line(cause))
+            logger.warning("Spark does not list its executors: %s", one_line(cause))
             return ()
         return tuple(place for place in places if place.executor != "driver")
 
     def wait_for(self, hosts: Collection[str], wait: Callable[[float], object]) -> None:
-        """Wait until Spark has an executor on each of the hosts, or has had a while to get them."""
+        """Wait until Spark has an executor on each of the hosts, at most some seconds."""
         for _ in range(int(_EXECUTORS_S / _EXECUTORS_PACE_S)):
             if set(hosts) <= {place.host for place in self.executors()}:
                 return
@@ -336,7 +336,7 @@ class SparkApplication:
         self.context.parallelize(range(containers), containers).foreachPartition(warm_up)
 
     def kill(self) -> None:
-        """End the driver's JVM at once; executors follow."""
+        """Kill the driver's JVM at once; the executors end with it."""
         self._jvm.kill()
 
 

@@ -1,8 +1,8 @@
-"""Reads the address of a Spark master, and makes the Spark configuration of a run for it.
+"""Parses the address of a Spark master, and builds the Spark configuration of a run.
 
-1. The address says how many slots there are, which way leads back to the driver, and what the executors can reach. For a
-   master on this machine, driver and executors share files and the loopback address. For any other master every path and
-   address has to be valid from other machines.
+1. The address decides the number of slots, the address of the driver, and what the executors can reach. With a master on
+   this machine, driver and executors share files and the loopback address. With any other master, every path and address
+   has to be valid on other machines.
 2. Settings of the job file that would break a guarantee are refused.
 """
 
@@ -47,7 +47,7 @@ class Master:
     def parse(cls, address: str) -> Master:
         """Read `local[N,F]`, `local-cluster[N,CORES,MB]`, `spark://...`, `yarn` or `k8s://...`. Raises ConfigError.
 
-        `local` and `local[N]` never retry a task; they are taken as they are, and failures are resubmitted.
+        `local` and `local[N]` never retry a task; the supervisor then resubmits failed containers.
         """
         local = _LOCAL.match(address)
         if local is not None:
@@ -72,15 +72,13 @@ class Master:
         return self.on_this_machine and not _LOCAL_CLUSTER.match(self.address)
 
     def check_standbys(self, standbys: int) -> None:
-        """Raise ConfigError when there are standbys, and no second executor for them."""
+        """Raise ConfigError if there are standbys but no second executor."""
         if standbys and self.one_executor:
-            problem = (
-                "standby containers need other executors: use a cluster, or local-cluster[N,CORES,MB], or leave out"
-            )
+            problem = "standby containers need a second executor: use a cluster or local-cluster[N,CORES,MB], or remove"
             raise ConfigError([ConfigProblem(KEY, self.address, f"{problem} job.standbytasks.replication.factor")])
 
     def check_slots(self, containers: int) -> None:
-        """Raise ConfigError when endless containers would wait for each other for ever."""
+        """Raise ConfigError if some endless containers would never get a slot."""
         if self.slots is not None and containers > self.slots:
             message = (
                 f"{containers} endless containers need {containers} slots, {self.address} has {self.slots}: "
@@ -91,20 +89,20 @@ class Master:
 
 _LOOPBACK = "127.0.0.1"
 _DRIVER_HOST = "spark.driver.host"
-#: `spark://HOST:PORT`, of several the first, and `k8s://https://HOST:PORT`; `yarn` names no host.
+#: `spark://HOST:PORT`, the first if there are several, and `k8s://https://HOST:PORT`. `yarn` names no host.
 _MASTER = re.compile(r"^(?:spark|k8s)://(?:https?://)?\[?(?P<host>[^,/\]]+?)\]?(?::(?P<port>\d+))?(?:[,/]|$)")
 
 
 def coordinator_host(spark: SparkConfig, master: Master) -> str:
-    """The address at which executors find the coordinator, never a wildcard.
+    """The address at which executors reach the coordinator, never a wildcard.
 
-    It is the first of these that is known:
+    It is the first known one of:
 
     1. `job.spark.coordinator.host`
     2. loopback, for a master on this machine
     3. `spark.driver.host`
     4. the address of this machine's own name, unless that is loopback
-    5. the address from which the master is reached
+    5. the address from which this machine connects to the master
 
     Raises EnvironmentFailure if none is known.
     """
@@ -124,7 +122,7 @@ def _own_address(master: str) -> str:
     else:
         if not address.startswith("127."):
             return address
-        problem = f"this machine's name {name} leads to {address}, where executors cannot reach it"
+        problem = f"this machine's name {name} resolves to {address}, which executors cannot reach"
     towards = _towards(master)
     if towards is None:
         raise EnvironmentFailure(f"{problem}: set job.spark.coordinator.host")
@@ -132,7 +130,7 @@ def _own_address(master: str) -> str:
 
 
 def _towards(master: str) -> str | None:
-    """This machine's address on the way to the master; None if its host is not known. Nothing is sent."""
+    """This machine's address on the route to the master; None without a route or a host name. Sends nothing."""
     found = _MASTER.match(master)
     if found is None:
         return None
@@ -147,10 +145,10 @@ def _towards(master: str) -> str | None:
 
 
 def check_reach(config: JobConfig) -> tuple[str, ...]:
-    """Raise ConfigError, with all problems, for streams and folders that the executors cannot reach, or do not share.
+    """Raise ConfigError, with all problems, for streams and folders that the executors cannot reach or do not share.
 
-    Returns warnings about folders that each executor may have for itself, at the price of time only. A master on this
-    machine has no such problems.
+    Returns warnings about folders that cost only time if each executor has its own. A master on this machine has no such
+    problems.
     """
     if config.spark.master is None:
         return ()
@@ -167,7 +165,7 @@ def _systems(systems: Mapping[str, SystemSettings], master: Master) -> Iterator[
     for name, settings in systems.items():
         where = system_factory(settings).kept_on_this_machine(settings)
         if where is not None:
-            message = f"its streams are in {where}, out of reach of the executors of {master.address}"
+            message = f"its streams are in {where}, which the executors of {master.address} cannot reach"
             yield ConfigProblem(f"systems.{name}.samza.factory", settings.factory, message)
 
 
@@ -175,7 +173,7 @@ def _folders(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
     for key, path in _paths(config):
         if path and "://" not in path and not Path(path).is_absolute():
             message = (
-                f"expected an absolute path that all hosts share: the executors of {master.address} work elsewhere"
+                f"expected an absolute path that all hosts share: the executors of {master.address} have other folders"
             )
             yield ConfigProblem(key, path, message)
 
@@ -194,8 +192,8 @@ def _state(config: JobConfig, master: Master) -> Iterator[str]:
     if not base.is_absolute() and any(store.changelog is not None for store in config.stores.values()):
         yield (
             f"{LOGGED_STORE_BASE_DIR.name}: '{base}' is relative, and the executors of {master.address} work in folders that "
-            f"no later run uses, so each start restores from the changelogs; name a folder of the hosts, here or there by "
-            f"{BASE_DIR_VARIABLE}"
+            "no later run uses, so each start restores from the changelogs; set an absolute path here, or "
+            f"{BASE_DIR_VARIABLE} on the hosts"
         )
 
 
@@ -205,20 +203,20 @@ PREFIX = "job.spark.conf."
 DAEMON_MODULE = "samzapy.runner.spark.daemon"
 
 _DEFAULTS = {
-    # The page of Spark itself has no password; who wants it says so.
+    # Spark's own page has no password, so it is off by default.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
     "spark.task.maxFailures": "4",
 }
 
-#: Where a lost container is tried again is chosen by the driver, so Spark must not.
+#: The driver chooses the place of a retry, so Spark must not retry.
 _PLACED = {"spark.task.maxFailures": "1"}
 
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
-#: Spark's JVMs carry task ids and nothing else: they should start quickly and stay out of the tasks' way. Measured on
-#: two busy cores, these options halve the time to the first task.
+#: Spark's JVMs only pass on task ids, so they should start quickly and use little CPU. Measured on two busy cores, these
+#: options halve the time to the first task.
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _ON_THIS_MACHINE = {
@@ -230,7 +228,7 @@ _ON_THIS_MACHINE = {
 
 _PYTHON, _DAEMON = "spark.pyspark.python", "spark.python.daemon.module"
 
-#: The values that the guarantees need, each with the reason. Any other value is refused.
+#: The values that the guarantees need, with the reasons. Other values are refused.
 _FIXED = {
     "spark.speculation": ("false", "a second copy of a running task would write the same state"),
     "spark.python.worker.reuse": ("false", "clients and stores must not outlive their task"),
@@ -239,7 +237,7 @@ _FIXED = {
 
 
 def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dict[str, str]:
-    """Everything for the SparkConf. Raises ConfigError."""
+    """All settings of the SparkConf. Raises ConfigError."""
     given = config.spark.conf
     _refuse(given)
     settings = {
@@ -262,12 +260,12 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
 
 
 def environment(conf: Mapping[str, str], master: Master, spark_home: Path, properties: Path) -> dict[str, str]:
-    """The environment of the driver: on this machine the executors use this Python and the loopback address.
+    """The environment of the driver. On this machine the executors use this Python and the loopback address.
 
-    Spark's settings come from the file `properties`, those of `spark-defaults.conf` below them. Options of the user's own
-    `PYSPARK_SUBMIT_ARGS` come after it.
+    Spark reads its settings from the file `properties`, which takes precedence over `spark-defaults.conf`. The options of the
+    user's `PYSPARK_SUBMIT_ARGS` follow.
 
-    `spark.pyspark.python` wins, as with Spark; pyspark itself reads its variable only.
+    `spark.pyspark.python` takes precedence, as in Spark; pyspark itself reads only the variable.
     """
     submit = f"--load-spark-defaults --properties-file {shlex.quote(str(properties))}"
     wanted = {

@@ -1,12 +1,12 @@
-"""Decides where a container's next attempt runs, and which attempt is hopeless.
+"""Decides where the next attempt of a container runs, and when to give an attempt up.
 
-`Locality` remembers where the local state of the tasks lies. `SparkPlaces` leaves both decisions to Spark. `StatePlaces`
-sends a container to its state. Spark fixes the preferred places of a task when its job is submitted, and tries a lost task
-again wherever there is room, so such an attempt is a Spark job of its own, and `StatePlaces` gives it up in three cases:
+`Locality` remembers where the local state of the tasks is. `SparkPlaces` leaves both decisions to Spark. `StatePlaces` runs a
+container where its state is. Spark fixes the preferred places of a task when its job is submitted, and retries a lost task
+anywhere, so each such attempt is a separate Spark job. `StatePlaces` gives an attempt up in three cases:
 
-1. Its executor has gone. Spark would wait for room, which a standby may have: the loss of a whole host is no failure.
-2. Nothing is heard of it although its worker was to be killed. For minutes Spark does not know that a host hangs.
-3. It waits for room while a standby of the container has some.
+1. Its executor is gone. Spark would wait for room, which a standby may occupy: the loss of a whole host is no failure.
+2. It stays silent, although Spark was asked to kill its worker. Spark notices a host that hangs only after minutes.
+3. It waits for room while a standby of the container occupies some.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from samzapy.runner.driver import Periodic
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at whether there is something to write down, and those that the end of a run waits.
+#: Seconds between two writes of the changes, and the time that the end of a run waits for the last one.
 _PACE_S, _PATIENCE_S = 1.0, 5.0
 
 
 def place_records(config: JobConfig) -> JobRecords | None:
-    """The records in which the job keeps the places of its tasks; None if no later run asks for them."""
+    """The records with the places of the job's tasks; None if no later run reads them."""
     records = JobRecords.of(config, "locality")
     return records if config.placement.host_affinity and records.kept else None
 
@@ -49,14 +49,14 @@ def place_records(config: JobConfig) -> JobRecords | None:
 class Locality:
     """The place of each task, by name. Safe to use from several threads.
 
-    1. On entering it reads the record beside the checkpoints. While entered, a thread of its own writes changes there: a
-       broker that is slow must not keep a container waiting.
-    2. It does its best: a failure is logged.
-    3. Executors have new numbers in every run, so of an earlier run it believes only the host.
+    1. On entry it reads the record beside the checkpoints. While entered, a separate thread writes the changes there, so
+       that no container waits for a slow broker.
+    2. It is best effort: a failure is logged.
+    3. Every run numbers its executors anew, so only the hosts of an earlier run count.
     """
 
     def __init__(self, records: JobRecords | None) -> None:
-        """`records`: where the places are kept from run to run; None to forget them at the end."""
+        """`records`: where to keep the places between runs; None to forget them at the end."""
         self._records = records
         self._places: dict[str, Place] = {}
         self._written: dict[str, str] = {}
@@ -73,18 +73,18 @@ class Locality:
         self._looks.end(_PATIENCE_S)
 
     def note(self, container: ContainerModel, place: Place) -> None:
-        """The container's state is at `place`, from now on."""
+        """Note that the container's state is at `place` from now on."""
         with self._lock:
             self._places.update({task.name: place for task in container.tasks})
 
     def of(self, container: ContainerModel) -> Place | None:
-        """Where most of the container's tasks have their state; None if that is not known."""
+        """The place with the state of most of the container's tasks; None if it is not known."""
         with self._lock:
             known = Counter(place for task in container.tasks if (place := self._places.get(task.name)) is not None)
         return known.most_common(1)[0][0] if known else None
 
     def hosts(self) -> frozenset[str]:
-        """Every host that has the state of some task."""
+        """The hosts with the state of any task."""
         with self._lock:
             return frozenset(place.host for place in self._places.values())
 
@@ -93,7 +93,7 @@ class Locality:
             with closing(records):
                 self._places = from_json(records.checkpoints.read_record(JobRecord.LOCALITY))
         except SamzapyError as cause:
-            logger.warning("Where the tasks' local state lies is not known: %s", cause)
+            logger.warning("The places of the tasks' local state could not be read: %s", cause)
         self._written = {task: place.host for task, place in self._places.items()}
 
     def _write(self) -> bool:
@@ -107,17 +107,17 @@ class Locality:
                 self._records.checkpoints.write_record(JobRecord.LOCALITY, to_json(places))
             self._written = hosts
         except SamzapyError as cause:
-            logger.warning("Where the tasks' local state lies was not written down: %s", cause)
+            logger.warning("The places of the tasks' local state could not be written: %s", cause)
         return True
 
 
 def to_json(places: Mapping[str, Place]) -> dict[str, Any]:
-    """As a record beside the checkpoints; the executors are for people."""
+    """The record beside the checkpoints. The executors are only informative."""
     return {"tasks": {task: {"host": at.host, "executor": at.executor} for task, at in sorted(places.items())}}
 
 
 def from_json(data: Mapping[str, Any] | None) -> dict[str, Place]:
-    """The hosts of such a record; none for None. Raises RestoreError."""
+    """The hosts of such a record; empty for None. Raises RestoreError."""
     try:
         tasks = {} if data is None else data["tasks"]
         return {task: Place(str(place["host"])) for task, place in tasks.items()}
@@ -125,15 +125,15 @@ def from_json(data: Mapping[str, Any] | None) -> dict[str, Place]:
         raise RestoreError(f"the job's record of its tasks' hosts cannot be read ({type(cause).__name__})") from cause
 
 
-#: Seconds between two looks at the executors for lost ones: a look takes many calls.
+#: Seconds between two checks for lost executors: each takes many calls.
 EXECUTORS_PACE_S = 1.0
-#: Seconds after its lease that a container gets to be ended by Spark.
+#: Seconds after the end of its lease in which Spark has to end a container.
 SILENT_S = 10.0
-#: Seconds that a container waits for room before one of its standbys has to make room.
+#: Seconds that a container waits for room before one of its standbys makes room.
 ROOM_S = 15.0
-#: Spark's name for the loss of a task's executor; it still counts the executor among its own for a moment.
+#: Spark's name for the loss of a task's executor. Spark still lists that executor for a moment.
 EXECUTOR_LOST = "ExecutorLostFailure"
-#: The reason for giving up an attempt that is no failure.
+#: The only reason for giving up that is no failure.
 NO_ROOM = "no room"
 
 
@@ -142,21 +142,21 @@ class SparkAttempt(Protocol):
 
     @property
     def running(self) -> bool:
-        """Whether Spark still works on it."""
+        """Whether the Spark job still runs."""
         ...
 
     def error(self) -> str | None:
-        """The reason why Spark gave up, None if it did not. Raises EnvironmentFailure for what no retry mends."""
+        """The reason why Spark gave up, None if it did not. Raises EnvironmentFailure for problems that a retry cannot solve."""
         ...
 
     def cancel(self) -> None:
-        """Have Spark end it."""
+        """Have Spark cancel the job."""
         ...
 
 
 @dataclass
 class ContainerSlot:
-    """The containers, or the one standby, that one Spark job runs, over all its attempts."""
+    """The containers, or the standby, of one Spark job, over all its attempts."""
 
     ids: tuple[str, ...]
     attempt: SparkAttempt | None = None
@@ -167,17 +167,17 @@ class ContainerSlot:
     before: int = 0
     """The epoch before this attempt; the attempt itself runs under a later one."""
     silent: float | None = None
-    """The time at which its lease ran out."""
+    """The time at which its lease expired."""
     taken_back: str | None = None
-    """The reason for giving up the attempt."""
+    """The reason for giving the attempt up."""
     avoided: Place | None = None
-    """The place from which nothing was heard."""
+    """The place of an attempt that stayed silent."""
     released: str | None = None
-    """The standby that has to let go first, for a container that takes its copies."""
+    """The standby that releases its copies to this container."""
 
     @property
     def id(self) -> str:
-        """The container of the slot; the first one, where Spark places several."""
+        """The id of the container; of the first, if there are several."""
         return self.ids[0]
 
     def begin(self, attempt: SparkAttempt, now: float, before: int = 0) -> None:
@@ -187,7 +187,7 @@ class ContainerSlot:
 
 
 class PlacementPolicy(ABC):
-    """Knows where the containers run, and decides where they run next."""
+    """Tracks where the containers run, and decides where they run next."""
 
     @abstractmethod
     def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
@@ -195,11 +195,11 @@ class PlacementPolicy(ABC):
 
     @abstractmethod
     def hopeless(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus], now: float) -> str | None:
-        """The reason to give up the slot's attempt; None as long as something may come of it."""
+        """The reason to give the slot's attempt up; None to go on."""
 
     @abstractmethod
     def successor(self, slot: ContainerSlot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
-        """The standby that has to make room for the slot after an attempt that ended for `reason`, if one has to."""
+        """The standby that makes room for the slot, after an attempt that ended for `reason`; None if no standby has to."""
 
     @abstractmethod
     def wanted(self, slot: ContainerSlot) -> list[str] | None:
@@ -207,19 +207,19 @@ class PlacementPolicy(ABC):
 
     @abstractmethod
     def beside(self, at: Place) -> list[str]:
-        """Where a standby of a container that runs at `at` should run; empty: nowhere."""
+        """Where a standby should run, if its container runs at `at`; empty for nowhere."""
 
     @abstractmethod
     def place(self, container_id: str) -> Place | None:
-        """Where the newest attempt of a container runs, or ran."""
+        """The place of the newest attempt of a container."""
 
 
 @final
 class SparkPlaces(PlacementPolicy):
-    """Spark places the containers, all in one job, and tries a lost one again."""
+    """Leaves the containers to Spark, all in one job; Spark retries a lost one."""
 
     def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
-        """Nothing is kept."""
+        """Does nothing."""
 
     def hopeless(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus], now: float) -> str | None:
         return None
@@ -239,10 +239,10 @@ class SparkPlaces(PlacementPolicy):
 
 @final
 class StatePlaces(PlacementPolicy):
-    """A container runs where its state is: in the executor that ran it before, on its host, or at one of its standbys."""
+    """Runs a container where its state is: in the executor that ran it before, on its host, or at one of its standbys."""
 
     def __init__(self, coordinator: Coordinator, executors: Callable[[], Sequence[Place]], locality: Locality) -> None:
-        """`executors` are those that Spark has now."""
+        """`executors` returns the present ones."""
         self._coordinator = coordinator
         self._model = coordinator.spec.model
         self._executors = executors
@@ -251,7 +251,7 @@ class StatePlaces(PlacementPolicy):
         self._seen_at = -math.inf
 
     def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
-        """The state is where the container runs, once it is restored there; or ran, if it ended before the next look."""
+        """Once a container is restored, its state is where it runs, or ran, if it ended before this call."""
         place = self.place(slot.id)
         if status.phase in ("running", "done") and place is not None:
             self._locality.note(self._model.container(slot.id), place)
@@ -272,11 +272,11 @@ class StatePlaces(PlacementPolicy):
             return f"{EXECUTOR_LOST}: container {slot.id} has lost {where}"
         if slot.silent is not None and now - slot.silent > SILENT_S:
             slot.avoided = place
-            return f"container {slot.id}: nothing is heard of {where}"
+            return f"container {slot.id}: no heartbeat from {where}"
         return None
 
     def successor(self, slot: ContainerSlot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
-        """A standby that has caught up; any standby, if the host of the state has gone or has no room."""
+        """A standby that has caught up; if the host of the state is gone or has no room, any standby."""
         place, there = self._locality.of(self._model.container(slot.id)), self._executors()
         if slot.taken_back is None and EXECUTOR_LOST not in reason and place in there:
             return None
@@ -286,7 +286,7 @@ class StatePlaces(PlacementPolicy):
         return next(iter(caught_up if host_has_room else caught_up or ids), None)
 
     def wanted(self, slot: ContainerSlot) -> list[str]:
-        """The place of the state; that of the standby, if the slot has waited for one."""
+        """The place of the state: that of the standby, if the slot has waited for one."""
         place = self._locality.of(self._model.container(slot.id))
         if slot.released is not None:
             place, slot.released = self.place(slot.released), None
@@ -295,7 +295,7 @@ class StatePlaces(PlacementPolicy):
         return [] if place is None else self._locations([place])
 
     def beside(self, at: Place) -> list[str]:
-        """Another host, else another executor."""
+        """Another host, or else another executor."""
         others = [place for place in self._executors() if place != at]
         return self._locations([place for place in others if place.host != at.host] or others)
 
@@ -304,18 +304,18 @@ class StatePlaces(PlacementPolicy):
         return None if process is None else process.place
 
     def _standbys(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus]) -> list[str]:
-        """The container's standbys that run, and that have not been lost with the container's host."""
+        """The container's standbys that run in an executor that is still there."""
         ids, there = self._model.standbys_of(slot.id), self._executors()
         return [i for i in ids if status[i].state == ContainerState.RUNNING.value and self.place(i) in there]
 
     def _has_gone(self, place: Place, now: float) -> bool:
-        """Whether Spark has executors, and this is none of them: without any it has lost them all, or does not say."""
+        """Whether Spark lists executors, but not this one. An empty list means that all are lost, or that Spark does not answer."""
         if now - self._seen_at >= EXECUTORS_PACE_S:
             self._seen, self._seen_at = self._executors(), now
         return bool(self._seen) and place not in self._seen
 
     def _locations(self, places: Sequence[Place]) -> list[str]:
-        """The executors that are there, and the hosts: Spark takes the most exact one that has room."""
+        """The present executors, and the hosts: Spark takes the most exact location with room."""
         there = set(self._executors())
         exact = [_exactly(place) for place in places if place in there]
         return [*exact, *dict.fromkeys(place.host for place in places)]

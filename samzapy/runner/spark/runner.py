@@ -3,7 +3,7 @@
 Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed; and where a run
 of the job goes on, the job is claimed once Spark is there with its executors and their Python.
 
-`SparkJob` runs some containers as one Spark job: started at once, awaited in a thread, its failure put into one line.
+`SparkJob` runs containers as one Spark job, waits for it in a thread, and puts its failure into one line.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from uuid import uuid4
 from pyspark import RDD
 from pyspark.serializers import CPickleSerializer
 
-from samzapy.admin.inspection import JobInspector
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.model import JobModel
+from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, Runner, RunOptions, StartableJob
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
-from samzapy.runner.serving import run_token, serve
+from samzapy.runner.serving import records_of, run_token, serve
 from samzapy.runner.spark.application import SparkApplication, one_line, spark_application
 from samzapy.runner.spark.master import Master, check_reach, coordinator_host
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
@@ -55,7 +55,7 @@ def placed(context: Any, elements: Sequence[str], locations: Sequence[str]) -> A
 
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
-#: samzapy and its dependencies; any other module is missed by the user's code, and the error names it.
+#: samzapy and its dependencies. The user's code misses any other module, and its error names that.
 _NO_MODULE = re.compile(
     r"ModuleNotFoundError: No module named "
     r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
@@ -64,7 +64,7 @@ _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for 
 
 
 class SparkJob:
-    """The attempt at a slot. Starts at once; its thread calls `ended` when Spark is done with it, well or not."""
+    """An attempt of a slot. Starts at once; its thread calls `ended` after Spark has ended the job, well or not."""
 
     def __init__(
         self,
@@ -93,15 +93,15 @@ class SparkJob:
         return not self._over
 
     def cancel(self) -> None:
-        """Have Spark kill its tasks, if it is there to do so; `ended` follows."""
+        """Have Spark kill the tasks, if Spark still runs; then `ended` is called."""
         try:
             self._context.cancelJobGroup(self._group)
-        except Exception as cause:  # noqa: BLE001  # what py4j raises of a JVM that is gone is many things
-            logger.info("Spark did not take the end of container %s: %s", ", ".join(self._ids), one_line(cause))
+        except Exception as cause:  # noqa: BLE001  # py4j raises many errors after the JVM has ended
+            logger.info("Spark did not cancel the job of container %s: %s", ", ".join(self._ids), one_line(cause))
 
     def error(self) -> str | None:
-        """The reason why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for what no retry
-        mends."""
+        """The reason why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for problems that a
+        retry cannot solve."""
         self._thread.join()
         if self._error is None:
             return None
@@ -128,7 +128,7 @@ class SparkJob:
         except Exception as cause:  # noqa: BLE001  # every reason is kept for `error`
             self._error = cause
         finally:
-            # First, so that `ended` finds it over.
+            # Before `ended`, which looks at it.
             self._over = True
             self._ended()
 
@@ -176,7 +176,7 @@ class StartingSpark:
 class SparkRunner(Runner):
     """Runs a job's containers as the tasks of a Spark job, until they end or a signal stops them.
 
-    The coordinator's token that acts is taken from the environment's SAMZAPY_TOKEN, else drawn.
+    The coordinator's token that acts comes from the environment variable SAMZAPY_TOKEN; without it, the token is random.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -215,7 +215,16 @@ class SparkRunner(Runner):
             spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
             coordinator = coordinator_of(prepared, spec, self._clock)
             port = config.spark.coordinator_port
-            service = serve(coordinator, JobInspector(config), token, host, port, second=config.page_port)
+            records = records_of(config, coordinator, Exchange(coordinator.holder))
+            service = serve(
+                coordinator,
+                records,
+                token,
+                host,
+                port,
+                second=config.page_port,
+                max_series=config.prometheus.max_series,
+            )
             services.callback(service.close)
             options.on_event(f"status page: {service.page}")
             options.on_page(service.page)
@@ -242,7 +251,7 @@ class SparkRunner(Runner):
     def _submitter(
         self, coordinator: Coordinator, spark: SparkApplication, url: str, locality: Locality | None
     ) -> Callable[[tuple[str, ...], Callable[[], None]], SlotRun]:
-        """The function that submits containers: to the places that `locality` knows, or wherever Spark likes (None)."""
+        """The function that submits containers: to the places in `locality`, or, without it, to any place that Spark chooses."""
         model, clock = coordinator.spec.model, self._clock
 
         def start(ids: Sequence[str], locations: Sequence[str] | None, ended: Callable[[], None]) -> SparkJob:

@@ -1,19 +1,20 @@
-"""Keeps a job's containers running on a Spark until they are done, asked to stop, or given up.
+"""Keeps the containers of a job running on Spark until they are done, are asked to stop, or are given up.
 
-Spark retries a lost task up to `spark.task.maxFailures` times, counted over the task's whole life; for a task that runs
-for months that limit means nothing. So when Spark gives up, the supervisor submits the rest again.
+Spark retries a lost task up to `spark.task.maxFailures` times, counted over the whole life of the task, which is too few for
+a task that runs for months. So when Spark gives up, the supervisor resubmits the containers that are not done.
 
-Spark does not notice a worker that is stopped, or hangs. The lease does: when it has run out while Spark still waits for
-the task, the supervisor has Spark kill the worker and try the task again.
+Spark does not notice a worker that is stopped or hangs, but the lease does. If it expires while Spark still waits for the
+task, the supervisor has Spark kill the worker and retry the task.
 
-`SlotRun` is one submission. A slot is one Spark job. Where Spark places the containers, one slot has all of them, and
-Spark tries a lost one again. Where the place matters each container is a slot, and so is each standby:
+`SlotRun` is one submission. A slot is one Spark job. If Spark chooses the places, one slot has all containers, and Spark
+retries a lost one. If the place matters, each container and each standby is a slot:
 
-1. Spark gets one try at a slot. The next one is submitted here, to the place that the policy names.
-2. If the copies of a standby are wanted, it first completes them and lets go; then the copies become the stores.
+1. Spark tries a slot once. `SlotRun` submits the next attempt, to the place that the policy chooses.
+2. If a container takes over the copies of a standby, the standby first completes and releases them; the copies then become
+   the container's stores.
 3. A standby stays in an executor that does not run its container.
 
-To the supervisor all slots together are one submission. It fails when a slot has failed as often as it may.
+To the supervisor, all slots together are one submission. It fails when one slot has failed too often.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff
 from samzapy.runner.spark.placement import NO_ROOM, ContainerSlot, PlacementPolicy, SparkAttempt
 
-#: Seconds between two looks at the job, if nothing ends meanwhile.
+#: Seconds between two checks of the job, if nothing ends meanwhile.
 PACE_S = 0.25
-#: A container that has run for so many seconds has not failed in a row.
+#: After a run of so many seconds, the failures of a slot are counted from the start again.
 SOUND_S = 300.0
-#: Seconds for a standby to let go of its copies, and between two attempts to find a separate executor for it.
+#: Seconds for a standby to release its copies, and between two attempts to find a separate executor for it.
 RELEASE_S, STANDBY_PAUSE_S = 15.0, 5.0
 
-#: Starts the Spark job of some containers, at one of the places if there is room (None: wherever Spark likes).
+#: Starts the Spark job of some containers, at one of the places if there is room (None: Spark chooses).
 Submit = Callable[[Sequence[str], Sequence[str] | None, Callable[[], None]], SparkAttempt]
 
 
 class SlotRun:
-    """Starts at once, in a separate thread; `ended` is called when it is over."""
+    """Runs the slots of one submission. Starts at once, in a separate thread, which calls `ended` at its end."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class SlotRun:
         *,
         tries: int = 4,
     ) -> None:
-        """`tries`: failures of one slot in a row before the run gives up."""
+        """`tries`: failures in a row of one slot, after which the run gives up."""
         self._containers = containers
         self._standbys = {slot.id: slot for slot in standbys}
         self._coordinator = coordinator
@@ -77,11 +78,11 @@ class SlotRun:
 
     @property
     def running(self) -> bool:
-        """Whether any container is still to be run."""
+        """Whether the run goes on."""
         return self._thread.is_alive()
 
     def error(self) -> str | None:
-        """The reason for giving up; None if every container ended. Raises EnvironmentFailure."""
+        """Wait for the end; return the reason for giving up, None if every container ended. Raises EnvironmentFailure."""
         self._thread.join()
         if self._failure is not None:
             raise self._failure
@@ -96,7 +97,7 @@ class SlotRun:
             self._end_standbys()
         except SamzapyError as failure:
             self._failure = failure
-        except Exception as cause:  # noqa: BLE001  # the driver's JVM may be gone: the supervisor finds out
+        except Exception as cause:  # noqa: BLE001  # if the driver's JVM has ended, the supervisor reports it
             self._reason = f"{type(cause).__name__}: {cause}"
         finally:
             for slot in (*self._containers, *self._standbys.values()):
@@ -106,7 +107,7 @@ class SlotRun:
 
     def _look(self) -> None:
         now = self._clock.monotonic()
-        # In this order: an attempt that has ended has reported everything by now.
+        # Before the status: an attempt that has ended by now has reported everything.
         over = [slot.attempt for slot in self._containers if slot.attempt is not None and not slot.attempt.running]
         status = {each.id: each for each in self._coordinator.status().everyone}
         for slot in self._containers:
@@ -145,7 +146,7 @@ class SlotRun:
             self._coordinator.release(slot.released)
 
     def _may_start(self, slot: ContainerSlot, now: float) -> bool:
-        """Whether the standby that the container waits for has let go, or takes too long."""
+        """Whether the standby that the container waits for has released its copies, or takes too long."""
         if slot.released is None:
             return True
         attempt = self._standbys[slot.released].attempt
@@ -168,7 +169,7 @@ class SlotRun:
             self._coordinator.release(standby.id)
 
     def _end_standbys(self) -> None:
-        """Let them complete their copies."""
+        """Have the standbys complete and release their copies."""
         for slot in self._standbys.values():
             self._coordinator.release(slot.id)
         until = self._clock.monotonic() + RELEASE_S
@@ -180,7 +181,7 @@ class SlotRun:
 
 
 class Supervisor:
-    """Watches one run from the main thread. `stop` may be called from a signal handler."""
+    """Watches one run, in the main thread. A signal handler may call `stop`."""
 
     def __init__(
         self,
@@ -192,8 +193,8 @@ class Supervisor:
         options: RunOptions,
         shutdown_s: float,
     ) -> None:
-        """`submit` starts a Spark job for the containers of these ids; `spark.check` raises when
-        Spark takes no more of them, `spark.end_task` has a task's worker killed."""
+        """`submit` starts a submission for containers by id. `spark.check` raises if Spark has ended; `spark.end_task` has
+        Spark kill the worker of a task."""
         self._coordinator = coordinator
         self._submit = submit
         self._spark = spark
@@ -209,7 +210,7 @@ class Supervisor:
         self._ended: dict[tuple[str, int], float] = {}
 
     def stop(self) -> None:
-        """Ask for a commit and a graceful stop."""
+        """Have the containers commit and stop."""
         self._stop_asked = True
 
     @property
@@ -218,7 +219,7 @@ class Supervisor:
         return self._stop_asked or self._coordinator.stopping
 
     def run(self) -> JobStatus:
-        """Until every container is done, or has let go after a stop. Raises JobFailed, JobTakenOver,
+        """Run until every container is done, or has stopped after a `stop`. Raises JobFailed, JobTakenOver,
         EnvironmentFailure."""
         while not self.stopped:
             started = self._clock.monotonic()
@@ -237,7 +238,7 @@ class Supervisor:
         return self._tell()
 
     def _watch(self, submission: SlotRun) -> JobStatus:
-        """Until Spark has ended the submission, or a stop has left no container running."""
+        """Wait until Spark has ended the submission, or, after a stop, until no container runs."""
         status = self._look()
         while submission.running and not (self.stopped and not self._any_running(status)):
             status = self._look()
@@ -253,7 +254,7 @@ class Supervisor:
         return tuple(c.id for c in self._coordinator.status().containers if c.state != ContainerState.DONE.value)
 
     def _look(self) -> JobStatus:
-        """Sleep a moment, then tell, pass on a stop, and see whether everything is still there."""
+        """Wait a moment, report the status, pass on a stop, and check that Spark and the containers are alive."""
         self._wake.wait(PACE_S)
         status = self._tell()
         if self._coordinator.abandoned is not None:
@@ -273,13 +274,13 @@ class Supervisor:
         return status
 
     def _end_overdue(self) -> None:
-        """Once for each lease that has run out, and again for as long as nothing comes of it."""
+        """Have Spark kill the worker of each expired lease, and again after each further lease without effect."""
         lease_s = self._coordinator.lease_s
         for overdue in self._coordinator.overdue():
             now, attempt = self._clock.monotonic(), (overdue.container_id, overdue.epoch)
             if overdue.spark_task is None or now - self._ended.get(attempt, -math.inf) < lease_s:
                 continue
-            reason = f"container {overdue.container_id}: no sign of life for {lease_s:g} s, its worker is killed"
+            reason = f"container {overdue.container_id}: no heartbeat for {lease_s:g} s; its worker is killed"
             if attempt not in self._ended:
                 self._options.on_event(reason)
             self._ended[attempt] = now
@@ -293,7 +294,7 @@ class Supervisor:
             raise JobFailed(f"task.shutdown.ms: containers did not stop within {self._shutdown_s:g} s")
 
     def _wait(self, status: JobStatus, reason: str, started: float) -> None:
-        """Wait before the submission after the one of `started`. Raises JobFailed when it is time to give up."""
+        """Wait before the next submission; the last one began at `started`. Raises JobFailed after too many failures."""
         why = self._newest(status) or reason
         delay = self._backoff.after(self._clock.monotonic() - started)
         if delay is None:

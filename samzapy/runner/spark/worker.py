@@ -1,17 +1,17 @@
 """Runs one attempt of one container, in the Python worker of an executor.
 
-Only the coordinator's address and the container's id travel with the task. The token comes from the executor's
-environment, the job from the coordinator, and `${env:X}` is read here. Clients and stores are made here and closed
-here: Spark forks workers, and nothing of theirs survives a fork. The worker as a process:
+The task carries only the coordinator's address and the container's id. The token comes from the executor's environment, the
+job from the coordinator, and `${env:X}` is resolved here. Clients and stores are opened and closed here, because Spark forks
+its workers, and neither clients nor stores survive a fork. The worker as a process:
 
-1. Spark does not tell its Python workers their executor. Every executor of a cluster is started with `--executor-id` and
-   `--hostname`, and the worker descends from it.
+1. A Python worker of Spark does not know its executor. But the worker is a descendant of the executor's process, which a
+   cluster starts with `--executor-id` and `--hostname`.
 2. A worker must not outlive the process that forked it: an orphan would go on writing.
-3. A superseded attempt lets go by itself, unless it is stopped: then it holds the locks of its local stores, and what it
-   has handed to its producer, until it is continued. The coordinator knows the process of each attempt, so on the same
-   machine the new attempt kills the old one before it takes anything over. It kills only a process that is provably the
-   one: the same boot of the same kernel, the same scope of process numbers, the same start. On another machine there is
-   no lock of ours to hold, and the lease and the fence have to do.
+3. A superseded attempt ends by itself, unless its process is stopped (SIGSTOP): then it keeps the locks of its local stores,
+   and the records in its producer, until it is continued. The coordinator knows the process of each attempt, so on the same
+   machine a new attempt kills the old one before it takes over. It kills a process only if boot, process namespace and
+   start time prove that it is the right one. On another machine the old attempt holds no lock that we need, and lease and
+   fencing suffice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from samzapy.container.restart import build_container
 from samzapy.container.standby import standby_container
 from samzapy.container.supervision.log_files import container_logging
 from samzapy.container.supervision.watch import ContainerProcess
-from samzapy.coordinator.client import CoordinatorClient, HttpLease
+from samzapy.coordinator.client import CoordinatorClient, HttpLease, HttpQuestions
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import (
     ConfigError,
@@ -58,7 +58,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends; returns only if the parent is still there.
+    """Have the kernel kill this process when its parent ends. If the parent has ended already, kill this process now.
 
     Linux only; elsewhere the lease alone ends an orphan, later.
     """
@@ -76,7 +76,7 @@ _HOST, _EXECUTOR = "--hostname", "--executor-id"
 
 
 def this_place() -> Place | None:
-    """Where this process runs; None if it descends from no executor, as with a `local` master."""
+    """The executor of this process; None if it has none, as with a `local` master."""
     try:
         for parent in psutil.Process().parents():
             found = place_of(parent.cmdline())
@@ -88,7 +88,7 @@ def this_place() -> Place | None:
 
 
 def place_of(command: Sequence[str]) -> Place | None:
-    """The executor that is started by this command; None for any other."""
+    """The executor that this command line starts; None for other commands."""
     words = list(command)
     if _HOST not in words or _EXECUTOR not in words:
         return None
@@ -98,12 +98,12 @@ def place_of(command: Sequence[str]) -> Place | None:
 
 logger = logging.getLogger(__name__)
 
-#: How long a killed process may take to be gone, in seconds: it may be writing a core, or wait for a disk.
+#: Seconds to wait for the end of a killed process: it may be writing a core dump, or waiting for a disk.
 _GONE_S = 10.0
 
 
 def this_process(spark_task: int | None) -> AttemptProcess | None:
-    """This process as an attempt; None where the kernel does not tell (not Linux)."""
+    """The identity of this process; None outside Linux, where the kernel does not provide it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         scope = os.readlink("/proc/self/ns/pid")  # noqa: PTH115  # no path, a name
@@ -116,7 +116,7 @@ def this_process(spark_task: int | None) -> AttemptProcess | None:
 
 
 def end_predecessor(predecessor: AttemptProcess) -> bool:
-    """Kill it if it still runs here, and wait until it is gone; whether there was anything to kill."""
+    """Kill it if it still runs on this machine, and wait for its end; returns whether it was killed."""
     here = this_process(None)
     if here is None or here.machine != predecessor.machine or here.pid == predecessor.pid:
         return False
@@ -125,7 +125,7 @@ def end_predecessor(predecessor: AttemptProcess) -> bool:
     except OSError:
         return False
     try:
-        # From here on the number cannot be given to another process unnoticed: the handle stands for this one.
+        # The handle stands for one process, so a reuse of its number cannot go unnoticed from here on.
         if _started(predecessor.pid) != predecessor.started:
             return False
         return _kill(handle, predecessor.pid)
@@ -137,28 +137,28 @@ def _kill(handle: int, pid: int) -> bool:
     try:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
     except OSError as cause:
-        logger.warning("Pid %d runs this container under an older epoch, and cannot be killed: %s", pid, cause)
+        logger.warning("Process %d runs this container under an older epoch, and cannot be killed: %s", pid, cause)
         return False
-    logger.warning("Killed pid %d: it ran this container under an older epoch", pid)
+    logger.warning("Killed process %d: it ran this container under an older epoch", pid)
     if not select.select([handle], [], [], _GONE_S)[0]:
-        logger.warning("Pid %d has not ended %g s after it was killed", pid, _GONE_S)
+        logger.warning("Process %d has not ended %g s after it was killed", pid, _GONE_S)
     return True
 
 
 def _started(pid: int) -> int | None:
-    """When a process was started, in ticks since the boot; None if there is no such process."""
+    """The start time of a process, in ticks since the boot; None if there is no such process."""
     try:
         line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The command's name, in parentheses, may hold anything; after it, the 20th field is the start.
+    # The command's name, in parentheses, may hold any text; the start time is the 20th field after it.
     return int(line.rpartition(")")[2].split()[19])
 
 
-#: Exit status of a worker that has lost its lease while the user's code does not return.
+#: Exit status of a worker that lost its lease while the user's code does not return.
 LOST_EXIT = 75
 
-#: Failures that another attempt would only repeat: the task then ends, and the driver reads why.
+#: Failures that another attempt would only repeat: the Spark task then ends well, and the driver fails the job.
 PERMANENT = (ConfigError, UnknownStream, OffsetOutOfRange, ForeignRecords, JobTakenOver, TooFewFiles)
 
 #: Whether an attempt runs in this process.
@@ -166,7 +166,7 @@ _running = False
 
 
 class AttemptFailed(Exception):
-    """Raised in the worker so that Spark tries again; the driver knows the reason already."""
+    """Raised in the worker so that Spark retries the task; the driver already has the reason."""
 
 
 #: Seconds that a worker that only warms its executor holds its slot, so that the others get workers as well.
@@ -180,7 +180,7 @@ def warm_up(_: Iterable[int]) -> None:
 
 
 def run_container(url: str, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
-    """The function given to `mapPartitions`: run the containers (one a partition), yield their last reports."""
+    """The function for `mapPartitions`: run the containers (one in each partition), and yield their last reports."""
     for container_id in container_ids:
         report = attempt(url, container_id)
         if report is not None:
@@ -188,14 +188,16 @@ def run_container(url: str, container_ids: Iterable[str]) -> Iterator[ContainerR
 
 
 def attempt(url: str, container_id: str) -> ContainerReport | None:
-    """Register, build, run; None after a permanent failure. Raises AttemptFailed, RetriableError, TaskMigrated."""
+    """Register, build and run; returns None after a permanent failure. Raises AttemptFailed, RetriableError, TaskMigrated."""
     global _running  # noqa: PLW0603  # the question is about the process
     if _running:
-        raise AttemptFailed(f"container {container_id}: another attempt was left open in this Python worker")
+        raise AttemptFailed(f"container {container_id}: another attempt still runs in this Python worker")
     die_with_parent()
     token = os.environ.get(TOKEN)
     if token is None:
-        raise EnvironmentFailure(f"{TOKEN} is not in the executor's environment: set by the driver, removed on the way")
+        raise EnvironmentFailure(
+            f"{TOKEN} is not in the executor's environment: the driver has set it, so something has removed it"
+        )
     client = CoordinatorClient(url, token)
     _running = True
     try:
@@ -214,18 +216,19 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
             os.chdir(spec.directory)
         config = load_job(spec.raw)
         model = spec.model.container(container_id)
+        questions = HttpQuestions(client, container_id, lambda: lease.epoch)
         if replica_of(container_id):
             with container_logging(config.supervision.log, config.job_name, container_id):
-                return standby_container(config, model, lease, on_lost=_leave).run()
+                return standby_container(config, model, lease, on_lost=_leave, questions=questions).run()
 
         def give_up(stall: Stall) -> None:
-            """The user's code does not return, so nothing but the end of the process ends the attempt."""
+            """End the process: the user's code does not return, so nothing else ends the attempt."""
             error = TaskFailed(f"stalled: {stall} (task.stall.policy=fail)")
             _report(client, container_id, lease.epoch, error)
             _leave(str(error))
 
         with container_logging(config.supervision.log, config.job_name, container_id) as lines:
-            process = ContainerProcess(lines, give_up, _leave)
+            process = ContainerProcess(lines, give_up, _leave, questions)
             made = build_container(
                 config,
                 model,
@@ -257,15 +260,17 @@ def _spark_task() -> int | None:
 def _report(
     client: CoordinatorClient, container_id: str, epoch: int, error: SamzapyError, *, permanent: bool = False
 ) -> bool:
-    """Returns whether the driver knows that another attempt is of no use: Spark then has nothing to try again."""
+    """Report a failure; returns whether the driver has noted that another attempt is useless, so that Spark need not retry."""
     try:
         return client.fail(container_id, epoch, error, permanent=permanent, user=user_failure(error))
     except SamzapyError as cause:
-        logger.warning("The coordinator did not hear why container %s failed (%s): %s", container_id, error, cause)
+        logger.warning(
+            "The coordinator did not get the reason why container %s failed (%s): %s", container_id, error, cause
+        )
         return False
 
 
 def _leave(why: str) -> None:
-    """The lease is gone and `process` does not return: nothing of this attempt may be written any more."""
+    """End the process: the lease is lost and `process` does not return, so this attempt must not write any more."""
     logger.error("%s; ending this process", why)
     os._exit(LOST_EXIT)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import compress, repeat
+from operator import contains
 from typing import Any, TypeVar
 
 from samzapy.api.serde import Serde
@@ -96,6 +98,7 @@ class EntryCodec:
     """
 
     __slots__ = (
+        "_doubt",
         "_exact",
         "_key_serde",
         "_keys_stay",
@@ -124,6 +127,7 @@ class EntryCodec:
         self._keys_stay = key_serde.keeps_bytes
         self._values_stay = value_serde.keeps_bytes
         self._exact = value_serde.allocates_exactly
+        self._doubt = value_serde.doubt
         self.plain_types: frozenset[type] = frozenset(type(probe) for probe in _PROBES if self._round_trips(probe))
 
     def _round_trips(self, probe: Any) -> bool:
@@ -166,6 +170,8 @@ class EntryCodec:
             raise self._refused("value of key", key, self._value_serde, value, cause) from cause
         if type(data) is not bytes:
             raise self._not_bytes("value of key", key, data)
+        if self._doubt is not None and self._doubt in data:
+            self._check(key, value)
         return data if self._exact else bytes(memoryview(data))
 
     def encode_values(self, keys: Collection[Any], values: Collection[Any], with_deletions: bool) -> list[bytes | None]:
@@ -190,6 +196,8 @@ class EntryCodec:
         if len(data) != len(values) or not set(map(type, data)) <= _BYTES_OR_DELETED:
             pairs = zip(keys, values, strict=True)
             return [None if value is None else self.encode_value(key, value) for key, value in pairs]
+        if self._doubt is not None:
+            self._check_doubtful(keys, values, data)
         return data
 
     def decode_key(self, data: bytes) -> Any:
@@ -238,6 +246,20 @@ class EntryCodec:
         if _NONE in set(map(type, values)):
             for key, value in zip(keys, values, strict=True):
                 self.check_value(key, value)
+
+    def _check_doubtful(self, keys: Collection[Any], values: Collection[Any], data: list[bytes | None]) -> None:
+        """Raise SerdeError for the first value with other bytes than its own."""
+        written: Collection[Any] = data if None not in data else [b"" if each is None else each for each in data]
+        doubtful = list(map(contains, written, repeat(self._doubt)))
+        if True in doubtful:
+            for key, value in compress(zip(keys, values, strict=True), doubtful):
+                self._check(key, value)
+
+    def _check(self, key: Any, value: Any) -> None:
+        try:
+            self._value_serde.check(value)
+        except SerdeError as cause:
+            raise self._refused("value of key", key, self._value_serde, value, cause) from cause
 
     def _refused(self, part: str, key: Any, serde: Serde, refused: Any, cause: Exception) -> SerdeError:
         why = str(cause) if isinstance(cause, SerdeError) else serde.refusal(refused, cause)

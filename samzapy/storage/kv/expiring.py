@@ -56,6 +56,11 @@ class StampedSerde(Serde):
 
     def __init__(self, values: Serde) -> None:
         self._values = values
+        self.doubt = values.doubt
+
+    def check(self, value: tuple[int, Any]) -> None:
+        """That of the value itself."""
+        self._values.check(value[1])
 
     def to_bytes(self, value: tuple[int, Any]) -> bytes:
         """The stamp and the value's bytes."""

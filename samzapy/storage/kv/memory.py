@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from samzapy.api.engine import Changes, Cursor, EngineSettings, EngineSnapshot, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import (
+    Changes,
+    CommittedPage,
+    Cursor,
+    EngineSettings,
+    EngineSnapshot,
+    StorageEngine,
+    StorageEngineFactory,
+)
 from samzapy.errors import StoreClosed
 from samzapy.storage.kv.ordered import KeyOrder, Pair
 
 
 class InMemoryStorageEngine(StorageEngine):
-    """A dict and its sorted keys. Cursors and snapshots share the dict; a write copies it first while one is open."""
+    """A dict and its sorted keys. Cursors and snapshots share the dict; a write copies it first while one is open.
 
-    __slots__ = ("_data", "_marker", "_open", "_order", "_store")
+    Other threads read committed entries under a lock that writes and scans take, once each; gets do not.
+    """
+
+    __slots__ = ("_changing", "_data", "_marker", "_open", "_order", "_store")
 
     def __init__(self, store: str) -> None:
         self._store = store
+        self._changing = threading.Lock()
         self._data: dict[bytes, bytes] = {}
         self._order = KeyOrder(self._data)
         self._marker: bytes | None = None
@@ -51,7 +64,8 @@ class InMemoryStorageEngine(StorageEngine):
 
     def _view(self, lower: bytes | None, upper: bytes | None) -> _View:
         views = self._views()
-        view = _View(self._store, self._data, self._order.between(lower, upper))
+        with self._changing:
+            view = _View(self._store, self._data, self._order.between(lower, upper))
         views.add(view)
         return view
 
@@ -62,15 +76,35 @@ class InMemoryStorageEngine(StorageEngine):
 
     def write(self, changes: Changes, marker: bytes) -> None:
         """Apply `changes` and replace the marker."""
-        if any(view.reads(self._data) for view in self._views()):
-            self._data = dict(self._data)
-            self._order.rebind(self._data)
-        self._data.update((key, value) for key, value in changes.items() if value is not None)
-        deleted = [key for key, value in changes.items() if value is None and key in self._data]
-        for key in deleted:
-            del self._data[key]
-        self._order.forget(deleted)
-        self._marker = marker
+        copied = any(view.reads(self._data) for view in self._views())
+        with self._changing:
+            if copied:
+                self._data = dict(self._data)
+                self._order.rebind(self._data)
+            self._data.update((key, value) for key, value in changes.items() if value is not None)
+            deleted = [key for key, value in changes.items() if value is None and key in self._data]
+            for key in deleted:
+                del self._data[key]
+            self._order.forget(deleted)
+            self._marker = marker
+
+    def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
+        """A write that comes meanwhile waits for the page."""
+        with self._changing:
+            self._views()
+            if lower is not None and upper == lower + b"\x00":
+                # One key needs no order, which may take a sort of all new keys.
+                keys = [lower] if lower in self._data else []
+            else:
+                keys = self._order.first(lower, upper, most + 1)
+            pairs: list[Pair] = []
+            room = most_bytes
+            for key in keys[:most]:
+                if pairs and room <= 0:
+                    break
+                pairs.append((key, self._data[key]))
+                room -= len(key) + len(pairs[-1][1])
+            return CommittedPage(pairs, self._marker, len(pairs) < len(keys))
 
     def marker(self) -> bytes | None:
         """The marker of the last write."""

@@ -8,6 +8,7 @@ from types import TracebackType
 
 from rocksdict import Rdict, RdictIter, ReadOptions
 
+from samzapy.api.engine import CommittedPage
 from samzapy.errors import StoreClosed
 from samzapy.storage.rocksdb.failures import translated
 
@@ -99,3 +100,27 @@ def pinned_rows(db: Rdict, path: Path, upper: bytes | None = None) -> RdictIter:
         return db.iter(options)
     except Exception as cause:
         raise translated(cause, path, "reading a range") from cause
+
+
+def committed_page(
+    rows: RdictIter, path: Path, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int
+) -> CommittedPage:
+    """See `StorageEngine.read_committed`. `rows` is pinned and has no bound, so the marker is that of the entries."""
+    pairs: list[tuple[bytes, bytes]] = []
+    more, room = False, most_bytes
+    with RocksDbCursor(rows, path, lower, upper, shared=True) as found:
+        for pair in found:
+            if len(pairs) >= most or (pairs and room <= 0):
+                more = True
+                break
+            pairs.append(pair)
+            room -= len(pair[0]) + len(pair[1])
+    try:
+        rows.seek(MARKER_KEY)
+        marker = rows.value() if rows.valid() and rows.key() == MARKER_KEY else None
+        rows.status()
+    except Exception as cause:
+        raise translated(cause, path, "reading the marker") from cause
+    finally:
+        del rows
+    return CommittedPage(pairs, marker, more)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from rocksdict import Checkpoint, Options, Rdict, RdictIter, SstFileWriter, WriteBatch, WriteOptions
 
-from samzapy.api.engine import Changes, Cursor, EngineSnapshot, Load, StorageEngine
+from samzapy.api.engine import Changes, CommittedPage, Cursor, EngineSnapshot, Load, StorageEngine
 from samzapy.errors import StoreClosed, StoreError
-from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, pinned_rows
+from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, committed_page, pinned_rows
 from samzapy.storage.rocksdb.failures import IN_USE, translated
 from samzapy.storage.rocksdb.ingestion import FEWEST, ingest, write_changes
 from samzapy.storage.rocksdb.ownership import Ownership
@@ -109,6 +109,10 @@ class RocksDbStorageEngine(StorageEngine):
         snapshot = RocksDbSnapshot(pinned_rows(self._opened(), self._path), self._path, self._open)
         self._open.add(snapshot)
         return snapshot
+
+    def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
+        """By an iterator of its own, which is pinned to the present: no other thread waits for it."""
+        return committed_page(pinned_rows(self._opened(), self._path), self._path, lower, upper, most, most_bytes)
 
     def write(self, changes: Changes, marker: bytes) -> None:
         """One WriteBatch: `changes` and the marker. Raises StoreError for the one reserved key."""

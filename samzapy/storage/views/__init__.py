@@ -3,6 +3,7 @@
 engine          a view factory and the storage engine below it, as one engine; the keys that a view reads
 entry_keys      names as ordered bytes
 heap            top-N and bounded sort
+heap_group      a group of a bounded heap in memory, for a batch of pushes
 sorted_blocks   the items of one group of a heap, in order
 sketches        Bloom filters, distinct counts, quantiles; the only importer of the sketch libraries
 inverted_index  text search

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,3 +71,9 @@ def problems_of(settings: EngineSettings, keys: Iterable[Key[Any]]) -> Iterator[
 def leaf(key: Key[Any]) -> str:
     """The key below the store."""
     return key.name.removeprefix(_PREFIX)
+
+
+def check_lengths(*columns: Sized) -> None:
+    """Raise ValueError for columns of different lengths."""
+    if len(lengths := set(map(len, columns))) > 1:
+        raise ValueError(f"expected columns of one length, got {sorted(lengths)}")

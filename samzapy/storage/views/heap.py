@@ -14,7 +14,7 @@ block      b <group> <number>  up to `block_size` items in order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
@@ -25,8 +25,9 @@ from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
 from samzapy.config.stores import engines
 from samzapy.errors import StoreRefused
-from samzapy.storage.views.engine import problems_of, value_of
+from samzapy.storage.views.engine import check_lengths, problems_of, value_of
 from samzapy.storage.views.entry_keys import names
+from samzapy.storage.views.heap_group import HeapGroup
 from samzapy.storage.views.sorted_blocks import Ranked, SortedBlocks
 
 Score = int | float
@@ -40,6 +41,8 @@ _REMEMBERED = 1_000
 
 #: Items of full groups that are known by their hashes; then all are forgotten.
 _MOST_HASHES = 200_000
+#: A batch of pushes reads a whole group if it has no more than so many items a push.
+_ITEMS_A_PUSH = 4
 #: Hashes beyond twice the group's size that it may have before they are made anew.
 _SPARE = 64
 
@@ -132,6 +135,32 @@ class HeapStore:
         self._remember(group, blocks, packed, size)
         return get(place) is not None
 
+    def push_all(
+        self, items: Sequence[Any], scores: Sequence[Score], groups: Sequence[str] | None = None
+    ) -> list[bool]:
+        """As `push` of each item with its score to its group, in order; returns what the pushes return. `groups`: None for the
+        default one. A full group that gets many items is read and written once.
+
+        Raises StoreRefused for an item, a score or a group that `push` refuses, ValueError for columns of different lengths;
+        nothing has changed then.
+        """
+        check_lengths(items, scores, scores if groups is None else groups)
+        packed = list(map(self._checked, items, scores))
+        places: dict[str, list[int]] = {}
+        for place, group in enumerate(groups or [""] * len(packed)):
+            places.setdefault(group, []).append(place)
+        for group in places:
+            self._blocks(group)
+        found = [False] * len(packed)
+        for group, chosen in places.items():
+            if self._size and len(chosen) * _ITEMS_A_PUSH >= self.size(group):
+                pushed = self._push_together(group, [(packed[place], scores[place]) for place in chosen])
+            else:
+                pushed = [self.push(items[place], scores[place], group) for place in chosen]
+            for place, taken in zip(chosen, pushed, strict=True):
+                found[place] = taken
+        return found
+
     def peek(self, group: str = "") -> HeapItem | None:
         """The best item, None of an empty heap."""
         edge = self._blocks(group).edge(last=self._highest)
@@ -221,6 +250,28 @@ class HeapStore:
         # Always a list of this push, so that undoing it is seen.
         possible.anchor = list(blocks.edge(last=not self._highest))
         blocks.cut_edge(possible.anchor, last=not self._highest)
+
+    def _push_together(self, group: str, pushes: Sequence[tuple[bytes, Score]]) -> list[bool]:
+        """As `push` of each item."""
+        blocks, store = self._blocks(group), self._store
+        before = self.size(group)
+        held = HeapGroup(blocks.items(backwards=False), self._size, highest=self._highest)
+        taken = [held.push(packed, score) for packed, score in pushes]
+        gone, come = held.changes()
+        if not gone and not come:
+            return taken
+        for ranked in gone:
+            blocks.remove(ranked)
+        for ranked in come:
+            blocks.insert(ranked)
+        there = {packed for _, packed in come}
+        store.delete_all([_score_key(blocks, packed) for _, packed in gone if packed not in there])
+        store.put_all({_score_key(blocks, packed): score for score, packed in come})
+        if size_change := len(come) - len(gone):
+            store.put(blocks.size, before + size_change)
+        # Its hashes are without the new items.
+        self._possible.pop(group, None)
+        return taken
 
     def _drop_worst(self, blocks: SortedBlocks) -> None:
         edge = blocks.edge(last=not self._highest)

@@ -11,7 +11,7 @@ due     t <clock> <time> <key>   the time to look at the key, in order: 8 bytes,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush, nsmallest
 from itertools import islice
 from math import inf
@@ -23,6 +23,7 @@ from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.event_time import TimerClock, Timers
 from samzapy.api.kv import KeyValueStore
 from samzapy.errors import StoreRefused
+from samzapy.storage.views.engine import check_lengths
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 2
 
@@ -50,13 +51,18 @@ class FirstTimers:
         self.times, self.due = b"k" + letter, b"t" + letter
         self._heap: list[Place] = []
         self._until: Place | None = (-(2**63), b"")
-        #: The greatest time that was taken out: timers for later times still have their due entries.
+        #: The greatest time of a timer that came due: timers for later times still have their due entries.
         self.passed_ms: float = -inf
 
     @property
     def until(self) -> Place | None:
         """The last place in memory; None if all are."""
         return self._until
+
+    @property
+    def head(self) -> Place | None:
+        """The first one in memory."""
+        return self._heap[0] if self._heap else None
 
     def earliest(self) -> int:
         """A time before which there is no timer, NEVER if there is none at all. It may be too early."""
@@ -83,11 +89,7 @@ class FirstTimers:
     def take(self, now_ms: int) -> Place | None:
         """Take the first one out if it has come by `now_ms`."""
         heap = self._heap
-        if not heap or heap[0][0] > now_ms:
-            return None
-        place = heappop(heap)
-        self.passed_ms = max(self.passed_ms, place[0])
-        return place
+        return heappop(heap) if heap and heap[0][0] <= now_ms else None
 
     def reads_on(self, now_ms: int) -> bool:
         """Whether timers that are due at `now_ms` may be in the store only."""
@@ -100,11 +102,17 @@ class Timer(NamedTuple):
     time_ms: int
     key: Any
 
+    def __str__(self) -> str:
+        """The place of a failure in its call."""
+        return f"on_timer of {self.key!r:.100}"
+
 
 class TimerStore(Timers):
     """Timers over a key-value store. The first ones are in memory as well, so that one range is read for many that fire."""
 
-    __slots__ = ("_event", "_name", "_pack", "_store", "_wall", "interrupt", "interrupt_until")
+    __slots__ = (
+        "_event", "_name", "_pack", "_store", "_wall", "between_messages", "interrupt", "interrupt_until",
+    )  # fmt: skip
 
     def __init__(self, store: KeyValueStore[bytes, Any], name: str) -> None:
         self._store = store
@@ -113,6 +121,8 @@ class TimerStore(Timers):
         #: Called when an event timer is set for a time up to `interrupt_until`; both are the run loop's.
         self.interrupt: Callable[[], object] = _ignored
         self.interrupt_until: float = -inf
+        #: The store for `fire`, `due` and `first_due`; the run loop has one without a journal.
+        self.between_messages = store
         self._event, self._wall = FirstTimers(b"e"), FirstTimers(b"w")
         for first in (self._event, self._wall):
             self._read_on(first)
@@ -120,7 +130,7 @@ class TimerStore(Timers):
     def schedule(self, key: Any, time_ms: int, clock: TimerClock = TimerClock.EVENT) -> None:
         packed = self._packed(key)
         if type(time_ms) is not int or not _SMALLEST <= time_ms <= _LARGEST:
-            raise StoreRefused(f"store '{self._name}': a timer's time is an int of 63 bits, got {time_ms!r:.100}")
+            raise self._no_time(time_ms)
         first, store = self._event if clock is TimerClock.EVENT else self._wall, self._store
         place = first.times + packed
         before = store.get(place)
@@ -131,8 +141,38 @@ class TimerStore(Timers):
         if before is None or time_ms < before or before <= first.passed_ms:
             if before is not None:
                 store.delete(first.due + _bytes(before) + packed)
-            self._add_due(first, (time_ms, packed))
+            _add_due(store, first, (time_ms, packed))
         if clock is TimerClock.EVENT and time_ms <= self.interrupt_until:
+            self.interrupt()
+
+    def schedule_all(self, keys: Sequence[Any], times_ms: Sequence[int], clock: TimerClock = TimerClock.EVENT) -> None:
+        check_lengths(keys, times_ms)
+        for time_ms in times_ms:
+            if type(time_ms) is not int or not _SMALLEST <= time_ms <= _LARGEST:
+                raise self._no_time(time_ms)
+        first, store = self._of(clock), self._store
+        times, due = first.times, first.due
+        wanted = dict(zip([times + self._packed(key) for key in keys], times_ms, strict=True))
+        puts: dict[bytes, Any] = {}
+        gone: list[bytes] = []
+        places: list[Place] = []
+        for place, before in store.get_all(wanted).items():
+            time_ms = wanted[place]
+            if before == time_ms:
+                continue
+            puts[place] = time_ms
+            if before is None or time_ms < before or before <= first.passed_ms:
+                packed = place[2:]
+                if before is not None:
+                    gone.append(due + _bytes(before) + packed)
+                puts[due + _bytes(time_ms) + packed] = True
+                places.append((time_ms, packed))
+        if gone:
+            store.delete_all(gone)
+        store.put_all(puts)
+        for added in places:
+            first.add(added)
+        if clock is TimerClock.EVENT and places and min(places)[0] <= self.interrupt_until:
             self.interrupt()
 
     def cancel(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> bool:
@@ -159,10 +199,42 @@ class TimerStore(Timers):
         """A time before which none of the clock's timers fires, NEVER if it has none. It may be too early."""
         return (self._event if clock is TimerClock.EVENT else self._wall).earliest()
 
+    def first_due(self, clock: TimerClock, through_ms: int) -> int:
+        """As `earliest`, and exact up to `through_ms`: due entries of timers that have moved or were cancelled are passed
+        over until then. Called as `fire`."""
+        first, get = self._of(clock), self.between_messages.get
+        while (earliest := first.earliest()) <= through_ms:
+            place = first.head
+            if place is None:
+                self._read_on(first)
+            elif (time_ms := get(first.times + place[1])) == earliest:
+                break
+            else:
+                first.take(through_ms)
+                self._pass_over(first, place, time_ms)
+        return earliest
+
+    def fire(self, clock: TimerClock, now_ms: int, most: int) -> Iterator[Timer]:
+        """Take the first timers that are due at `now_ms` out of the store, in order, each right before it is returned. One
+        that is cancelled or set again meanwhile is left out.
+
+        Called by the run loop between messages, when changes of a message can no longer be undone.
+        """
+        first, store = self._of(clock), self.between_messages
+        for place in self._due(first, now_ms, most):
+            times = first.times + place[1]
+            if store.get(times) == place[0]:
+                store.delete(times)
+                store.delete(first.due + _bytes(place[0]) + place[1])
+                yield _timer(place)
+
     def due(self, clock: TimerClock, now_ms: int, most: int = 1) -> list[Timer]:
-        """The first timers that are due at `now_ms`; another call does not return them again. Called by the run loop between
-        messages, when changes of a message can no longer be undone."""
-        first, found, last, get = self._of(clock), list[Timer](), None, self._store.get
+        """The first timers that are due at `now_ms`, which stay in the store; another call does not return them again.
+        Called as `fire`."""
+        return list(map(_timer, self._due(self._of(clock), now_ms, most)))
+
+    def _due(self, first: FirstTimers, now_ms: int, most: int) -> list[Place]:
+        found, last, get = list[Place](), None, self.between_messages.get
         while len(found) < most:
             place = first.take(now_ms)
             if place is None:
@@ -173,22 +245,20 @@ class TimerStore(Timers):
                 last = place
                 time_ms = get(first.times + place[1])
                 if time_ms == place[0]:
-                    found.append(_timer(place))
+                    found.append(place)
+                    first.passed_ms = max(first.passed_ms, place[0])
                 else:
                     self._pass_over(first, place, time_ms)
         return found
 
     def _pass_over(self, first: FirstTimers, place: Place, time_ms: int | None) -> None:
         """Drop a due entry of a timer that fires at `time_ms` instead (None: never)."""
+        store = self.between_messages
         entry = first.due + _bytes(place[0]) + place[1]
-        if self._store.get(entry) is not None:
-            self._store.delete(entry)
+        if store.get(entry) is not None:
+            store.delete(entry)
         if time_ms is not None and time_ms > place[0]:
-            self._add_due(first, (time_ms, place[1]))
-
-    def _add_due(self, first: FirstTimers, place: Place) -> None:
-        self._store.put(first.due + _bytes(place[0]) + place[1], True)
-        first.add(place)
+            _add_due(store, first, (time_ms, place[1]))
 
     def _of(self, clock: TimerClock) -> FirstTimers:
         return self._event if clock is TimerClock.EVENT else self._wall
@@ -204,12 +274,20 @@ class TimerStore(Timers):
         with self._store.range(start, first.due + b"\xff" * 9) as entries:
             return [(int.from_bytes(key[2:10], "big") + _SMALLEST, key[10:]) for key, _ in islice(entries, most)]
 
+    def _no_time(self, time_ms: object) -> StoreRefused:
+        return StoreRefused(f"store '{self._name}': a timer's time is an int of 63 bits, got {time_ms!r:.100}")
+
     def _packed(self, key: Any) -> bytes:
         try:
             packed: bytes = self._pack(key)
         except Exception as cause:
             raise StoreRefused(f"store '{self._name}': MessagePack does not write the key {key!r:.100}") from cause
         return packed
+
+
+def _add_due(store: KeyValueStore[bytes, Any], first: FirstTimers, place: Place) -> None:
+    store.put(first.due + _bytes(place[0]) + place[1], True)
+    first.add(place)
 
 
 def _ignored() -> None:

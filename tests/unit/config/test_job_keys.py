@@ -134,6 +134,12 @@ def test_containers_serve_no_metrics_unless_a_port_is_named_and_then_on_loopback
     assert load({"metrics.prometheus.port": "9400"}).prometheus == PrometheusConfig("127.0.0.1", 9400)
 
 
+def test_the_driver_serves_a_hundred_thousand_series_unless_the_job_file_says_otherwise(load, problems):
+    assert load().prometheus.max_series == 100_000
+    assert load({"metrics.prometheus.max.series": "5000"}).prometheus.max_series == 5_000
+    assert problems({"metrics.prometheus.max.series": "0"})[0].startswith("metrics.prometheus.max.series: expected ")
+
+
 def test_a_port_that_cannot_be_is_refused_with_its_key(problems):
     assert problems({"metrics.prometheus.port": "70000"})[0].startswith("metrics.prometheus.port: expected ")
 

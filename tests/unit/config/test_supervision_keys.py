@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from samzapy.config.supervision import LogConfig, SupervisionConfig
+from samzapy.config.supervision import LogConfig, QueryConfig, SupervisionConfig
 from samzapy.errors import ConfigError
 
 
@@ -40,3 +40,26 @@ def test_a_value_of_another_kind_is_refused_with_its_key(load, key, value):
     with pytest.raises(ConfigError) as caught:
         load({key: value})
     assert str(caught.value).startswith(f"{key}: expected ")
+
+
+def test_queries_are_off_unless_the_job_file_has_them_on(load):
+    assert load().supervision.query == QueryConfig()
+    keys = {
+        "job.query.enabled": "true",
+        "job.query.page.max.entries": "5",
+        "job.query.page.max.bytes": "2048",
+        "job.query.timeout.ms": "700",
+    }
+    assert load(keys).supervision.query == QueryConfig(True, (), 5, 2048, 700)
+
+
+def test_keyed_stores_are_stores_of_the_job(load):
+    store = {
+        "stores.counts.factory": "inmemory",
+        "stores.counts.key.serde": "string",
+        "stores.counts.msg.serde": "json",
+    }
+    assert load(store | {"job.query.keyed.stores": "counts"}).supervision.query.keyed == ("counts",)
+    with pytest.raises(ConfigError) as caught:
+        load(store | {"job.query.keyed.stores": "counts,totals"})
+    assert str(caught.value) == "job.query.keyed.stores: expected names of stores (counts), got 'totals'"

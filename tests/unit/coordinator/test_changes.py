@@ -14,6 +14,7 @@ from samzapy.errors import EnvironmentFailure, RetriableError
 from samzapy.job.facts import Facts, LogLine, PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport, Directive, TaskProgress
 from samzapy.strict_json import encode
+from samzapy.testing import ManualClock
 
 NAMES = st.text(max_size=4)
 COUNTS = st.dictionaries(NAMES, st.integers(0, 3))
@@ -146,7 +147,7 @@ def test_a_container_s_metrics_take_little_memory_and_share_their_names():
         deliver(each, Reported(7), ContainerReport("0", 7, "running", metrics={f"t{i}": {"a": 1, "b": 2}})).metrics
         for i, each in enumerate(changes)
     ]
-    assert made[0]._names[0][1] is made[1]._names[0][1]
+    assert made[0].names[0][1] is made[1].names[0][1]
     assert MetricValues().get("g") is None
 
 
@@ -154,17 +155,6 @@ def test_the_pace_of_a_large_job_leaves_room_for_three_heartbeats_in_a_lease():
     assert Pace.of(1, 15.0) == Pace(1.0, 1.0)
     assert Pace.of(1_000, 15.0) == Pace(4.0, 10.0)
     assert Pace.of(100_000, 15.0).heartbeat_s == 5.0
-
-
-class HandClock:
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def wall_ms(self):
-        return 0
 
 
 class Wire:
@@ -195,7 +185,7 @@ def wire():
 
 @pytest.fixture
 def hand():
-    return HandClock()
+    return ManualClock()
 
 
 @pytest.fixture
@@ -217,7 +207,7 @@ def test_a_heartbeat_is_as_small_with_a_thousand_tasks_as_with_one(lease, wire):
 
 def test_metrics_travel_every_ten_seconds_and_at_a_new_phase(lease, wire, hand):
     for second in range(12):
-        hand.now = float(second)
+        hand.advance_to(float(second))
         lease.details(report(positions={"p": second}, metrics={"g": {"x": second}}))
     assert [second for second, piece in enumerate(wire.pieces) if piece.values] == [0, 10]
     assert [piece.positions["p"] for piece in wire.pieces] == list(range(12))
@@ -230,7 +220,7 @@ def test_details_keep_to_the_pace_of_the_coordinator(lease, wire, hand):
     lease.report(report())
     assert lease.pace_s == 4.0
     for second in range(21):
-        hand.now = float(second)
+        hand.advance_to(float(second))
         lease.details(report(positions={"p": second}))
     assert [piece.positions["p"] for piece in wire.pieces] == [0, 10, 20]
 
@@ -241,10 +231,10 @@ def test_details_keep_to_the_pace_of_the_coordinator(lease, wire, hand):
 def test_details_that_fail_cost_nothing_but_are_sent_again(lease, wire, hand, failure, caplog):
     wire.taken = failure
     lease.details(report(positions={"p": 1}))
-    hand.now = 1.0
+    hand.advance_to(1.0)
     lease.details(report(positions={"p": 1}))
     wire.taken = Taken()
-    hand.now = 2.0
+    hand.advance_to(2.0)
     lease.details(report(positions={"p": 1}))
     assert [(piece.first, piece.positions) for piece in wire.pieces] == [(True, {"p": 1})]
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
@@ -257,10 +247,10 @@ def test_a_coordinator_that_has_lost_the_details_gets_all_of_them_again(lease, w
     lease.report(told)
     lease.details(told)
     wire.taken = Taken(again=True)
-    hand.now = 1.0
+    hand.advance_to(1.0)
     lease.details(report(positions={"p": 2}))
     wire.taken = Taken()
-    hand.now = 2.0
+    hand.advance_to(2.0)
     lease.details(report(positions={"p": 2}))
     assert [piece.first for piece in wire.pieces] == [True, True, False, True]
 
@@ -270,7 +260,7 @@ def test_details_that_take_too_long_leave_the_rest_for_after_the_next_heartbeat(
     sent = wire.details
 
     def slowly(path, body, answer_s):
-        hand.now += 2.0
+        hand.advance(2.0)
         return sent(path, body, answer_s)
 
     wire.details = slowly

@@ -13,25 +13,15 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
 from samzapy.coordinator.wire import Details, JobSpec, WireError, pack, unpack
 from samzapy.job.lease import ContainerReport, TaskProgress
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("m", "in", 0)
 MODEL = JobModel(tuple(ContainerModel(i, (TaskModel(f"Partition {i}", frozenset({SSP}), int(i)),)) for i in "01"))
 
 
-class HandClock:
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def wall_ms(self):
-        return 0
-
-
 @pytest.fixture
 def hand():
-    return HandClock()
+    return ManualClock()
 
 
 @pytest.fixture
@@ -92,7 +82,7 @@ def test_a_task_that_starts_again_has_to_say_anew_what_it_has(clocks):
 
 def test_a_stalled_clock_names_the_task_and_the_partition_once(clocks, hand, caplog):
     clocks.update({"a": TaskProgress(50), "b": TaskProgress(30, "m.in[3]")})
-    hand.now = 61.0
+    hand.advance_to(61.0)
     with caplog.at_level(logging.WARNING):
         clocks.update({"b": TaskProgress(30, "m.in[3]")})
         assert clocks.status().stalled is None  # nobody has gone on: the job is idle

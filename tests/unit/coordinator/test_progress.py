@@ -10,6 +10,7 @@ from samzapy.coordinator.wire import JobSpec, Registration, read, registration
 from samzapy.job.facts import Facts, PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.metrics.series import PartitionSnapshot
 
 SSP = SystemStreamPartition("memory", "in", 0)
 MODEL = JobModel(tuple(ContainerModel(i, (TaskModel(f"Partition {i}", frozenset({SSP}), int(i)),)) for i in "01"))
@@ -145,6 +146,21 @@ def test_the_lag_of_a_job_is_that_of_its_partitions_when_they_were_last_asked_fo
     shown = job.status().to_json()["containers"][0]
     assert shown["lags"] == {"m.in[0]": {"position": 3, "end": 10, "lag": 7, "age_ms": 1_500}}
     assert (shown["lag"], shown["stalled"], shown["failure"]) == (7, None, None)
+
+
+def test_a_partition_has_its_newest_position_beside_the_lag_that_was_measured():
+    job = coordinator()
+    lease = LocalLease(job, "0")
+    lease.report(report(lease, positions={"m.in[0]": 9, "m.in[1]": 1}, ends={"m.in[0]": 20}))
+    first = job.status().containers[0]
+    assert first.partitions == {"m.in[0]": PartitionSnapshot(9, 20, 11), "m.in[1]": PartitionSnapshot(1)}
+    assert first.lag == 11
+    seen = {"m.in[0]": PartitionLag(3, 10, 7, 1_500), "m.in[2]": PartitionLag(4, 6, 2)}
+    lease.report(report(lease, positions={"m.in[0]": 9, "m.in[1]": 1}, facts=Facts(seen)))
+    then = job.status().containers[0]
+    assert then.partitions["m.in[0]"] == PartitionSnapshot(9, 10, 7, 1.5)
+    assert then.partitions["m.in[2]"] == PartitionSnapshot(4, 6, 2)
+    assert then.lag == 9
 
 
 def test_a_stall_ends_with_the_report_that_no_longer_has_it_and_a_failure_stays():

@@ -4,11 +4,11 @@ import pytest
 
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
 from samzapy.coordinator.scrape import job_snapshot
+from samzapy.metrics.bounded import USER_FAMILIES, Bounds
 from samzapy.metrics.families import Kind, known_families, task_metric
 from samzapy.metrics.health import alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
 from samzapy.metrics.series import (
-    USER_FAMILIES,
     ContainerSnapshot,
     JobSnapshot,
     PartitionSnapshot,
@@ -23,8 +23,8 @@ TASKS = frozenset(f"Partition {n}" for n in range(3))
 def parsed():
     parser = pytest.importorskip("prometheus_client.parser")
 
-    def read(job, limit=500):
-        text = render(job, limit).decode()
+    def read(job, limit=500, most=100_000):
+        text = render(job, Bounds(limit, most)).decode()
         return {
             (sample.name, frozenset(sample.labels.items())): sample.value
             for family in parser.text_string_to_metric_families(text)
@@ -83,8 +83,8 @@ def test_errors_are_counted_by_stage_and_by_what_the_policy_did(parsed):
 
 def test_lag_is_known_by_partition_and_for_the_furthest_of_a_container(parsed):
     partitions = {
-        "kafka.in[0]": PartitionSnapshot(5, 7, 1.5),
-        "kafka.in[1]": PartitionSnapshot(5, 5),
+        "kafka.in[0]": PartitionSnapshot(5, 7, 2, 1.5),
+        "kafka.in[1]": PartitionSnapshot(5, 5, 0),
         "k.x[0]": PartitionSnapshot(1),
     }
     found = parsed(job(container({}, partitions=partitions)))
@@ -128,8 +128,54 @@ def test_a_family_with_too_many_series_loses_its_tasks_and_adds_them_up(parsed):
 
 def test_a_family_keeps_the_labels_that_it_has_room_for():
     metrics = {task: {f"store.{s}.gets": 1 for s in ("a", "b")} for task in TASKS}
-    (gets,) = [s for s in job_series(job(container(metrics)), limit=2) if s.family.name == "store_gets"]
+    (gets,) = [s for s in job_series(job(container(metrics)), Bounds(2)) if s.family.name == "store_gets"]
     assert [(dict(sample.labels)["store"], sample.value) for sample in gets.samples] == [("a", 3), ("b", 3)]
+
+
+def test_tasks_with_other_names_and_stores_are_added_up_together(parsed):
+    names = {"Partition 0": {"sent": 2, "store.a.gets": 1}, "Partition 1": {"sent": 3}, "Partition 2": {}}
+    found = parsed(job(container(names), container(names, "1")), limit=3)
+    assert value(found, "samzapy_messages_sent_total", container="0") == 5
+    assert value(found, "samzapy_store_gets_total", container="1", task="Partition 0", store="a") == 1
+
+
+def test_names_that_come_to_one_series_are_added_up(parsed):
+    found = parsed(job(container({"shop": {"a b": 1, "a_b": 2}, "Partition 0": {"a b": 3, "a_b": 4}})))
+    assert value(found, "samzapy_user_shop_a_b", container="0") == 3
+    assert value(found, "samzapy_user_task_a_b", container="0", task="Partition 0") == 7
+
+
+def test_the_partitions_of_a_large_job_are_added_up_by_stream(parsed):
+    partitions = {f"kafka.in[{n}]": PartitionSnapshot(5, 7, 2, float(n)) for n in range(4)}
+    found = parsed(job(container({}, partitions=partitions)), limit=3)
+    assert value(found, "samzapy_partition_lag_messages", container="0", stream="kafka.in") == 8
+    assert value(found, "samzapy_partition_oldest_unread_seconds", container="0", stream="kafka.in") == 3
+    found = parsed(job(container({}, partitions=partitions)), limit=0)
+    assert value(found, "samzapy_partition_lag_messages", container="0") == 8
+
+
+def test_a_job_with_too_many_series_leaves_out_whole_families_of_its_clients_first(parsed):
+    metrics = {
+        "commit": {"commits": 1},
+        "clients": {"k/c/requests": 1},
+        **{task: {"sent": 1, "store.a.gets": 1} for task in TASKS},
+    }
+    everything = parsed(job(container(metrics), container(metrics, "1")))
+    assert value(everything, "samzapy_metrics_series_left_out") == 0
+    room = len(everything) - 1
+    fewer = parsed(job(container(metrics), container(metrics, "1")), most=room - 1)
+    assert {name for name, _ in everything.keys() - fewer.keys()} == {"samzapy_kafka_client_requests_total"}
+    assert value(fewer, "samzapy_metrics_series_left_out") == 2
+    fewer = parsed(job(container(metrics), container(metrics, "1")), most=room - 3)
+    assert value(fewer, "samzapy_metrics_series_left_out") == 6
+    assert "samzapy_store_gets_total" not in {name for name, _ in fewer}
+    assert value(fewer, "samzapy_commits_total", container="1") == 1
+
+
+def test_the_text_is_made_in_pieces_so_that_other_threads_can_run():
+    pauses = []
+    render(job(*(container({"Partition 0": {"sent": 1}}, str(n)) for n in range(50))), pause=lambda: pauses.append(1))
+    assert len(pauses) > 100
 
 
 def test_every_family_has_a_help_text_and_a_name_by_the_conventions():
@@ -162,21 +208,21 @@ def test_the_content_type_is_that_of_the_text_format():
 
 def test_a_job_is_ready_when_every_container_processes():
     running = container({})
-    assert ready(job(running)).status == 200
+    assert ready([running]).status == 200
     restoring = container({}, "1", phase="restoring", restoring=(10, 2_000))
-    assert ready(job(running, restoring)) == (503, "container 1: restoring, 10 of 2,000 offsets\n")
-    assert ready(job(container({}, state="lost"))) == (503, "container 0: lost\n")
-    assert ready(job(running, container({}, "1", state="done", phase="done"))).status == 200
-    assert ready(job(running, stopping=True)).status == 503
+    assert ready([running, restoring]) == (503, "container 1: restoring, 10 of 2,000 offsets\n")
+    assert ready([container({}, state="lost")]) == (503, "container 0: lost\n")
+    assert ready([running, container({}, "1", state="done", phase="done")]).status == 200
+    assert ready([running], stopping=True).status == 503
 
 
 def test_an_answer_names_the_first_containers_that_are_not_ready():
-    text = ready(job(*(container({}, str(n), state="waiting") for n in range(50)))).text
+    text = ready([container({}, str(n), state="waiting") for n in range(50)]).text
     assert text.splitlines()[0] == "container 0: waiting"
     assert text.splitlines()[-1] == "and 30 more"
 
 
 def test_a_job_is_alive_until_its_run_is_over():
-    lost = container({}, state="lost")
-    assert alive(job(lost)) == (200, "ok\n")
-    assert alive(job(lost, ended="taken over by another run")) == (503, "taken over by another run\n")
+    assert alive("") == (200, "ok\n")
+    assert alive("taken over by another run") == (503, "taken over by another run\n")
+    assert ready([container({})], ended="taken over by another run").status == 503

@@ -16,6 +16,7 @@ from samzapy.operators.windows import (
     Sum,
     Tumbling,
     WindowedAggregation,
+    aligned,
 )
 
 
@@ -350,6 +351,7 @@ def test_a_key_that_is_no_string_is_refused_with_the_messages_position(rig, key)
         (lambda: Tumbling("1 week"), "size of Tumbling: .*got '1 week'"),
         (lambda: Tumbling("1h", grace=-1), "grace of Tumbling: milliseconds from 0 .*got -1"),
         (lambda: Hopping("1m", "2m"), "advance of Hopping: at most its size, got '2m' and a size of '1m'"),
+        (lambda: Hopping("1d", 1), "advance of Hopping: at least 8640 ms for a size of '1d', got 1: .* in 86400000 windows"),
         (lambda: Sliding(1.5), "size of Sliding: .*got 1.5"),
         (lambda: Sessions(True), "gap of Sessions: .*got True"),
         (lambda: WindowedAggregation(Tumbling(1), Count(), None, max_closes=0), "max_closes: an integer >= 1, got 0"),
@@ -365,6 +367,34 @@ def test_what_does_not_fit_the_task_is_refused(rig):
         rig(Sessions(10), Fold(int, max))
     with pytest.raises(ValueError, match=r"Partition 0: windows of mem\.other: the task reads mem\.in"):
         rig(Tumbling(10), Fold(int, max), inputs=[SystemStream("mem", "other")])
+
+
+def test_a_store_from_before_windows_had_panes_goes_on_as_it_is(rig):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aligned, "LEAST_PANES", 1_000)
+        old = rig(Hopping(40, 10))
+        old.add("a", 5)
+    windows = rig(Hopping(40, 10))
+    windows.add("a", 12)
+    windows.add("b", 25)
+    assert shown(windows.advance()) == [("a", -30, 10, 1), ("a", -20, 20, 2)]
+    assert [entry for entry in entries(windows) if entry[0] in "wk"] == [
+        "w|00000000000030|a", "w|00000000000030|b", "w|00000000000040|a", "w|00000000000040|b",
+        "w|00000000000050|a", "w|00000000000050|b", "w|00000000000060|b",
+    ]  # fmt: skip
+
+
+def test_a_version_without_panes_is_refused_the_store_of_one_that_has_them(rig):
+    windows = rig(Hopping(40, 10))
+    windows.add("a", 5)
+    assert "d|windows of 40 ms every 10 ms from 0 ms, Count, in panes" in entries(windows)
+
+
+def test_a_value_far_ahead_of_the_others_costs_no_window_in_between(rig):
+    windows = rig(Hopping("1h", "1s"))
+    windows.add("a", 5)
+    windows.add("a", 10**13)
+    assert len(windows.finish()) == 7_200
 
 
 def test_durations_are_milliseconds_or_text():

@@ -57,9 +57,9 @@ def test_every_folder_that_is_a_file_is_named_with_its_key(tmp_path):
             }
         )
     assert str(caught.value).splitlines() == [
-        f"job.logged.store.base.dir: expected a folder, {at} is none, got '{at}'",
-        f"job.non-logged.store.base.dir: expected a folder, {at} is none, got '{at}/below'",
-        f"task.checkpoint.path: expected a folder, {at} is none, got '{at}'",
+        f"job.logged.store.base.dir: expected a folder, {at} is not one, got '{at}'",
+        f"job.non-logged.store.base.dir: expected a folder, {at} is not one, got '{at}/below'",
+        f"task.checkpoint.path: expected a folder, {at} is not one, got '{at}'",
     ]
 
 
@@ -80,9 +80,7 @@ def test_a_folder_without_room_is_named_with_what_there_is(tmp_path):
 def test_what_is_refused_says_why(tmp_path):
     place = Place(tmp_path, is_folder=True, writable=True, owner=0, free_bytes=STORE_BYTES, files=None)
     assert refusal(place, 0, STORE_BYTES) is None
-    assert (
-        refusal(replace(place, files=0), 0, STORE_BYTES) == f"{tmp_path} is on a file system that takes no more files"
-    )
+    assert refusal(replace(place, files=0), 0, STORE_BYTES) == f"{tmp_path} is on a file system without free inodes"
     assert refusal(replace(place, free_bytes=None), 0, STORE_BYTES) is None
     closed = replace(place, writable=False)
     assert refusal(closed, 0, STORE_BYTES) == f"user root may not write to {tmp_path}"

@@ -7,7 +7,7 @@ import urllib3
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.page.inspector import NoInspector
+from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -25,7 +25,7 @@ def coordinator():
 
 @pytest.fixture
 def service(coordinator):
-    running = serve(coordinator, NoInspector(), "token", "127.0.0.1", 0, second=0)
+    running = serve(coordinator, Records(), "token", "127.0.0.1", 0, second=0, max_series=1_000)
     yield running
     running.close()
 

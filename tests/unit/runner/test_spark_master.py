@@ -44,7 +44,9 @@ def test_endless_containers_beyond_the_slots_are_refused_with_all_numbers():
 
 
 def test_standbys_are_refused_where_there_is_only_one_executor():
-    with pytest.raises(ConfigError, match=r"job.spark.master: standby containers need other executors.*'local\[4,4\]'"):
+    with pytest.raises(
+        ConfigError, match=r"job.spark.master: standby containers need a second executor.*'local\[4,4\]'"
+    ):
         Master.parse("local[4,4]").check_standbys(1)
     Master.parse("local[4,4]").check_standbys(0)
     Master.parse("local-cluster[2,1,1024]").check_standbys(1)
@@ -113,7 +115,7 @@ def test_a_machine_whose_name_says_nothing_is_found_on_its_way_to_the_master(nam
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("127.0.1.1", "this machine's name box leads to 127.0.1.1, where executors cannot reach it"),
+        ("127.0.1.1", "this machine's name box resolves to 127.0.1.1, which executors cannot reach"),
         (None, "cannot resolve this machine's name box"),
     ],
 )
@@ -165,7 +167,7 @@ def test_a_system_on_this_machine_is_refused_for_executors_elsewhere(master, key
         told(master, **keys)
     (problem,) = caught.value.problems
     assert problem.key == "systems.x.samza.factory"
-    assert problem.message == f"its streams are in {where}, out of reach of the executors of {master}"
+    assert problem.message == f"its streams are in {where}, which the executors of {master} cannot reach"
 
 
 def test_folders_that_every_executor_would_have_for_itself_are_refused_together():

@@ -271,7 +271,7 @@ def test_the_task_of_a_container_that_is_silent_for_longer_than_its_lease_is_end
     assert spark.ended_tasks == [70, 71]
     assert spark.submitted == [("0", "1")]
     assert [container.state for container in status.containers] == ["done", "done"]
-    assert events[0] == "container 0: no sign of life for 15 s, its worker is killed"
+    assert events[0] == "container 0: no heartbeat for 15 s; its worker is killed"
 
 
 def test_a_task_that_nothing_ends_is_ended_again_a_lease_later_and_not_sooner(clock):

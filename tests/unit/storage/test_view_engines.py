@@ -93,6 +93,40 @@ def test_a_heap_refuses_what_is_no_score_and_stays_as_it_was(opened, score):
     assert heap.top(9) == [HeapItem("a", 1)]
 
 
+def test_a_batch_of_pushes_with_one_that_is_refused_changes_nothing(opened):
+    heap = opened("heap", heap_size="2").store
+    heap.push_all(["a", "b", "c"], [1, 2, 3])
+    for items, scores, groups in [
+        (["d", "e"], [9, math.nan], None),
+        (["d", object()], [9, 9], None),
+        (["d"], [9], ["\0"]),
+    ]:
+        with pytest.raises(StoreRefused):
+            heap.push_all(items, scores, groups)
+    with pytest.raises(ValueError, match=r"expected columns of one length, got \[1, 2\]"):
+        heap.push_all(["d", "e"], [9])
+    assert heap.top(9) == [HeapItem("c", 3), HeapItem("b", 2)]
+
+
+def test_a_batch_of_documents_with_one_that_is_refused_changes_nothing(opened):
+    index = opened("inverted-index").store
+    with pytest.raises(StoreRefused, match="document ids and terms are str without zero characters"):
+        index.add_all(["1", "2\0"], ["red fox", "blue fox"])
+    with pytest.raises(ValueError, match=r"expected columns of one length, got \[1, 2\]"):
+        index.add_all(["1", "2"], ["red fox"])
+    assert len(index) == 0
+
+
+def test_a_batch_of_timers_with_one_that_is_refused_sets_none(opened):
+    timers = opened("timers").store
+    for keys, times in [(["a", "b"], [1, 2.5]), (["a", object()], [1, 2])]:
+        with pytest.raises(StoreRefused):
+            timers.schedule_all(keys, times)
+    with pytest.raises(ValueError, match=r"expected columns of one length, got \[1, 2\]"):
+        timers.schedule_all(["a", "b"], [1])
+    assert timers.time_of("a") is None
+
+
 def test_a_full_heap_writes_nothing_for_what_it_does_not_keep(opened):
     store = opened("heap", heap_size="2")
     for number in range(10):

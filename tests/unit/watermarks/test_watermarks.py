@@ -73,6 +73,17 @@ def test_the_clock_never_goes_back_and_is_the_least_of_what_counts_or_was_reache
             least = min((marks[each] for each in counting), default=max(marks.values(), default=None))
             reached = max((each for each in (least, reached) if each is not None), default=None)
         assert clock.current == reached
+        holding = min(counting, key=lambda each: (each in marks, marks.get(each, 0), each), default=None)
+        assert (clock.holding, clock.marks) == (holding, marks)
+
+
+def test_sources_that_come_and_go_leave_nothing_behind():
+    clock = Watermarks(["a", "b"], {"a": 1, "b": 1})
+    for time_ms in range(2, 1_000):
+        clock.set_aside("a")
+        clock.advance("a", time_ms)
+    assert clock.current == 1
+    assert len(clock._queue) == 2
 
 
 def test_how_far_the_clock_can_come_by_one_source_alone_is_the_least_mark_of_the_others():
@@ -108,3 +119,29 @@ def test_no_source_is_idle_without_an_idle_time(idle_s):
     rule = IdleRule(["a"], 0.0, idle_s)
     assert not rule.look(1e9)
     assert rule.idle == set()
+
+
+class Compared(int):
+    """A time that counts how often it is compared with another."""
+
+    times = 0
+
+    def __lt__(self, other):
+        Compared.times += 1
+        return int(self) < int(other)
+
+    def __eq__(self, other):
+        return int(self) == int(other)
+
+    def __hash__(self):
+        return int(self)
+
+
+def test_a_mark_that_moves_is_compared_with_few_of_a_thousand_others():
+    clock = Watermarks(range(1_000), {source: Compared(0) for source in range(1_000)})
+    Compared.times = 0
+    for time_ms in range(1, 4):
+        for source in range(1_000):
+            clock.advance(source, Compared(time_ms))
+    assert clock.current == 3
+    assert Compared.times < 3 * 1_000 * 50

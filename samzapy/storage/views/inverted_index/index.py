@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from samzapy.api.engine import EngineSettings, StoreViewFactory
@@ -10,7 +10,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.config.stores import engines
 from samzapy.errors import StoreRefused
 from samzapy.plugins import PluginError, load_class
-from samzapy.storage.views.engine import leaf, problems_of, value_of
+from samzapy.storage.views.engine import check_lengths, leaf, problems_of, value_of
 from samzapy.storage.views.inverted_index.matching import Hit, Matching, Postings, best
 from samzapy.storage.views.inverted_index.query import Tokenizer, WordTokenizer, parse
 
@@ -33,6 +33,21 @@ class InvertedIndex:
 
         Raises StoreRefused for an id or a term that cannot be kept; nothing has changed then.
         """
+        self._postings.change(document, self._terms(document, text))
+
+    def add_all(self, documents: Sequence[str], texts: Sequence[str]) -> None:
+        """As `add` of each document with its text, in order: of an id that comes twice the last text counts. Each entry of
+        the store is read and written once.
+
+        Raises StoreRefused as `add`, ValueError for columns of different lengths; nothing has changed then.
+        """
+        check_lengths(documents, texts)
+        self._postings.change_all(
+            {document: self._terms(document, text) for document, text in zip(documents, texts, strict=True)}
+        )
+
+    def _terms(self, document: str, text: str) -> list[str]:
+        """The terms of a text. Raises StoreRefused."""
         terms = list(self._tokenizer.terms(text))
         takes = self._postings.takes
         for name in (document, *terms):
@@ -40,7 +55,7 @@ class InvertedIndex:
                 raise StoreRefused(
                     f"store '{self._name}': document ids and terms are str without zero characters, got {name!r:.100}"
                 )
-        self._postings.change(document, terms)
+        return terms
 
     def delete(self, document: str) -> bool:
         """Take a document out; returns whether it was there."""

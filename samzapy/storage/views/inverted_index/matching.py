@@ -33,6 +33,9 @@ Scores = dict[str, float]
 Positions = Mapping[str, list[int]]
 _TOTALS = b"n"
 
+#: The key of a document, and its terms before and after; None: it was not there, or goes.
+Change = tuple[bytes, "list[str] | None", "list[str] | None"]
+
 #: Terms that have their keys at hand; then all are forgotten.
 _REMEMBERED = 10_000
 
@@ -67,40 +70,50 @@ class Postings:
         place = key(b"d", document)
         old: list[str] | None = self._store.get(place)
         if old != new:
-            self._replace(place, old, new)
+            self._replace([(place, old, new)])
         return old is not None
 
-    def _replace(self, place: bytes, old: list[str] | None, new: list[str] | None) -> None:
-        before, after, suffix = _positions(old or ()), _positions(new or ()), place[1:]
-        length, old_length = len(new or ()), len(old or ())
+    def change_all(self, terms: Mapping[str, list[str]]) -> None:
+        """Change the terms of documents. Each entry is read and written once."""
+        places = {key(b"d", document): new for document, new in terms.items()}
+        found = self._store.get_all(places).items()
+        if changed := [(place, old, places[place]) for place, old in found if old != places[place]]:
+            self._replace(changed)
+
+    def _replace(self, changes: Sequence[Change]) -> None:
         known = self._keys
         puts: dict[bytes, Any] = {}
         gone: list[bytes] = []
         steps: dict[bytes, int] = {}
-        for term, positions in after.items():
-            frequency, postings = known.get(term) or self._keys_of(term)
-            if term not in before:
-                steps[frequency] = 1
-            elif length == old_length and before[term] == positions:
-                continue
-            puts[postings + suffix] = [length, *positions]
-        for term in before:
-            if term not in after:
+        documents, terms = self.totals()
+        for place, old, new in changes:
+            before, after, suffix = _positions(old or ()), _positions(new or ()), place[1:]
+            length, old_length = len(new or ()), len(old or ())
+            for term, positions in after.items():
                 frequency, postings = known.get(term) or self._keys_of(term)
-                steps[frequency] = -1
-                gone.append(postings + suffix)
+                if term not in before:
+                    steps[frequency] = steps.get(frequency, 0) + 1
+                elif length == old_length and before[term] == positions:
+                    continue
+                puts[postings + suffix] = [length, *positions]
+            for term in before:
+                if term not in after:
+                    frequency, postings = known.get(term) or self._keys_of(term)
+                    steps[frequency] = steps.get(frequency, 0) - 1
+                    gone.append(postings + suffix)
+            if new is None:
+                gone.append(place)
+            else:
+                puts[place] = new
+            documents += (new is not None) - (old is not None)
+            terms += length - old_length
         for frequency, held in self._store.get_all(steps).items():
             number = (held or 0) + steps[frequency]
             if number:
                 puts[frequency] = number
             else:
                 gone.append(frequency)
-        if new is None:
-            gone.append(place)
-        else:
-            puts[place] = new
-        documents, terms = self.totals()
-        puts[_TOTALS] = [documents + (new is not None) - (old is not None), terms + length - old_length]
+        puts[_TOTALS] = [documents, terms]
         self._store.put_all(puts)
         if gone:
             self._store.delete_all(gone)

@@ -255,6 +255,24 @@ def test_a_timer_of_an_earlier_batch_fires_right_after_the_message_that_brings_i
     assert _alarms(AlarmByBatch, runs) == _alarms(AlarmByMessage, runs) == expected
 
 
+class AlarmCountingBatches(AlarmByBatch):
+    def process_batch(self, batch, collector, coordinator):
+        self.seen.append(f"{len(batch)} messages")
+        super().process_batch(batch, collector, coordinator)
+
+
+def test_a_timer_that_has_moved_does_not_cut_a_batch():
+    runs = [
+        [{"id": "a", "at": 0, "timer": 15}, {"id": "b", "at": 0, "timer": 25}],
+        [{"id": "a", "at": 5, "timer": 100}, {"id": "b", "at": 5, "timer": 40}],
+        [{"id": n, "at": 10 * n} for n in (1, 2, 3, 4, 5)],
+    ]
+    first = ["2 messages", "a", "b"]
+    assert _alarms(AlarmCountingBatches, runs) == [
+        *first, *first, "4 messages", 1, 2, 3, 4, ("timer", "b"), "1 messages", 5,
+    ]  # fmt: skip
+
+
 def test_a_timer_that_a_batch_sets_fires_behind_it():
     runs = [[{"id": 1, "at": 0, "timer": 10}, {"id": 2, "at": 10}, {"id": 3, "at": 20}]]
     assert _alarms(AlarmByMessage, runs) == [1, 2, ("timer", 1), 3]

@@ -7,17 +7,7 @@ import pytest
 from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskMigrated
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
-
-
-class HandClock:
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def wall_ms(self):
-        return 0
+from samzapy.testing import ManualClock
 
 
 class FailingLease(ContainerLease):
@@ -55,7 +45,7 @@ def report(phase):
 @pytest.mark.parametrize("kind", [EnvironmentFailure, RetriableError, ValueError, RecursionError])
 def test_a_report_that_fails_for_any_reason_does_not_end_the_thread(kind):
     lease = FailingLease(*(kind("refused") for _ in range(20)))
-    heartbeat = Heartbeat(lease, report, HandClock())
+    heartbeat = Heartbeat(lease, report, ManualClock())
     heartbeat.start()
     assert lease.answered.wait(30)
     assert not heartbeat.should_stop()
@@ -64,10 +54,10 @@ def test_a_report_that_fails_for_any_reason_does_not_end_the_thread(kind):
 
 
 def test_reports_that_fail_for_the_length_of_the_lease_end_the_container():
-    clock = HandClock()
+    clock = ManualClock()
     lease = FailingLease(*(EnvironmentFailure("too large") for _ in range(3)))
     heartbeat = Heartbeat(lease, report, clock)
-    clock.now = 16.0
+    clock.advance_to(16.0)
     with pytest.raises(TaskMigrated, match="too large"):
         heartbeat.should_stop()
 
@@ -80,7 +70,7 @@ def test_a_report_that_cannot_be_made_is_the_last_one_that_could_with_the_phase_
             raise ValueError("a bug in a gauge")
         return report(phase)
 
-    heartbeat = Heartbeat(lease, build, HandClock())
+    heartbeat = Heartbeat(lease, build, ManualClock())
     heartbeat.start()
     broken.set()
     heartbeat.phase("running")
@@ -99,7 +89,7 @@ def test_details_that_a_lease_sends_are_those_of_the_newest_report():
             sent.append(report)
 
     lease = Detailed()
-    heartbeat = Heartbeat(lease, report, HandClock())
+    heartbeat = Heartbeat(lease, report, ManualClock())
     heartbeat.start()
     last = heartbeat.finish("done")
     assert sent[-1] is last

@@ -7,19 +7,9 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.states import FileCheckpointStore
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints, KeptTimes
 from samzapy.errors import RestoreError, TaskFailed
+from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("m", "in", 0)
-
-
-class HandClock:
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def wall_ms(self):
-        return 0
 
 
 class TakingTask(StateCheckpointTask):
@@ -40,7 +30,7 @@ class Rig:
     def __init__(self, folder):
         self.store = FileCheckpointStore(folder)
         self.job_clock = None
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.offsets = {SSP: 0}
 
     def attempt(self, *, committed=True, reset=False):
@@ -157,7 +147,7 @@ def test_it_is_overdue_an_interval_of_processing_time_after_the_last_one(rig):
     kept = rig.attempt(committed=False)
     rig.persist(kept, 0)
     assert not kept.overdue
-    rig.clock.now = 0.010
+    rig.clock.advance_to(0.010)
     assert kept.overdue
     rig.persist(kept, 0)
     assert not kept.overdue

@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -11,6 +12,7 @@ import uvicorn
 from jobs.job_status import container, failed_job, job
 from starlette.applications import Starlette
 
+from samzapy.coordinator.clocks import ClockStatus
 from samzapy.coordinator.page.board import SECTIONS, Board
 from samzapy.coordinator.page.history import SAMPLES, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector, NoInspector
@@ -181,8 +183,8 @@ def test_stores_are_added_up_over_tasks_and_containers():
 def test_a_container_that_sends_new_metrics_is_added_up_anew():
     sums, status = StoreSums(), job(container(0, 5, [0]))
     assert sums.rows(status) == sums.rows(status)
-    status["containers"][0]["metrics"] = {"Partition 0": {"store.counts.estimate-num-keys": 99}}
-    assert sums.rows(status)[0][0].entries == 99
+    newer = replace(status.containers[0], metrics={"Partition 0": {"store.counts.estimate-num-keys": 99}})
+    assert sums.rows(replace(status, containers=(newer,)))[0][0].entries == 99
 
 
 def test_a_snapshot_that_cannot_be_had_leaves_the_page_as_it_was():
@@ -197,5 +199,5 @@ def test_a_snapshot_that_cannot_be_had_leaves_the_page_as_it_was():
 
 
 def test_a_clock_beyond_the_calendar_is_shown_as_a_number():
-    clocks = {"job": 10**17, "checkpoint": -(10**17), "tasks": {}, "stalled": None}
-    assert "100000000000000000 ms" in board_of({**job(container(0)), "clocks": clocks}).page()
+    clocks = ClockStatus(10**17, -(10**17))
+    assert "100000000000000000 ms" in board_of(job(container(0), clocks=clocks)).page()

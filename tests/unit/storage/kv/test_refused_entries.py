@@ -1,5 +1,8 @@
 """What a store says of a key or value that its serde does not take, whatever the layers of the store."""
 
+import math
+from dataclasses import dataclass
+
 import pytest
 
 from samzapy.errors import SerdeError
@@ -14,6 +17,7 @@ JOB = {
     "stores.s.key.serde": "string",
     "stores.s.msg.serde": "string",
 }
+LOGGED = {"stores.s.changelog": "k.s"}
 LAYERS = {
     "cached": {},
     "direct": {"stores.s.object.cache.size": "0"},
@@ -21,6 +25,11 @@ LAYERS = {
     "expiring": {"stores.s.rocksdb.ttl.ms": "60000"},
     "measured": {"stores.s.disallow.large.messages": "true"},
 }
+
+
+@dataclass
+class Reading:
+    value: float
 
 
 def put_and_serialize(store, value):
@@ -48,6 +57,39 @@ def test_a_value_that_the_serde_does_not_take_is_named_with_its_key(layers, serd
         assert str(caught.value) == f"store 's': value of key 'a': {message}"
         assert caught.value.store == "s"
         assert caught.value.late == (layers in {"cached", "expiring"})
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("value", [math.nan, [1, None, {"x": (-math.inf,)}], {"a": None, "b": math.inf}])
+def test_a_number_that_json_does_not_have_is_named_with_its_key(layers, value, tmp_path):
+    with open_store(JOB | LOGGED | LAYERS[layers] | {"stores.s.msg.serde": "json"}, "s", tmp_path) as opened:
+        with pytest.raises(SerdeError) as caught:
+            put_and_serialize(opened.store, value)
+        assert str(caught.value).startswith("store 's': value of key 'a': json has no ")
+        assert str(caught.value).endswith(
+            "would give back None: store None or a text in its place, or use the serde msgpack"
+        )
+        opened.store.delete("a")
+        opened.store.put_all({"b": [None, 1.5, "null"], "c": "null"})
+        opened.commit()
+        opened.crash()
+        assert opened.store.get_all(["a", "b", "c"]) == {"a": None, "b": [None, 1.5, "null"], "c": "null"}
+
+
+def test_a_number_that_json_does_not_have_is_found_in_objects_of_a_class(tmp_path):
+    job = JOB | {"stores.s.msg.serde": "json", "stores.s.msg.type": f"{__name__}:Reading"}
+    with open_store(job, "s", tmp_path) as opened:
+        put_and_serialize(opened.store, Reading(1.5))
+        with pytest.raises(SerdeError, match="store 's': value of key 'a': json has no nan"):
+            put_and_serialize(opened.store, Reading(math.nan))
+
+
+def test_msgpack_keeps_every_float(tmp_path):
+    with open_store(JOB | LOGGED | {"stores.s.msg.serde": "msgpack"}, "s", tmp_path) as opened:
+        opened.store.put("a", [math.nan, math.inf])
+        opened.commit()
+        opened.crash()
+        assert math.isnan(opened.store.get("a")[0])
 
 
 @pytest.mark.parametrize("layers", LAYERS)

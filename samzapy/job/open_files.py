@@ -1,0 +1,23 @@
+"""Raises the limit of open files of a process that holds many: a container its stores, a driver its connections."""
+
+from __future__ import annotations
+
+import resource
+
+
+def raise_limit(most: int) -> int | None:
+    """Raise the soft limit to `most`, or as far as the hard limit lets it. Returns the limit then; None for no limit.
+
+    A limit that the system does not let us raise stays as it is.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    wanted = most if hard == resource.RLIM_INFINITY else min(hard, most)
+    if soft >= wanted:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError):
+        return soft
+    return wanted

@@ -1,0 +1,302 @@
+"""Makes a bounded number of series of the metrics of a job's containers.
+
+1. A family with more series than `Bounds.family` loses labels, in the order of `DROPPED`. A *detail* of n says that the first n
+   of them are gone. Values that become one are added up, or merge as their family says.
+2. A job with more series than `Bounds.job` leaves out whole families, so a sum over a family is never one over a part of it.
+   Families are taken in the order of their ranks as long as there is room.
+3. At most `USER_FAMILIES` families are made from the numbers of the job's own code; the rest are counted, not exported.
+
+How many series there are is known before any of them is made. A *pattern* is a list of names that groups have in common: the
+tasks of a job have one or two. The `Shape` of a container is its patterns, and which of their values become one series is found
+out once for all containers of that shape; then tasks are added up column by column.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from samzapy.metrics.columns import MetricColumns
+from samzapy.metrics.families import Family, Kind, Merge, container_metric, task_metric
+
+Labels = tuple[tuple[str, str], ...]
+
+#: The labels that a family with too many series loses, first to last.
+DROPPED = ("task", "partition", "store", "stream")
+#: The most families with names that the job's own code has chosen.
+USER_FAMILIES = 200
+#: Shapes that are kept. A job has few, unless metrics come up in another order in each container.
+_KEPT = 4_096
+
+#: A group's name, or None for a task, and its metrics.
+Pattern = tuple[str | None, tuple[str, ...]]
+#: Takes the values of one series out of a group's.
+Pick = Callable[[Sequence[float]], Iterable[float]]
+
+COMBINE: Mapping[Merge, Callable[[Iterable[float]], float]] = {Merge.SUM: sum, Merge.MAX: max, Merge.MIN: min}
+
+
+class Bounds(NamedTuple):
+    """The most series: of a `family` with all of its labels, and of a whole `job`."""
+
+    family: int = 500
+    job: int = 100_000
+
+
+class Sample(NamedTuple):
+    """One value of a family; `part` is `_sum` or `_count` for a summary, else empty. `place` has the labels that say where it
+    comes from, `own` the others."""
+
+    part: str
+    place: Labels
+    own: Labels
+    value: float
+
+    @property
+    def labels(self) -> Labels:
+        """All labels."""
+        return self.place + self.own
+
+
+class Series(NamedTuple):
+    """A family with its values."""
+
+    family: Family
+    samples: list[Sample]
+
+
+class Row(NamedTuple):
+    """A series of a container, or of each of its tasks: `part` as in a Sample, `labels` without the place, and where its
+    values are, by number of pattern."""
+
+    part: str
+    labels: Labels
+    picks: tuple[tuple[int, Pick], ...]
+
+
+class _Entry(NamedTuple):
+    part: str
+    labels: Labels
+    pattern: int
+    at: int
+
+
+class Shape:
+    """The patterns of a container, and the families that they make."""
+
+    def __init__(self, patterns: tuple[Pattern, ...]) -> None:
+        self.families: dict[str, Family] = {}
+        self._of_tasks = [group is None for group, _ in patterns]
+        self._entries: dict[str, list[_Entry]] = {}
+        self._rows: dict[tuple[str, int, bool], list[Row]] = {}
+        for number, (group, names) in enumerate(patterns):
+            find = task_metric if group is None else partial(container_metric, group)
+            for index, name in enumerate(names):
+                named = find(name)
+                if named is not None:
+                    family = self.families.setdefault(named.family.name, named.family)
+                    entry = _Entry(named.part, named.labels, number, index)
+                    self._entries.setdefault(family.name, []).append(entry)
+
+    def count(self, family: str, detail: int, groups: Sequence[int]) -> int:
+        """How many series of a family a container has; `groups` says how many groups have each pattern."""
+        each_task = sum(groups[row.picks[0][0]] for row in self.rows(family, detail, of_tasks=True))
+        return each_task + len(self.rows(family, detail, of_tasks=False))
+
+    def rows(self, family: str, detail: int, *, of_tasks: bool) -> list[Row]:
+        """The series of a family that each task has (`of_tasks`), or that the container has."""
+        key = (family, detail, of_tasks)
+        known = self._rows.get(key)
+        if known is None:
+            known = self._rows[key] = self._made(*key)
+        return known
+
+    def _made(self, family: str, detail: int, of_tasks: bool) -> list[Row]:  # the parts of a key
+        dropped = DROPPED[:detail]
+        found: dict[tuple[Any, ...], dict[int, list[int]]] = {}
+        for part, labels, pattern, at in self._entries[family]:
+            if (detail == 0 and self._of_tasks[pattern]) == of_tasks:
+                left = tuple([pair for pair in labels if pair[0] not in dropped])
+                # Tasks with different names have different series.
+                key = (part, left, pattern if of_tasks else None)
+                found.setdefault(key, {}).setdefault(pattern, []).append(at)
+        return [
+            Row(part, labels, tuple((pattern, _pick(indices)) for pattern, indices in picks.items()))
+            for (part, labels, _), picks in found.items()
+        ]
+
+
+def _pick(indices: Sequence[int]) -> Pick:
+    return itemgetter(*indices) if len(indices) > 1 else itemgetter(slice(indices[0], indices[0] + 1))
+
+
+shape_of = lru_cache(maxsize=_KEPT)(Shape)
+
+
+class Blocks:
+    """The values of one container by pattern, `groups` with the name of each group."""
+
+    __slots__ = ("_summed", "groups", "shape")
+
+    def __init__(self, columns: MetricColumns, tasks: frozenset[str]) -> None:
+        """The groups named in `tasks` are those of tasks."""
+        numbers: dict[tuple[str | None, int], int] = {}
+        patterns: list[Pattern] = []
+        self.groups: list[list[tuple[str, Sequence[float]]]] = []
+        for group, names, values in columns.blocks():
+            kind = None if group in tasks else group
+            # Equal lists of names are one object, and a comparison of two would look at each name.
+            number = numbers.setdefault((kind, id(names)), len(patterns))
+            if number == len(patterns):
+                patterns.append((kind, names))
+                self.groups.append([])
+            self.groups[number].append((group, values))
+        self.shape = shape_of(tuple(patterns))
+        self._summed: list[Sequence[float] | None] = [None] * len(patterns)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many groups have each pattern."""
+        return tuple(map(len, self.groups))
+
+    def merged(self, picks: Iterable[tuple[int, Pick]], merge: Merge) -> float:
+        """One value of all that `picks` takes out."""
+        if merge is not Merge.SUM:
+            combine = COMBINE[merge]
+            return combine(combine(pick(values)) for number, pick in picks for _, values in self.groups[number])
+        total = 0.0
+        for number, pick in picks:
+            total += sum(pick(self._sums(number)))
+        return total
+
+    def _sums(self, number: int) -> Sequence[float]:
+        known = self._summed[number]
+        if known is None:
+            groups = self.groups[number]
+            known = (
+                groups[0][1] if len(groups) == 1 else list(map(sum, zip(*(each for _, each in groups), strict=True)))
+            )
+            self._summed[number] = known
+        return known
+
+
+class Registered(NamedTuple):
+    """The metrics of one container: the labels that name it, the names of its tasks, the values."""
+
+    place: Labels
+    tasks: frozenset[str]
+    columns: MetricColumns
+
+
+class _Chosen(NamedTuple):
+    """A family, how many labels it loses, and how many series it has then."""
+
+    family: Family
+    detail: int
+    size: int
+
+
+class BoundedSeries:
+    """Collects the series of one scrape. One caller."""
+
+    def __init__(self, place: Labels, bounds: Bounds, ranks: Mapping[str, int], pause: Callable[[], None]) -> None:
+        """`place` has the labels of all that is added one by one. `ranks`: the least is taken first; a family without one comes
+        last. `pause` is called between any two containers or families."""
+        self._place, self._bounds, self._ranks, self._pause = place, bounds, ranks, pause
+        self._added: dict[str, tuple[Family, dict[Labels, float]]] = {}
+        self.left_out = self.names_left_out = 0
+
+    def add(self, family: Family, value: float, labels: Labels = ()) -> None:
+        """Add one value; values with equal labels become one."""
+        rows = self._added.setdefault(family.name, (family, {}))[1]
+        before = rows.get(labels)
+        rows[labels] = value if before is None else COMBINE[family.merge]((before, value))
+
+    def take(self, containers: Sequence[Registered]) -> dict[str, Series]:
+        """What was added and the metrics of the containers, by name of the family. Then `left_out` is how many series there
+        was no room for, and `names_left_out` how many names of the job's own code."""
+        chosen = self._choose(containers)
+        sizes = {name: each.size for name, each in chosen.items()}
+        kept = self._within(sizes | {name: len(rows) for name, (_, rows) in self._added.items()})
+        found = {name: Series(each.family, []) for name, each in chosen.items() if name in kept}
+        writers: dict[Shape, _Writer] = {}
+        for place, tasks, columns in containers:
+            blocks = Blocks(columns, tasks)
+            writer = writers.get(blocks.shape)
+            if writer is None:
+                writer = writers[blocks.shape] = _Writer(blocks.shape, chosen, found)
+            writer.write(place, blocks)
+            self._pause()
+        for name, (family, rows) in self._added.items():
+            if name in kept:
+                samples = [Sample("", self._place, labels, value) for labels, value in rows.items()]
+                found[name] = Series(family, samples)
+        return found
+
+    def _choose(self, containers: Sequence[Registered]) -> dict[str, _Chosen]:
+        """The families of the containers."""
+        shapes: Counter[tuple[Shape, tuple[int, ...]]] = Counter()
+        for _, tasks, columns in containers:
+            blocks = Blocks(columns, tasks)
+            shapes[blocks.shape, blocks.counts] += 1
+            self._pause()
+        chosen = {}
+        for name, family in self._known(shape for shape, _ in shapes).items():
+            having = [(shape, groups, times) for (shape, groups), times in shapes.items() if name in shape.families]
+            for detail in range(len(DROPPED) + 1):
+                size = sum(times * shape.count(name, detail, groups) for shape, groups, times in having)
+                chosen[name] = _Chosen(family, detail, size)
+                if size <= self._bounds.family:
+                    break
+            self._pause()
+        return chosen
+
+    def _known(self, shapes: Iterable[Shape]) -> dict[str, Family]:
+        found: dict[str, Family] = {}
+        users: set[str] = set()
+        for shape in shapes:
+            for name, family in shape.families.items():
+                if family.kind is Kind.UNTYPED:
+                    users.add(name)
+                if family.kind is not Kind.UNTYPED or name in found or len(users) <= USER_FAMILIES:
+                    found[name] = family
+        self.names_left_out = max(0, len(users) - USER_FAMILIES)
+        return found
+
+    def _within(self, sizes: Mapping[str, int]) -> set[str]:
+        """The families that there is room for, of all with these numbers of series."""
+        room, kept = self._bounds.job, set()
+        for name in sorted(sizes, key=lambda name: (self._ranks.get(name, len(self._ranks)), name)):
+            if sizes[name] <= room:
+                kept.add(name)
+                room -= sizes[name]
+        self.left_out = sum(size for name, size in sizes.items() if name not in kept)
+        return kept
+
+
+class _Writer:
+    """Makes the samples of containers of one shape."""
+
+    def __init__(self, shape: Shape, chosen: Mapping[str, _Chosen], found: Mapping[str, Series]) -> None:
+        rows = [
+            (found[name].samples.append, family, of_tasks, row)
+            for name, family in shape.families.items()
+            if name in found
+            for of_tasks in (False, True)
+            for row in shape.rows(name, chosen[name].detail, of_tasks=of_tasks)
+        ]
+        self._of_container = [(append, family, row) for append, family, of_tasks, row in rows if not of_tasks]
+        self._of_tasks = [(append, family, row) for append, family, of_tasks, row in rows if of_tasks]
+
+    def write(self, place: Labels, blocks: Blocks) -> None:
+        """Append the samples of one container."""
+        for append, family, (part, labels, picks) in self._of_container:
+            append(Sample(part, place, labels, blocks.merged(picks, family.merge) * family.scale))
+        for append, family, (part, labels, picks) in self._of_tasks:
+            combine = COMBINE[family.merge]
+            for number, pick in picks:
+                for task, values in blocks.groups[number]:
+                    append(Sample(part, place, (("task", task), *labels), combine(pick(values)) * family.scale))

@@ -1,0 +1,84 @@
+"""Keeps the metrics of one container in columns: the names by group, and one array of values in their order.
+
+A job of a thousand containers has millions of values. As columns they take eight bytes each, the tasks of a job share their
+lists of names, and whoever adds up tasks does it without a look at each name.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import ItemsView, Iterator, Mapping
+from itertools import chain
+
+#: Metric names by group, in the order of the values. A group may come several times, with other names.
+Names = tuple[tuple[str, tuple[str, ...]], ...]
+
+#: The lists of names that some container has. The tasks of a job have few different ones.
+_SHARED: dict[tuple[str, ...], tuple[str, ...]] = {}
+_MOST_SHARED = 10_000
+
+
+def shared(names: tuple[str, ...]) -> tuple[str, ...]:
+    """One object for all lists of the same names. Safe to call from several threads: a list that is there twice costs
+    memory only."""
+    known = _SHARED.get(names)
+    if known is None:
+        if len(_SHARED) >= _MOST_SHARED:
+            _SHARED.clear()
+        known = _SHARED[names] = names
+    return known
+
+
+class MetricColumns(Mapping[str, Mapping[str, float]]):
+    """The metrics of one container, by group and name, as of one moment. A group's mapping is made when it is asked for."""
+
+    __slots__ = ("_values", "names")
+
+    def __init__(self, names: Names = (), values: array[float] | None = None) -> None:
+        """`values`: as many as there are names, in their order."""
+        self.names = names
+        self._values = array("d") if values is None else values
+
+    @classmethod
+    def of(cls, groups: Mapping[str, Mapping[str, float]]) -> MetricColumns:
+        """The columns of a registry's snapshot; the same object if they are columns already."""
+        if isinstance(groups, MetricColumns):
+            return groups
+        names = tuple((group, shared(tuple(values))) for group, values in groups.items())
+        return MetricColumns(names, array("d", chain.from_iterable(values.values() for values in groups.values())))
+
+    def blocks(self) -> Iterator[tuple[str, tuple[str, ...], array[float]]]:
+        """Each group with its names and their values, in order."""
+        at, values = 0, self._values
+        for group, names in self.names:
+            yield group, names, values[at : at + len(names)]
+            at += len(names)
+
+    def __getitem__(self, group: str) -> Mapping[str, float]:
+        found: dict[str, float] = {}
+        at, known = 0, False
+        for each, names in self.names:
+            if each == group:
+                known = True
+                found.update(zip(names, self._values[at : at + len(names)], strict=True))
+            at += len(names)
+        if not known:
+            raise KeyError(group)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(group for group, _ in self.names))
+
+    def __len__(self) -> int:
+        return len({group for group, _ in self.names})
+
+    def items(self) -> ItemsView[str, Mapping[str, float]]:
+        """In one pass over the values."""
+        return self.groups().items()
+
+    def groups(self) -> dict[str, dict[str, float]]:
+        """Everything, in one pass."""
+        found: dict[str, dict[str, float]] = {}
+        for group, names, values in self.blocks():
+            found.setdefault(group, {}).update(zip(names, values, strict=True))
+        return found

@@ -1,0 +1,98 @@
+"""The thread of a container that answers questions. It asks the driver for them, so the container needs no port."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import final
+
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.errors import SamzapyError
+from samzapy.queries.committed import CommittedStores
+from samzapy.queries.questions import Answer, Question
+
+logger = logging.getLogger(__name__)
+
+#: Seconds before the driver is asked again after it has not answered.
+_AGAIN_S = 0.5
+
+
+class QuestionSource(ABC):
+    """Where a container gets its questions."""
+
+    @abstractmethod
+    def exchange(self, answers: Sequence[tuple[int, Answer]]) -> Sequence[tuple[int, Question]]:
+        """Hand over answers, and wait for the next questions: some seconds at most, then there are none.
+
+        Raises SamzapyError if there is no driver that takes them.
+        """
+
+    def close(self) -> None:  # noqa: B027  # a source may end its wait by itself
+        """End a wait that is under way, if that is possible; any thread."""
+
+
+@final
+class Answering:
+    """While entered, answers the questions of `source` from `stores` in a daemon thread."""
+
+    def __init__(
+        self, source: QuestionSource, stores: CommittedStores, metrics: MetricsRegistry, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._source = source
+        self._stores = stores
+        self._clock = clock
+        self._questions = metrics.counter("queries", "questions")
+        self._entries = metrics.counter("queries", "entries")
+        self._time = metrics.timer("queries", "answer")
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="samzapy-queries", daemon=True)
+
+    def __enter__(self) -> Answering:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        # The thread is not waited for: a driver far away may keep it for some seconds, and it holds nothing of the container.
+        self._closed.set()
+        self._source.close()
+
+    def _run(self) -> None:
+        answers: list[tuple[int, Answer]] = []
+        failing = False
+        while not self._closed.is_set():
+            try:
+                questions = self._source.exchange(answers)
+                failing = False
+            except SamzapyError as cause:
+                logger.log(logging.DEBUG if failing else logging.INFO, "No questions are answered: %s", cause)
+                failing = True
+                answers = []
+                self._closed.wait(_AGAIN_S)
+                continue
+            answers = [(number, self._answer(question)) for number, question in questions]
+
+    def _answer(self, question: Question) -> Answer:
+        began = self._clock.monotonic()
+        answer = self._stores.answer(question)
+        self._questions.inc()
+        self._entries.inc(len(answer.entries))
+        self._time.update(self._clock.monotonic() - began)
+        return answer
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Those who read a container's committed entries: `stores` has them, `source` asks for them; None: nobody does."""
+
+    stores: CommittedStores = field(default_factory=CommittedStores)
+    source: QuestionSource | None = None
+
+    def answering(self, metrics: MetricsRegistry) -> AbstractContextManager[object]:
+        """A context in which their questions are answered."""
+        return nullcontext() if self.source is None else Answering(self.source, self.stores, metrics)

@@ -1,0 +1,97 @@
+"""The stores of a container, as threads beside its tasks may read them: committed entries only.
+
+1. A commit writes to an engine once, after its records and its checkpoint are durable. So what an engine has was committed;
+   the object caches and uncommitted bytes above it are never looked at.
+2. The entries and the marker of one read are those of one commit: `StorageEngine.read_committed` says so.
+3. The container publishes its stores when they are restored, and withdraws them before it closes them. Between the two it
+   does not know of readers: it takes no lock to process or to commit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from samzapy.api.engine import StorageEngine
+from samzapy.errors import StoreError
+from samzapy.queries.questions import Answer, Entry, Problem, Question, merged
+from samzapy.storage.local.marker import Marker
+from samzapy.storage.task_stores import TaskStores
+
+#: The largest entry that is shown, in bytes of key and value.
+LARGEST_ENTRY = 16_777_216
+
+NOT_READY = Answer(problem=Problem.MOVING, message="the container has not restored its stores")
+
+
+def _of_an_owner() -> int | None:
+    """The end of the changelog does not matter to an owner."""
+    return None
+
+
+@dataclass(frozen=True)
+class PublishedStore:
+    """One task's part of a store. `end` gives the end of its changelog as a standby has last seen it, None for an
+    owner."""
+
+    engine: StorageEngine
+    end: Callable[[], int | None] = _of_an_owner
+
+
+#: By store, and by the changelog partition of the task.
+Published = Mapping[str, Mapping[int, PublishedStore]]
+
+
+def published_stores(tasks: Iterable[TaskStores]) -> Published:
+    """The stores of the tasks of a container that owns them."""
+    found: dict[str, dict[int, PublishedStore]] = {}
+    for stores in tasks:
+        for name, (partition, engine) in stores.engines.items():
+            found.setdefault(name, {})[partition] = PublishedStore(engine)
+    return found
+
+
+class CommittedStores:
+    """Answers questions about published stores; any thread."""
+
+    def __init__(self) -> None:
+        self._reading = threading.Lock()
+        self._stores: Published | None = None
+
+    def publish(self, stores: Published) -> None:
+        """Answer from these stores from now on."""
+        with self._reading:
+            self._stores = stores
+
+    def withdraw(self) -> None:
+        """Answer no more; returns when no read is under way, so that the engines may be closed. May be called twice."""
+        with self._reading:
+            self._stores = None
+
+    def answer(self, question: Question) -> Answer:
+        """The entries asked for, or the problem."""
+        with self._reading:
+            if self._stores is None:
+                return NOT_READY
+            parts = self._stores.get(question.store, {})
+            wanted = sorted(parts) if question.partitions is None else question.partitions
+            if not all(partition in parts for partition in wanted):
+                return Answer(problem=Problem.MOVING, message="the container does not have these tasks")
+            try:
+                answers = [_read(question, partition, parts[partition]) for partition in wanted]
+            except (StoreError, ValueError) as cause:
+                return Answer(problem=Problem.REFUSED, message=f"store '{question.store}': {cause}")
+        return merged(answers, question.most, question.most_bytes)
+
+
+def _read(question: Question, partition: int, store: PublishedStore) -> Answer:
+    page = store.engine.read_committed(question.lower_of(partition), question.upper, question.most, question.most_bytes)
+    offset = -1 if page.marker is None else Marker.from_bytes(page.marker).changelog_offset
+    end = store.end()
+    lag = None if end is None else max(0, end - offset - 1)
+    for key, value in page.pairs:
+        if len(key) + len(value) > LARGEST_ENTRY:
+            raise StoreError(f"an entry of {len(key) + len(value):,} B is not shown, at most {LARGEST_ENTRY:,} B are")
+    entries = tuple(Entry(partition, key, value) for key, value in page.pairs)
+    return Answer(entries, {partition: offset}, page.more, lag)

@@ -1,0 +1,170 @@
+"""The driver's side: questions wait here for the container that answers them.
+
+1. Only the attempt that holds a container's lease gets its questions, and only its answers count. An attempt that was
+   superseded, or has let its lease run out, answers nothing.
+2. A container waits for questions all the time. While none waits, and no questions are with it, its tasks are moving.
+3. A question that was handed to an attempt with a successor, or to one that has left, is answered with `MOVING`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from itertools import count
+
+from samzapy.errors import TaskMigrated
+from samzapy.queries.answering import QuestionSource
+from samzapy.queries.questions import Answer, Problem, Question
+
+#: Bytes that the answers to the questions handed out in one go may have, and questions that a container may have open.
+_HANDED_BYTES, _MOST_OPEN = 8_388_608, 1_024
+#: Seconds that a container waits for questions: less than a coordinator gives a request.
+WAIT_S = 10.0
+
+_MOVING = Answer(problem=Problem.MOVING, message="its container is starting or moving")
+_BUSY = Answer(problem=Problem.MOVING, message=f"its container has {_MOST_OPEN:,} questions to answer already")
+
+
+class _Desk:
+    """The questions of one attempt."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.waiting: deque[tuple[int, Question]] = deque()
+        self.open: dict[int, Future[Answer]] = {}
+        self.wake: Callable[[], None] | None = None
+
+
+class Exchange:
+    """Brings questions to containers, and their answers back; any thread."""
+
+    def __init__(self, holder: Callable[[str], int | None]) -> None:
+        """`holder` gives the epoch of the attempt whose lease of a container runs, None for none."""
+        self._holder = holder
+        self._desks: dict[str, _Desk] = {}
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+
+    def ask(self, container_id: str, question: Question) -> Future[Answer]:
+        """The answer to come. Who does not wait for it any more cancels it."""
+        holder = self._holder(container_id)
+        answer: Future[Answer] = Future()
+        wake = None
+        refusal: Answer | None = None
+        with self._lock:
+            desk = self._desks.get(container_id)
+            if desk is None or holder is None or desk.epoch != holder:
+                refusal = _MOVING
+            elif len(desk.open) >= _MOST_OPEN:
+                refusal = _BUSY
+            else:
+                number = next(self._numbers)
+                desk.open[number] = answer
+                desk.waiting.append((number, question))
+                opened = desk.open
+                wake, desk.wake = desk.wake, None
+        if refusal is not None:
+            answer.set_result(refusal)
+            return answer
+        answer.add_done_callback(lambda _: opened.pop(number, None))
+        if wake is not None:
+            wake()
+        return answer
+
+    def take(
+        self, container_id: str, epoch: int, wake: Callable[[], None] | None = None
+    ) -> list[tuple[int, Question]] | None:
+        """The next questions for that attempt, None if the container is not its own. If there are none yet, `wake` is
+        called once, on any thread, when one comes."""
+        holder = self._holder(container_id)
+        with self._lock:
+            desk = self._desks.get(container_id)
+            if holder != epoch:
+                return None
+            gone: list[Future[Answer]] = []
+            if desk is None or desk.epoch != epoch:
+                gone = [] if desk is None else list(desk.open.values())
+                desk = self._desks[container_id] = _Desk(epoch)
+            taken = _next(desk)
+            desk.wake = None if taken else wake
+        _answer_all(gone)
+        return taken
+
+    def answered(self, container_id: str, epoch: int, answers: Iterable[tuple[int, Answer]]) -> None:
+        """Take answers; those of a superseded attempt, and to questions that nobody waits for, are left out."""
+        with self._lock:
+            desk = self._desks.get(container_id)
+            if desk is None or desk.epoch != epoch:
+                return
+            found = [(future, answer) for n, answer in answers if (future := desk.open.pop(n, None)) is not None]
+        # The attempt may have lost its lease since it took the questions.
+        owned = not found or self._holder(container_id) == epoch
+        for future, answer in found:
+            _answer(future, answer if owned else _MOVING)
+
+    def leave(self, container_id: str, epoch: int) -> None:
+        """The attempt waits no longer."""
+        with self._lock:
+            desk = self._desks.get(container_id)
+            if desk is None or desk.epoch != epoch:
+                return
+            del self._desks[container_id]
+            gone = list(desk.open.values())
+        _answer_all(gone)
+
+
+def _next(desk: _Desk) -> list[tuple[int, Question]]:
+    taken: list[tuple[int, Question]] = []
+    room = _HANDED_BYTES
+    while desk.waiting and (not taken or room >= desk.waiting[0][1].most_bytes):
+        number, question = desk.waiting.popleft()
+        if number in desk.open:
+            taken.append((number, question))
+            room -= question.most_bytes
+    return taken
+
+
+def _answer_all(gone: Iterable[Future[Answer]]) -> None:
+    for each in gone:
+        _answer(each, _MOVING)
+
+
+def _answer(future: Future[Answer], answer: Answer) -> None:
+    if future.set_running_or_notify_cancel():
+        future.set_result(answer)
+
+
+class LocalQuestions(QuestionSource):
+    """The questions of a container in the driver's own process."""
+
+    def __init__(self, exchange: Exchange, container_id: str, epoch: Callable[[], int], wait_s: float = WAIT_S) -> None:
+        """`epoch`: of the attempt, as it is now."""
+        self._exchange = exchange
+        self._container_id = container_id
+        self._epoch = epoch
+        self._wait_s = wait_s
+        self._news = threading.Event()
+        self._closed = False
+
+    def exchange(self, answers: Sequence[tuple[int, Answer]]) -> Sequence[tuple[int, Question]]:
+        """See `QuestionSource.exchange`. Raises TaskMigrated if the container is another attempt's."""
+        epoch = self._epoch()
+        self._exchange.answered(self._container_id, epoch, answers)
+        self._news.clear()
+        if self._closed:
+            return []
+        taken = self._exchange.take(self._container_id, epoch, self._news.set)
+        if taken is None:
+            raise TaskMigrated(f"container {self._container_id} is another attempt's")
+        if not taken:
+            self._news.wait(self._wait_s)
+            taken = self._exchange.take(self._container_id, epoch) or []
+        return taken
+
+    def close(self) -> None:
+        """End the wait; the attempt answers no more."""
+        self._closed = True
+        self._exchange.leave(self._container_id, self._epoch())
+        self._news.set()

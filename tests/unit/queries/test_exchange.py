@@ -1,0 +1,217 @@
+"""Questions reach the attempt that holds the lease, and nobody else's answer counts."""
+
+import threading
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.errors import TaskMigrated
+from samzapy.metrics import Registry
+from samzapy.queries.answering import Answering, QuestionSource, Readers
+from samzapy.queries.committed import LARGEST_ENTRY, CommittedStores, PublishedStore
+from samzapy.queries.exchange import Exchange, LocalQuestions
+from samzapy.queries.questions import Answer, Entry, Problem, Question
+from samzapy.storage.kv import InMemoryStorageEngineFactory
+from samzapy.storage.local.marker import Marker, StoreIdentity
+
+QUESTION = Question("counts", None, None, 10, 1_000)
+ANSWER = Answer((Entry(0, b"a", b"1"),), {0: 4})
+
+
+class Holder:
+    """Who holds container 0."""
+
+    def __init__(self, epoch=1):
+        self.epoch = epoch
+
+    def __call__(self, container_id):
+        return self.epoch if container_id == "0" else None
+
+
+def test_a_question_is_handed_out_and_answered():
+    exchange = Exchange(Holder())
+    assert exchange.take("0", 1) == []
+    asked = exchange.ask("0", QUESTION)
+    ((number, question),) = exchange.take("0", 1)
+    assert question is QUESTION
+    assert not asked.done()
+    exchange.answered("0", 1, [(number, ANSWER)])
+    assert asked.result(0) is ANSWER
+    assert exchange.take("0", 1) == []
+
+
+@pytest.mark.parametrize("container", ["0", "1"])
+def test_a_container_that_has_never_asked_is_moving(container):
+    assert Exchange(Holder()).ask(container, QUESTION).result(0).problem is Problem.MOVING
+
+
+def test_a_container_that_waits_is_woken_once():
+    exchange, woken = Exchange(Holder()), []
+    exchange.take("0", 1, lambda: woken.append(1))
+    exchange.ask("0", QUESTION)
+    exchange.ask("0", QUESTION)
+    assert woken == [1]
+    assert len(exchange.take("0", 1)) == 2
+
+
+def test_an_attempt_with_a_successor_gets_and_answers_nothing():
+    holder = Holder()
+    exchange = Exchange(holder)
+    exchange.take("0", 1)
+    asked = exchange.ask("0", QUESTION)
+    ((number, _),) = exchange.take("0", 1)
+    holder.epoch = 2
+    assert exchange.take("0", 1) is None
+    exchange.answered("0", 1, [(number, ANSWER)])
+    assert asked.result(0).problem is Problem.MOVING, "it may be of the past"
+    assert exchange.ask("0", QUESTION).result(0).problem is Problem.MOVING, "the successor has not asked yet"
+
+
+def test_questions_of_the_attempt_before_are_given_up_when_its_successor_comes():
+    holder = Holder()
+    exchange = Exchange(holder)
+    exchange.take("0", 1)
+    handed, waiting = exchange.ask("0", QUESTION), None
+    exchange.take("0", 1)
+    waiting = exchange.ask("0", QUESTION)
+    holder.epoch = 2
+    assert exchange.take("0", 2) == []
+    assert {handed.result(0).problem, waiting.result(0).problem} == {Problem.MOVING}
+
+
+def test_a_lease_that_has_run_out_answers_nothing():
+    holder = Holder()
+    exchange = Exchange(holder)
+    exchange.take("0", 1)
+    holder.epoch = None
+    assert exchange.ask("0", QUESTION).result(0).problem is Problem.MOVING
+    assert exchange.take("0", 1) is None
+
+
+def test_an_attempt_that_leaves_gives_its_questions_up():
+    exchange = Exchange(Holder())
+    exchange.take("0", 1)
+    asked = exchange.ask("0", QUESTION)
+    exchange.leave("0", 2)
+    assert not asked.done()
+    exchange.leave("0", 1)
+    assert asked.result(0).problem is Problem.MOVING
+    assert exchange.ask("0", QUESTION).result(0).problem is Problem.MOVING
+
+
+def test_a_question_that_nobody_waits_for_is_not_handed_out_and_its_answer_is_left_out():
+    exchange = Exchange(Holder())
+    exchange.take("0", 1)
+    asked = exchange.ask("0", QUESTION)
+    asked.cancel()
+    assert exchange.take("0", 1) == []
+    late = exchange.ask("0", QUESTION)
+    ((number, _),) = exchange.take("0", 1)
+    late.cancel()
+    exchange.answered("0", 1, [(number, ANSWER), (99, ANSWER)])
+
+
+def test_questions_are_handed_out_in_portions_and_too_many_are_refused():
+    exchange = Exchange(Holder())
+    exchange.take("0", 1)
+    large = Question("counts", None, None, 10, 8_388_608)
+    for _ in range(1_024):
+        exchange.ask("0", large)
+    assert exchange.ask("0", large).result(0).problem is Problem.MOVING
+    assert len(exchange.take("0", 1)) == 1
+
+
+def engine_with(entries, offset):
+    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("counts"))
+    engine.write(entries, Marker(StoreIdentity("job-1", "counts", 0), offset, 0).to_bytes())
+    return engine
+
+
+def test_published_stores_answer_until_they_are_withdrawn():
+    stores = CommittedStores()
+    assert stores.answer(QUESTION).problem is Problem.MOVING
+    parts = {0: PublishedStore(engine_with({b"a": b"1"}, 3)), 2: PublishedStore(engine_with({b"b": b"2"}, -1))}
+    stores.publish({"counts": parts})
+    found = stores.answer(QUESTION)
+    assert (found.entries, found.as_of) == ((Entry(0, b"a", b"1"), Entry(2, b"b", b"2")), {0: 3, 2: -1})
+    only = stores.answer(Question("counts", None, None, 10, 1_000, (2,)))
+    assert (only.entries, only.lag) == ((Entry(2, b"b", b"2"),), None)
+    assert stores.answer(Question("counts", None, None, 10, 1_000, (1,))).problem is Problem.MOVING
+    stores.withdraw()
+    stores.withdraw()
+    assert stores.answer(QUESTION).problem is Problem.MOVING
+
+
+def test_a_standby_says_how_far_it_is_behind():
+    stores = CommittedStores()
+    stores.publish({"counts": {0: PublishedStore(engine_with({}, 3), lambda: 10)}})
+    assert stores.answer(QUESTION).lag == 6
+
+
+def test_an_engine_that_refuses_and_an_entry_that_is_too_large_are_refused_in_one_line():
+    stores = CommittedStores()
+    closed = engine_with({b"a": b"1"}, 3)
+    closed.close()
+    stores.publish({"counts": {0: PublishedStore(closed)}})
+    found = stores.answer(QUESTION)
+    assert (found.problem, found.message.count("\n")) == (Problem.REFUSED, 0)
+    stores.publish({"counts": {0: PublishedStore(engine_with({b"a": bytes(LARGEST_ENTRY)}, 3))}})
+    assert "is not shown" in stores.answer(QUESTION).message
+
+
+def test_a_container_in_the_drivers_process_answers_by_its_thread():
+    exchange, stores, metrics = Exchange(Holder()), CommittedStores(), Registry()
+    stores.publish({"counts": {0: PublishedStore(engine_with({b"a": b"1"}, 3))}})
+    source = Announcing(LocalQuestions(exchange, "0", lambda: 1))
+    with Readers(stores, source).answering(metrics):
+        assert source.waits.wait(30)
+        answers = [exchange.ask("0", QUESTION) for _ in range(50)]
+        assert {each.result(30).entries for each in answers} == {(Entry(0, b"a", b"1"),)}
+    assert exchange.ask("0", QUESTION).result(0).problem is Problem.MOVING
+    assert metrics.snapshot()["queries"]["questions"] == 50
+
+
+class Announcing(QuestionSource):
+    """A source, and whether it was asked."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self.waits = threading.Event()
+
+    def exchange(self, answers):
+        try:
+            if self.waits.is_set():
+                return self._inner.exchange(answers)
+            # The first call registers the container; its questions come with the second.
+            self._inner._wait_s, before = 0, self._inner._wait_s
+            found = self._inner.exchange(answers)
+            self._inner._wait_s = before
+            return found
+        finally:
+            self.waits.set()
+
+    def close(self):
+        self._inner.close()
+
+
+def test_a_source_that_fails_is_asked_again():
+    class Failing(QuestionSource):
+        def __init__(self):
+            self.asked = 0
+            self.again = threading.Event()
+
+        def exchange(self, answers):
+            self.asked += 1
+            if self.asked == 2:
+                self.again.set()
+            raise TaskMigrated("another attempt")
+
+    source = Failing()
+    with Answering(source, CommittedStores(), Registry()):
+        assert source.again.wait(30)
+
+
+def test_without_a_source_no_thread_is_started():
+    before = threading.active_count()
+    with Readers().answering(Registry()):
+        assert threading.active_count() == before
