@@ -19,7 +19,7 @@ def status_of(config: JobConfig) -> dict[str, Any]:
         raise EnvironmentFailure(f"job '{config.name}': no run on this machine has a status page")
     parts = urlsplit(address)
     token = parse_qs(parts.query).get("token", [""])[0]
-    with closing(CoordinatorClient(f"{parts.scheme}://{parts.netloc}", token)) as client:
+    with closing(CoordinatorClient(f"{parts.scheme}://{parts.netloc}", token, parts.fragment or None)) as client:
         try:
             return client.status()
         except (RetriableError, TaskMigrated) as cause:

@@ -71,7 +71,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
 
         return cls(
             first.ssp,
-            list(chain.from_iterable(each.offsets for each in batches)),
+            _in_a_row([each.offsets for each in batches]),
             list(chain.from_iterable(each.keys for each in batches)),
             list(chain.from_iterable(each.messages for each in batches)),
             column("_timestamps", -1),
@@ -181,6 +181,13 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
 
 def _size(value: bytes | None) -> int:
     return 0 if value is None else len(value)
+
+
+def _in_a_row(parts: Sequence[Sequence[int]]) -> Sequence[int]:
+    """The offsets of batches that follow one another, none of them empty. They only grow: if there are as many as lie
+    between the first and the last, they are a range, without an object each."""
+    whole = range(parts[0][0], parts[-1][-1] + 1)
+    return whole if len(whole) == sum(map(len, parts)) else list(chain.from_iterable(parts))
 
 
 class _Chained(Sequence[Any]):

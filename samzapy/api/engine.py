@@ -177,6 +177,18 @@ class EngineSettings:
     tasks_in_container: int = 1
 
 
+@dataclass(frozen=True)
+class EngineMemory:
+    """The memory of one store in a container, in bytes. `each`: of every task's part, from its opening on. `own`: the most that the
+    store takes beside that, by name. `shared`: the most that it takes together with other stores, which have the same name
+    and number. `unknown`: why there is more, empty if there is not."""
+
+    each: int = 0
+    own: Mapping[str, int] = field(default_factory=dict)
+    shared: Mapping[str, int] = field(default_factory=dict)
+    unknown: str = ""
+
+
 class StorageEngineFactory(ABC):
     """Named by `stores.NAME.factory`."""
 
@@ -216,6 +228,10 @@ class StorageEngineFactory(ABC):
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """Problems of the settings as (key below the store, value or None, what is allowed); touches nothing."""
         return ()
+
+    def memory(self, settings: EngineSettings) -> EngineMemory:
+        """The memory that the store takes, for a plan before it is opened."""
+        return EngineMemory(unknown="its engine does not say")
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
         """The serdes of the entries; by default those of the job file."""

@@ -371,6 +371,8 @@ class SystemFactory(ABC):
     #: Whether `producer` accepts a transactional id. Without transactions a job's state may hold inputs twice after a
     #: crash, and may go back while two runs overlap.
     transactional = False
+    #: The number of offsets that the end of a transaction takes in each of its partitions.
+    marker_offsets = 0
     #: Whether jobs can only read the streams.
     read_only = False
     #: Whether a record may come too late to be read, or get another offset in another read. The description of a stream
@@ -380,6 +382,9 @@ class SystemFactory(ABC):
     #: have open together. A container compares it with its limit before it starts.
     open_files = 0
     transactional_open_files = 0
+    #: The threads of the same clients, on a cluster of one broker.
+    threads = 0
+    transactional_threads = 0
 
     @abstractmethod
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
@@ -404,6 +409,11 @@ class SystemFactory(ABC):
         set a lower one (`max.message.bytes` of its description). Default: the producer's `message.max.bytes`."""
         said = settings.producer.get("message.max.bytes", "")
         return int(said) if said.isdigit() else None
+
+    def buffer_bytes(self, settings: SystemSettings) -> tuple[int, int]:
+        """The most bytes of records that a consumer keeps ahead of the task, and that a producer keeps until they are
+        acknowledged. Default: none."""
+        return 0, 0
 
     def durability(self, settings: SystemSettings) -> Iterable[tuple[str, str]]:
         """The ways in which acknowledged records can be lost with this process or machine, each as (key below

@@ -28,6 +28,7 @@ _COMMANDS = {
     "topic": "Create, list, describe, read and write streams.",
     "store": "Show the stores of a job, and rebuild local ones.",
     "checkpoint": "Show and move the positions of a job.",
+    "replay": "Process messages of a task again, with the state it had, and send nothing.",
     "startpoint": "Set where the next start of a job begins.",
     "metrics": "Print a Grafana dashboard and alert rules.",
     "kafka": "Start and stop a development Kafka on this machine.",
@@ -36,7 +37,7 @@ _COMMANDS = {
     "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
 }
 #: Commands that are in the module of another one.
-_TOGETHER = {"status": "logs", "metrics": "keys"}
+_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint"}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 

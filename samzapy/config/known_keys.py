@@ -42,6 +42,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *STORE_KEYS,
     *engines.ROCKSDB_KEYS,
     *engines.VIEW_KEYS,
+    *engines.SHARED_KEYS,
     *metrics.KEYS,
     *supervision.KEYS,
 )
@@ -251,7 +252,7 @@ _READABLE = (
 )
 _NEUTRAL = {"", "1"}
 #: Keys that have an effect, below those that have none.
-_WITH_EFFECT = ("yarn.container.count", "container.cache.")
+_WITH_EFFECT = ("yarn.container.count", "container.cache.", "container.rocksdb.")
 
 
 def no_effect(key: str) -> str | None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.reading.keys import LIST, TEXT, Key, Kind, choice, collect, integer
+from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, Kind, choice, collect, integer
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import StreamNames
 
@@ -29,12 +29,13 @@ class ReporterConfig:
 
 @dataclass(frozen=True)
 class PrometheusConfig:
-    """Where containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if `port` is 0; and the most
-    series that the driver serves of the whole job."""
+    """Where containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if `port` is 0, and without a
+    token if `open_to_all`; and the most series that the driver serves of the whole job."""
 
     host: str = LOOPBACK
     port: int = 0
     max_series: int = 100_000
+    open_to_all: bool = False
 
 
 _JAVA = {
@@ -92,7 +93,13 @@ HOST = Key(
     "metrics.prometheus.host",
     TEXT,
     LOOPBACK,
-    "The address that the containers' ports are bound to; no token is asked.",
+    "The address that the containers' ports are bound to.",
+)
+OPEN = Key(
+    "metrics.prometheus.open",
+    BOOLEAN,
+    False,
+    "Whether the containers' ports answer without a token. Else a scrape shows the token that reads (`Authorization: Bearer`).",
 )
 MAX_SERIES = Key(
     "metrics.prometheus.max.series",
@@ -124,4 +131,4 @@ def _reporter(reader: Reader, name: str, names: StreamNames) -> ReporterConfig:
 
 def parse_prometheus(reader: Reader) -> PrometheusConfig:
     """Where the containers serve their metrics, and how much the driver serves."""
-    return PrometheusConfig(reader.get(HOST) or LOOPBACK, reader.get(PORT), reader.get(MAX_SERIES))
+    return PrometheusConfig(reader.get(HOST) or LOOPBACK, reader.get(PORT), reader.get(MAX_SERIES), reader.get(OPEN))

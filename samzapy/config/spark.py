@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from samzapy.config.reading.keys import LIST, TEXT, Key, collect, integer
+from samzapy.config.reading.keys import LIST, TEXT, Key, choice, collect, integer
 from samzapy.config.reading.reader import Reader
+
+
+@dataclass(frozen=True)
+class TlsConfig:
+    """TLS of the coordinator. `enabled`: None where the master is on other machines. `certificate` and `key`: files in PEM, both
+    or none; without them a run makes its own."""
+
+    enabled: bool | None = None
+    certificate: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,7 @@ class SparkConfig:
     lease_ms: int = 15_000
     coordinator_host: str | None = None
     coordinator_port: int = 0
+    coordinator_tls: TlsConfig = field(default_factory=TlsConfig)
 
 
 MASTER = Key(
@@ -65,9 +76,39 @@ COORDINATOR_HOST = Key(
     "spark.driver.host, else this machine's own address",
 )
 COORDINATOR_PORT = Key("job.spark.coordinator.port", integer(0, 65_535), 0, "The coordinator's port; 0: any free one.")
+TLS_ENABLED = Key(
+    "job.spark.coordinator.tls.enabled",
+    choice("auto", "true", "false"),
+    "auto",
+    "Whether the coordinator speaks TLS; auto: if the master is not on this machine.",
+)
+TLS_CERTIFICATE = Key(
+    "job.spark.coordinator.tls.certificate.location",
+    TEXT,
+    None,
+    "A file in PEM on the driver's machine with the coordinator's certificate, and those that lead to its authority. Containers "
+    "pin it by its fingerprint.",
+    "made for the run",
+)
+TLS_KEY = Key(
+    "job.spark.coordinator.tls.key.location",
+    TEXT,
+    None,
+    "A file in PEM on the driver's machine with the key of that certificate, without a password.",
+    "made for the run",
+)
 KEYS = collect(globals())
 
 _SPECULATION = "spark.speculation"
+
+
+def _tls(reader: Reader) -> TlsConfig:
+    certificate, key = reader.get(TLS_CERTIFICATE), reader.get(TLS_KEY)
+    for missing, given, value in ((TLS_KEY, TLS_CERTIFICATE, certificate), (TLS_CERTIFICATE, TLS_KEY, key)):
+        if value is not None and not reader.has(missing):
+            reader.problem(missing.name, f"required with {given.name}")
+    enabled = {"auto": None, "true": True, "false": False}[reader.get(TLS_ENABLED)]
+    return TlsConfig(enabled, certificate, key)
 
 
 def parse_spark(reader: Reader) -> SparkConfig:
@@ -92,4 +133,5 @@ def parse_spark(reader: Reader) -> SparkConfig:
         lease_ms=reader.get(LEASE_MS),
         coordinator_host=reader.get(COORDINATOR_HOST),
         coordinator_port=reader.get(COORDINATOR_PORT),
+        coordinator_tls=_tls(reader),
     )

@@ -249,7 +249,9 @@ def build_container(
     header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
     new_clients = partial(job_clients, config, f"{model.id}-metrics")
     tasks = frozenset(task.name for task in model.tasks)
-    reporting = Reporting(config.metrics_reporters, config.prometheus, header, tasks, metrics, new_clients, clock)
+    reporting = Reporting(
+        config.metrics_reporters, config.prometheus, header, tasks, metrics, new_clients, clock, process.scrape_tokens
+    )
     beside = _together(reporting, watch, readers.answering(metrics))
     return RestartingContainer(build, lease, ownership, produce, beside, config.task.transaction_timeout_ms, clock)
 
@@ -259,7 +261,7 @@ def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: Cont
     group = config.job_name if wanted.mirror else ""
     lag = LagWatch(model.ssps, partial(job_clients, config, f"{model.id}-lag"), clock, wanted.lag_ms / 1000, group)
     if not wanted.stall_fails:
-        process = ContainerProcess(process.lines)
+        process = ContainerProcess(process.lines, scrape_tokens=process.scrape_tokens)
     return ContainerWatch(lag, clock, wanted.stall_ms / 1000, process)
 
 

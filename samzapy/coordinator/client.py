@@ -59,15 +59,19 @@ _NOT_OURS = {403, 404}
 class CoordinatorClient:
     """Calls one coordinator. Safe to use from several threads.
 
-    Calls raise RetriableError when there is no answer, TaskMigrated when the answer is that this coordinator does
-    not know us (another driver has taken its address).
+    Calls raise RetriableError when there is no answer, or one with another certificate than the run's, TaskMigrated when the
+    answer is that this coordinator does not know us (another driver has taken its address).
     """
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, fingerprint: str | None = None) -> None:
+        """`fingerprint`: that of the certificate which the coordinator has to show before it gets the token; None without TLS."""
         self._url = url
         self._pool = urllib3.PoolManager(
             headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
             retries=False,
+            # The fingerprint says more than any authority: it is this certificate or none.
+            cert_reqs="CERT_NONE",
+            assert_fingerprint=fingerprint,
         )
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> tuple[HttpLease, JobSpec]:
@@ -128,6 +132,10 @@ class CoordinatorClient:
     def _send(self, method: str, path: str, data: bytes | None, patience: urllib3.Timeout) -> bytes:
         try:
             answer = self._pool.request(method, self._url + path, body=data, timeout=patience)
+        except urllib3.exceptions.SSLError as cause:
+            raise RetriableError(
+                f"coordinator {self._url} does not show the certificate of this run ({cause})"
+            ) from cause
         except urllib3.exceptions.HTTPError as cause:
             raise RetriableError(f"coordinator {self._url} does not answer ({type(cause).__name__})") from cause
         if answer.status in _NOT_OURS:

@@ -25,6 +25,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from urllib.parse import unquote
@@ -44,15 +45,17 @@ from samzapy.coordinator.web.admission import (
     OPEN_FILES,
     STRANGERS,
     Admission,
-    WatchedServer,
     connections,
 )
 from samzapy.coordinator.web.queries import Records
+from samzapy.coordinator.web.server import WatchedServer
+from samzapy.coordinator.web.tls import Identity
 from samzapy.coordinator.web.views import View, views
 from samzapy.coordinator.wire import (
     PACKED_LIMIT,
     Answer,
     Attempt,
+    CoordinatorAddress,
     Epochs,
     Heartbeat,
     Outgrown,
@@ -186,40 +189,55 @@ _CONTAINER = re.compile(r"/containers/([^/]+)/([a-z]+)")
 _AGAIN, _TAKEN = encode(Taken(again=True)), encode(Taken())
 
 
-class CoordinatorService:
-    """Serves one coordinator on `host:port` (0: any free port) until closed.
+@dataclass(frozen=True)
+class Addresses:
+    """Where a coordinator listens: at `host:port` (0: any free port), with the TLS of `identity` (None: without). `page_port`: a
+    second port, for people, on this machine's loopback address and without TLS."""
 
-    `url` is the address, and `page` that of the page, with the token that reads. Raises EnvironmentFailure when an address
-    cannot be had.
+    host: str = "127.0.0.1"
+    port: int = 0
+    page_port: int | None = None
+    identity: Identity | None = None
+
+
+_ON_LOOPBACK = Addresses()
+
+
+class CoordinatorService:
+    """Serves one coordinator at its `addresses` until closed.
+
+    `address` is that of containers, `url` its URL, and `page` the URL of the page, with the token that reads. `pinned_page` is for
+    commands: in its fragment, which no server gets to see, it has the fingerprint of the page's certificate, if there is
+    one. Raises EnvironmentFailure when an address cannot be had.
     """
 
     def __init__(
         self,
         coordinator: Coordinator,
         token: str,
-        host: str = "127.0.0.1",
-        port: int = 0,
+        addresses: Addresses = _ON_LOOPBACK,
         *,
-        page_port: int | None = None,
         added: Mapping[str, View] = _NO_VIEWS,
         open_to_all: Iterable[str] = (),
         records: Records = _NO_RECORDS,
     ) -> None:
-        """`token` is the one that acts. `page_port`: a second port, for people, on this machine's loopback address. `added`
-        are further views by path; those `open_to_all` need no token. `records` answers questions
-        about the job's records."""
+        """`token` is the one that acts. `added` are further views by path; those `open_to_all` need no token. `records` answers
+        questions about the job's records."""
+        host, identity = addresses.host, addresses.identity
         self.tokens = Tokens(token)
-        self._sockets = [_listening(host, port)]
-        self.url = _url(host, self._sockets[0])
-        page = self.url
-        if page_port is not None:
+        self._sockets = [_listening(host, addresses.port)]
+        fingerprint = None if identity is None else identity.fingerprint
+        self.url = page = _url("http" if identity is None else "https", host, self._sockets[0])
+        self.address = CoordinatorAddress(self.url, fingerprint)
+        if addresses.page_port is not None:
             try:
-                self._sockets.append(_listening("127.0.0.1", page_port))
+                self._sockets.append(_listening("127.0.0.1", addresses.page_port))
             except EnvironmentFailure:
                 self._sockets[0].close()
                 raise
-            page = _url("127.0.0.1", self._sockets[1])
+            page = _url("http", "127.0.0.1", self._sockets[1])
         self.page = f"{page}/?token={self.tokens.read}"
+        self.pinned_page = f"{self.page}#{fingerprint}" if page == self.url and fingerprint else self.page
         raise_limit(OPEN_FILES)
         self._worker = ThreadPoolExecutor(1, "coordinator-views")
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
@@ -245,8 +263,10 @@ class CoordinatorService:
             timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=HEADER_LIMIT,
         )
-        self._server = WatchedServer(settings, admission)
-        self._thread = threading.Thread(target=self._server.run, args=(self._sockets,), name="coordinator", daemon=True)
+        secured = {} if identity is None else {self._sockets[0]: identity.context()}
+        plain = [each for each in self._sockets if each not in secured]
+        self._server = WatchedServer(settings, admission, secured)
+        self._thread = threading.Thread(target=self._server.run, args=(plain,), name="coordinator", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -281,11 +301,11 @@ def _listening(host: str, port: int) -> socket.socket:
         raise EnvironmentFailure(f"coordinator: cannot listen on {host}:{port} ({cause.strerror})") from cause
 
 
-def _url(host: str, listening: socket.socket) -> str:
-    return f"http://{host}:{listening.getsockname()[1]}"
+def _url(scheme: str, host: str, listening: socket.socket) -> str:
+    return f"{scheme}://{host}:{listening.getsockname()[1]}"
 
 
 def _hosts(url: str) -> set[str]:
-    address = url.removeprefix("http://")
+    address = url.partition("://")[2]
     port = address.rpartition(":")[2]
     return {address, f"localhost:{port}"} if address.startswith("127.") else {address}

@@ -42,6 +42,14 @@ class Place:
 
 
 @dataclass(frozen=True)
+class CoordinatorAddress:
+    """A coordinator's URL, and the SHA-256 fingerprint of the certificate that it shows, None without TLS. No secret."""
+
+    url: str
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True)
 class AttemptProcess:
     """The process of an attempt: enough to end exactly this process, or this task of Spark.
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -220,6 +221,9 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return data
 
 
+#: Bytes after which the log's file is renamed, and how many older ones are kept.
+LOG_BYTES, LOG_FILES = 10_485_760, 2
+
 _LONGEST_START_S = 90.0
 _LONGEST_STOP_S = 30.0
 _POLL_S = 0.05
@@ -252,6 +256,7 @@ class DevBroker:
         self._cluster_id = cluster_id
         self._clock = clock
         self._child: subprocess.Popen[bytes] | None = None
+        self._writer: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> DevBroker:  # noqa: PYI034  typing.Self is newer than Python 3.10
         self.start()
@@ -267,7 +272,7 @@ class DevBroker:
 
     @property
     def log(self) -> Path:
-        """The broker's warnings and errors."""
+        """The broker's warnings and errors; the files before it are `broker.log.1` and `.2`."""
         return self._folder / "broker.log"
 
     def start(self) -> str:
@@ -308,10 +313,16 @@ class DevBroker:
         properties = self._folder / "server.properties"
         data = self._folder / "data"
         properties.write_text(server_properties(data, port, free_port(), self._listeners, self._properties))
-        with self.log.open("ab") as log:
-            if not (data / "meta.properties").is_file():
-                self._format(java, properties)
-            # A separate session: otherwise a Ctrl-C for the job in the same terminal would also end the broker.
+        if not (data / "meta.properties").is_file():
+            self._format(java, properties)
+        writer = [sys.executable, "-m", "samzapy.devkafka.rotating", str(self.log), str(LOG_BYTES), str(LOG_FILES)]
+        # Separate sessions: otherwise a Ctrl-C for the job in the same terminal would also end the broker.
+        nowhere = subprocess.DEVNULL
+        self._writer = subprocess.Popen(
+            writer, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, start_new_session=True
+        )
+        assert self._writer.stdin is not None
+        with self._writer.stdin as log:
             self._child = subprocess.Popen(
                 [*self._tie(), *java, "kafka.Kafka", str(properties)],
                 cwd=self._folder,
@@ -366,3 +377,7 @@ class DevBroker:
         except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
             process.kill()
             process.wait(_LONGEST_STOP_S)
+        if self._writer is not None:
+            # It ends with the broker's output.
+            self._writer.wait(_LONGEST_STOP_S)
+            self._writer = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +19,22 @@ from samzapy.job.model import JobModel
 #: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a token.
 #: Spark redacts variables with such names wherever it shows them.
 TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
+
+
+def run_token() -> str:
+    """The token that acts of a run that starts now."""
+    return os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+
+
+def scrape_tokens(config: JobConfig, token: str) -> tuple[str, ...]:
+    """What Prometheus may show to a container of the run with that token that acts: the one that reads, and that one."""
+    if not config.prometheus.port:
+        return ()
+    # Most jobs have no such port.
+    from samzapy.coordinator.web.access import Tokens  # noqa: PLC0415
+
+    tokens = Tokens(token)
+    return tokens.read, tokens.act
 
 
 class StartableJob(ABC):

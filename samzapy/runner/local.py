@@ -20,7 +20,15 @@ from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskM
 from samzapy.job.facts import Stall
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.queries.exchange import Exchange, LocalQuestions
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob
+from samzapy.runner.base import (
+    JobOutcome,
+    PreparedJob,
+    Runner,
+    RunOptions,
+    StartableJob,
+    run_token,
+    scrape_tokens,
+)
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
 
@@ -94,12 +102,13 @@ class LocalRunner(Runner):
         coordinator = coordinator_of(prepared, spec)
         ownership = Ownership.of(config, prepared.run_id)
         exchange = Exchange(coordinator.holder)
-        restarts = self._restarts(prepared, coordinator, ownership, exchange, options)
+        token = run_token()
+        restarts = self._restarts(prepared, coordinator, ownership, exchange, options, token)
         with (
             StopSignals(restarts.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
-            _page(config, coordinator, exchange, options) as close_page,
+            _page(config, coordinator, exchange, options, token) as close_page,
             watching(prepared, coordinator, options.on_event) as watch,
         ):
             try:
@@ -119,8 +128,13 @@ class LocalRunner(Runner):
         ownership: Ownership,
         exchange: Exchange,
         options: RunOptions,
+        token: str,
     ) -> Restarts:
         config, (model,) = prepared.config, coordinator.spec.model.containers
+        tokens = scrape_tokens(config, token)
+        if tokens and not config.prometheus.open_to_all:
+            at = f"{config.prometheus.host}:{config.prometheus.port}"
+            options.on_event(f"metrics of the container: http://{at}/metrics, with the bearer token {tokens[0]}")
 
         def build() -> RestartingContainer:
             ownership.close()
@@ -133,7 +147,7 @@ class LocalRunner(Runner):
                 ends=prepared.ends,
                 run_id=prepared.run_id,
                 transactions=prepared.transactions,
-                process=ContainerProcess(on_stalled=give_up, questions=questions),
+                process=ContainerProcess(on_stalled=give_up, questions=questions, scrape_tokens=tokens),
             )
 
         def give_up(stall: Stall) -> None:
@@ -151,19 +165,19 @@ class LocalRunner(Runner):
 
 @contextmanager
 def _page(
-    config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions
+    config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions, token: str
 ) -> Iterator[Callable[[], None]]:
     """Serve the status page on this machine, if the job file names a port for it or has queries on. Yields what closes it
     earlier."""
     if config.page_port is None and not config.supervision.query.enabled:
         yield lambda: None
         return
-    from samzapy.runner.serving import records_of, run_token, serve  # noqa: PLC0415  # a server is needed by this job only
+    from samzapy.runner.serving import records_of, serve  # noqa: PLC0415  # a server is needed by this job only
 
     service = serve(
         coordinator,
         records_of(config, coordinator, exchange),
-        run_token(),
+        token,
         "127.0.0.1",
         config.page_port or 0,
         second=None,

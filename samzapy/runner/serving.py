@@ -6,33 +6,60 @@ phrase; the page says why a job is not ready.
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
 
 from samzapy.admin.inspection import JobInspector
+from samzapy.clock import Clock
+from samzapy.config import spark
 from samzapy.config.job import JobConfig
+from samzapy.config.spark import TlsConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.scrape import job_snapshot
-from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.web.queries import Records, StoreQueries
+from samzapy.coordinator.web.tls import Identity, made_for
 from samzapy.coordinator.web.views import Pauses, Rendered, View
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.metrics.bounded import Bounds
 from samzapy.metrics.health import Health, alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
 from samzapy.queries.exchange import Exchange
 from samzapy.queries.owners import StoreOwners
 from samzapy.queries.text import store_texts
-from samzapy.runner.base import TOKEN
 
 #: The views that need no token.
 PROBES = ("/healthz", "/readyz")
 
 
-def run_token() -> str:
-    """The token that acts, for a run that starts now: that of the environment, else a random one."""
-    return os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+def coordinator_identity(tls: TlsConfig, host: str, clock: Clock, *, remote: bool) -> Identity | None:
+    """The certificate of a run's coordinator at `host`, None for no TLS: that of the job file, else a new one. `remote`: the
+    containers are on other machines. Raises ConfigError."""
+    if not (remote if tls.enabled is None else tls.enabled):
+        return None
+    if tls.certificate is None or tls.key is None:
+        return made_for(host, datetime.fromtimestamp(clock.wall_ms() / 1000, timezone.utc))
+    found = Identity(_pem(spark.TLS_CERTIFICATE.name, tls.certificate), _pem(spark.TLS_KEY.name, tls.key))
+    for key, path, look in (
+        (spark.TLS_CERTIFICATE.name, tls.certificate, lambda: found.fingerprint),
+        (spark.TLS_KEY.name, tls.key, found.context),
+    ):
+        try:
+            look()
+        except ValueError as cause:
+            raise ConfigError([ConfigProblem(key, path, str(cause))]) from cause
+    return found
+
+
+def _pem(key: str, path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text(encoding="ascii")
+    except OSError as cause:
+        raise ConfigError([ConfigProblem(key, path, f"cannot be read ({cause.strerror})")]) from cause
+    except UnicodeDecodeError as cause:
+        raise ConfigError([ConfigProblem(key, path, "is no file in PEM")]) from cause
 
 
 def serve(
@@ -44,18 +71,18 @@ def serve(
     *,
     second: int | None,
     max_series: int,
+    identity: Identity | None = None,
 ) -> CoordinatorService:
-    """Serve the coordinator of a job at `host:port`, and at the port `second` of the loopback address (None: not there).
-    `records` answers questions about the job's records; `/metrics` has `max_series` series at most.
+    """Serve the coordinator of a job at `host:port`, with TLS if it has an `identity`, and without TLS at the port `second` of the
+    loopback address (None: not there). `records` answers questions about the job's records; `/metrics` has `max_series` series
+    at most.
 
     Raises EnvironmentFailure if a port is taken.
     """
     return CoordinatorService(
         coordinator,
         token,
-        host,
-        port,
-        page_port=second,
+        Addresses(host, port, second, identity),
         added=views_of(coordinator, Bounds(job=max_series)),
         open_to_all=PROBES,
         records=records,

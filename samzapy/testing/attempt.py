@@ -151,7 +151,7 @@ class PatientEventLoop(EventLoop):
         super().news()
 
 
-class _Lease(ContainerLease):
+class UncontestedLease(ContainerLease):
     """A lease that no other attempt takes."""
 
     duration_s = float("inf")
@@ -197,7 +197,7 @@ class Attempt:
             state_transactions(job, has_transactions).system,
             clock,
         )
-        self._container = Container(builder, _Lease(epoch), {}, clock, Ownership.of(job, prepared.run_id))
+        self._container = Container(builder, UncontestedLease(epoch), {}, clock, Ownership.of(job, prepared.run_id))
         self.running = True
 
     @property

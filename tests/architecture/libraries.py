@@ -9,6 +9,8 @@ from __future__ import annotations
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("samzapy/cli",),
     "confluent_kafka": ("samzapy/system/kafka",),
+    # The certificate of a run's coordinator; imported only for a run with TLS.
+    "cryptography": ("samzapy/coordinator",),
     # Sketches in a store, and as a state of their own.
     "datasketches": ("samzapy/storage/views", "samzapy/operators"),
     "fsspec": ("samzapy/storage/backup",),

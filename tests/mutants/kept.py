@@ -97,12 +97,12 @@ _SYSTEMS = (
     ),
     Mutant("samzapy/system/local/reader.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
     Mutant(
-        "samzapy/system/local/catalog.py",
-        "_compact(database, topic, slot, stable, now_ms)",
-        "_compact(database, topic, slot, upcoming, now_ms)",
+        "samzapy/system/local/cleaning.py",
+        "_compact(database, topic, slot, found.stable, now_ms, stopped)",
+        "_compact(database, topic, slot, found.upcoming, now_ms, stopped)",
         (_LOCAL,),
     ),
-    Mutant("samzapy/system/local/catalog.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
+    Mutant("samzapy/system/local/cleaning.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
     Mutant(
         "samzapy/system/memory/cluster.py",
         "if owner is not None and state is not None and state.deadline is None:",
@@ -509,13 +509,13 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cache/cached.py",
-        "self._serialize(self._dirty, list(self._dirty.values()))",
+        "self._serialize(entries, sorted(self._dirty.values()))",
         "self._serialize(self._dirty, range(len(self._dirty)))",
         ("tests/property/test_order_of_changes.py",),
     ),
     Mutant(
         "samzapy/storage/kv/uncommitted.py",
-        "self._in_order = self._in_order and len(changes) == together",
+        "self._in_order = self._in_order and later and len(changes) == together",
         "pass",
         ("tests/property/test_order_of_changes.py",),
     ),

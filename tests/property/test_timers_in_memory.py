@@ -30,7 +30,7 @@ CALLS = st.one_of(
     st.tuples(st.just("look"), st.just(7), st.integers(1, 5)),
     st.tuples(st.just("fire"), TIMES, st.integers(1, 5)),
     st.tuples(st.just("exact"), TIMES),
-    st.tuples(st.just("reopen")),
+    st.tuples(st.sampled_from(["reopen", "tidy", "tidy"])),
 )
 
 
@@ -46,10 +46,9 @@ def in_order(timers, model, now, most):
 
 def look(timers, model, now, most):
     order = in_order(timers, model, now, most)
-    found = timers.due(TimerClock.EVENT, now, most)
+    found = list(timers.fire(TimerClock.EVENT, now, most))
     assert [(timer.key, timer.time_ms) for timer in found] == [(key, time_ms) for time_ms, _, key in order]
     for timer in found:
-        timers.cancel(timer.key)
         del model[timer.key]
 
 
@@ -100,7 +99,17 @@ def test_what_is_due_comes_once_and_in_order_whatever_was_set_moved_cancelled_an
             look(timers, model, *given_)
         elif what == "fire":
             fire(timers, model, *given_)
+        elif what == "tidy":
+            timers.tidy()
         else:
             timers = TimerStore(entries, "timers")
         assert timers.earliest(TimerClock.EVENT) <= min(model.values(), default=NEVER)
         assert timers.earliest(TimerClock.WALL) == NEVER
+    # No timer is left behind, and no entry.
+    fire_all = list(timers.fire(TimerClock.EVENT, 20_000, 100))
+    assert [(timer.time_ms, timers._pack(timer.key)) for timer in fire_all] == sorted(
+        (time_ms, timers._pack(key)) for key, time_ms in model.items()
+    )
+    timers = TimerStore(entries, "timers")
+    assert list(timers.fire(TimerClock.EVENT, 20_000, 100)) == []
+    assert dict(entries.all()) == {}

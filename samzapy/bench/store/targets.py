@@ -282,7 +282,7 @@ class RawTarget:
 
     def _open(self) -> None:
         self._folder.mkdir(parents=True)
-        options = self._options.to_options(Cache(self._options.cache_bytes) if self._options.cache_bytes else None)
+        options = self._options.to_options(Cache(size) if (size := self._options.block_cache_bytes) else None)
         self._db = Rdict(str(self._folder), options, {"default": options}, AccessType.read_write())
         raw = RawStore(self._db)
         self.store: Any = raw if self._over is None else self._over(raw)

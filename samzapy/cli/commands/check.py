@@ -54,6 +54,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
         _show_keys(config)
     if model is not None:
         _show_model(model)
+        _show_footprint(config, model)
 
 
 def _check_plugins(config: JobConfig) -> type[AnyTask]:
@@ -187,3 +188,36 @@ def _show_model(model: JobModel) -> None:
         for task in container.tasks
     ]
     table(f"Job model ({len(rows)} tasks in {len(model.containers)} containers)", ("container", "task", "reads"), rows)
+
+
+def _show_footprint(config: JobConfig, model: JobModel) -> None:
+    from samzapy.admin.footprint import Share, footprint
+    from samzapy.storage.engines import load_engines
+
+    if not model.containers:
+        return
+    largest = max(model.containers, key=lambda container: len(container.tasks))
+    found = footprint(config, largest, load_engines(config))
+
+    def row(when: str, share: Share) -> tuple[str, str, str, str]:
+        return when, share.name, _mebibytes(share.size), share.reason
+
+    rows = [row("start", share) for share in found.start]
+    rows += [row("running", share) for share in found.running]
+    rows += [row("restoring", share) for share in found.restoring]
+    rows += [
+        ("", "memory at the start", _mebibytes(found.start_bytes), ""),
+        ("", "memory at the most", _mebibytes(found.most_bytes), "start, and the larger of running and restoring"),
+        ("", "threads", f"{found.threads:,}", "with one broker for each system"),
+        ("", "open files", f"{found.files:,}", "at the least: large stores have more tables"),
+    ]
+    of = f"the largest of {len(model.containers):,} containers: {found.tasks:,} tasks"
+    table(f"What container {found.container} needs ({of})", ("when", "for", "MiB", "because of"), rows)
+    for sentence in found.unknown:
+        click.echo(f"  not in it: {sentence}")
+    if found.unknown:
+        click.echo()
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.1f}"

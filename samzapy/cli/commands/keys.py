@@ -36,7 +36,7 @@ def _show_unsupported(words: tuple[str, ...]) -> None:
 
 @click.group()
 def metrics() -> None:
-    """A Grafana dashboard and alert rules for a job's metrics."""
+    """A Grafana dashboard, alert rules and the token for a job's metrics."""
 
 
 @metrics.command()
@@ -53,3 +53,20 @@ def rules() -> None:
     from samzapy.metrics.dashboard import rules as written
 
     click.echo(written(), nl=False)
+
+
+@metrics.command()
+def token() -> None:
+    """Print the token that reads of the runs with this SAMZAPY_TOKEN, for `authorization.credentials` of Prometheus."""
+    import os
+
+    from samzapy.coordinator.web.access import Tokens
+    from samzapy.errors import EnvironmentFailure
+    from samzapy.runner.base import TOKEN
+
+    given = os.environ.get(TOKEN)
+    if not given:
+        raise EnvironmentFailure(
+            f"{TOKEN} is not set: each run draws a token, and prints the one that reads in its page's address"
+        )
+    click.echo(Tokens(given).read)

@@ -10,6 +10,9 @@ One rule for all keys, ours and those that are passed on to libraries:
    string.
 
 Rather too much is masked than too little; `sensitive.` in front, as in Samza, masks what the rule does not see.
+
+`literal_secrets` finds fewer keys: a job with them is refused if its containers are on other machines, so a path, a flag or the
+address of a server may be written as it is.
 """
 
 from __future__ import annotations
@@ -35,6 +38,19 @@ _PARAMETER = re.compile(
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
+#: Names with a secret word in them that say where a secret is, or how it is used.
+_ABOUT_A_SECRET = re.compile(
+    r"[._](?:location|file|path|type|url|uri|host|endpoint|method|mechanism|algorithm|scope|audience|enabled|ttl|ms|seconds|class)$",
+    re.IGNORECASE,
+)
+#: Passwords that are part of a value, fewer than are masked: here a mistake refuses a job.
+_URL_SECRET = re.compile(r"://[^\s:/?#@]*:(\S*)@")
+_PARAMETER_SECRET = re.compile(
+    r"(?:password|passwd|pwd|passphrase|secret|(?:access|account|api|shared)_?key)\s*=\s*('[^']*'|\"[^\"]*\"|[^&;\s]+)",
+    re.IGNORECASE,
+)
+_PLAIN = re.compile(r"true|false|none|null|", re.IGNORECASE)
+_OPTIONS = re.compile(r"(?:^|.*\.)backup\.options\.(.+)")
 
 
 def is_secret(key: str, raw_value: str = "") -> bool:
@@ -42,6 +58,36 @@ def is_secret(key: str, raw_value: str = "") -> bool:
     return any(
         name.startswith("sensitive.") or _SECRET_NAME.search(name) for name in (key, *_REFERENCE.findall(raw_value))
     )
+
+
+def literal_secrets(raw: Mapping[str, str]) -> list[str]:
+    """The keys of a configuration as written that hold a secret themselves, over any number of references, and do not refer
+    to a variable of the environment that has it."""
+    return [key for key, value in raw.items() if _has_password(value) or (_names_a_secret(key) and _is_text(raw, key))]
+
+
+def _has_password(value: str) -> bool:
+    bare = _REFERENCE.sub("", value)
+    return any(match[1].strip("'\"") for match in (*_URL_SECRET.finditer(bare), *_PARAMETER_SECRET.finditer(bare)))
+
+
+def _names_a_secret(key: str) -> bool:
+    if _ABOUT_A_SECRET.search(key):
+        return False
+    option = _OPTIONS.fullmatch(key)
+    name = key if option is None else option[1]
+    return key.startswith("sensitive.") or name == "key" or _SECRET_NAME.search(name) is not None
+
+
+def _is_text(raw: Mapping[str, str], key: str, path: frozenset[str] = frozenset()) -> bool:
+    """Whether no variable is part of the value, and it is not empty, a flag, or broken."""
+    value = raw.get(key, "").replace("$${", "")
+    references = _REFERENCE.findall(value)
+    if key in path or any(name.startswith("env:") for name in references):
+        return False
+    if references:
+        return all(_is_text(raw, name, path | {key}) for name in references)
+    return not _PLAIN.fullmatch(value.strip())
 
 
 def without_password(text: str) -> str:

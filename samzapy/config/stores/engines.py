@@ -17,10 +17,14 @@ def _rocksdb_key(leaf: str, default: str, doc: str, *otherwise: str) -> Key[str 
 
 
 CACHE_SIZE = _rocksdb_key(
-    "container.cache.size.bytes", "104857600", "Bytes of RocksDB's block cache, shared by the tasks of a container."
+    "container.cache.size.bytes",
+    "the store shares container.rocksdb.cache.bytes",
+    "Bytes of a block cache of the store's own, shared by the tasks of a container; 0: none.",
 )
 WRITE_BUFFER_SIZE = _rocksdb_key(
-    "container.write.buffer.size.bytes", "33554432", "Bytes of memtables, shared by the tasks of a container."
+    "container.write.buffer.size.bytes",
+    "33554432, within container.rocksdb.write.buffer.bytes",
+    "Bytes of memtables, divided among the tasks of a container. A store that sets it is not counted with the others.",
 )
 WAL_ENABLED = _rocksdb_key(
     "rocksdb.wal.enabled",
@@ -68,6 +72,21 @@ COMPACTIONS = tuple(
     )
 )
 ROCKSDB_KEYS = (*collect(globals()), *COMPACTIONS)
+
+SHARED_CACHE = Key(
+    "container.rocksdb.cache.bytes",
+    integer(0, 2**53),
+    134_217_728,
+    "Bytes of the block cache that the RocksDB stores of a container share; 0: none.",
+)
+SHARED_WRITE_BUFFERS = Key(
+    "container.rocksdb.write.buffer.bytes",
+    integer(65_536, 2**53),
+    134_217_728,
+    "Bytes of memtables of all RocksDB stores of a container, from which on writes flush them.",
+)
+#: Those of all stores of a container together.
+SHARED_KEYS = (SHARED_CACHE, SHARED_WRITE_BUFFERS)
 
 
 def _fraction(text: str) -> float:
@@ -149,7 +168,7 @@ CUBE_ROLLUPS = Key(
     "The combinations of dimensions to keep: `carrier; carrier, origin; origin, month`.",
     "all dimensions together",
 )
-VIEW_KEYS = tuple(key for key in collect(globals()) if key not in ROCKSDB_KEYS)
+VIEW_KEYS = tuple(key for key in collect(globals()) if key not in (*ROCKSDB_KEYS, *SHARED_KEYS))
 
 _ENGINES = {
     "heap": "heap",

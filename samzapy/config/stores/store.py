@@ -351,6 +351,9 @@ def _engine_properties(reader: Reader, name: str) -> Masked:
         leaf = engine_key.name.removeprefix("stores.{store}.")
         if engine_key.otherwise and leaf not in rest and (wider := reader.get(engine_key, store=name)) is not None:
             rest[leaf] = wider
+    for shared in engines.SHARED_KEYS:
+        if reader.has(shared):
+            rest[shared.name] = str(reader.get(shared))
     return Masked(rest, below.secret)
 
 

@@ -118,6 +118,7 @@ class TaskTimers(NoTimers):
 
     def is_due(self) -> bool:
         now, timers = self._event_clock.now, self.timers
+        timers.tidy()
         if now is not None and timers.earliest(TimerClock.EVENT) <= now:
             return True
         wall = timers.earliest(TimerClock.WALL)

@@ -19,11 +19,11 @@ from samzapy.errors import FailedCall, SerdeError
 
 
 def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures: dict[int, Exception]) -> Sequence[Any]:
-    """The objects of a column of bytes, None where it has a null; the column itself without a serde.
+    """The objects of a column of bytes, None where it has a null; the column itself without a serde, or with one of bytes.
 
     A record that does not decode gives None, and its exception goes to `failures`, by index. Each record is decoded once.
     """
-    if serde is None:
+    if serde is None or serde.from_bytes is bytes:
         return column
     decode = serde.from_bytes
     found: list[Any] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import final
@@ -46,10 +46,12 @@ class Reporting:
         metrics: MetricsRegistry,
         new_clients: Callable[[], SystemClients],
         clock: Clock,
+        scrape_tokens: Collection[str] = (),
     ) -> None:
         """Connects to nothing yet; without `wanted` reporters and without a port nothing is ever started. `header` names the
         container in each snapshot of `metrics`, where the groups named in `tasks` are those of tasks; `new_clients` makes
-        the clients of the reporters' streams. Raises EnvironmentFailure for a reporter's library that is not installed."""
+        the clients of the reporters' streams. `scrape_tokens`: Prometheus shows one of them. Raises EnvironmentFailure for a
+        reporter's library that is not installed."""
         self._streams = _Streams(new_clients, header.host)
         self._reporters = reporters(wanted, metrics, header, self._streams.publisher, clock, tasks)
         self._served: AbstractContextManager[None] = nullcontext()
@@ -58,7 +60,8 @@ class Reporting:
             def series() -> list[Series]:
                 return container_series(header.job_name, ContainerSnapshot(header.container, tasks, metrics.snapshot()))
 
-            self._served = served(prometheus.host, prometheus.port + int(header.container), series)
+            tokens = None if prometheus.open_to_all else scrape_tokens
+            self._served = served(prometheus.host, prometheus.port + int(header.container), series, tokens)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 

@@ -75,7 +75,8 @@ def _report(stall: Stall) -> None:
 
 @dataclass(frozen=True)
 class ContainerProcess:
-    """The process around a container: where its log lines wait, how it ends when the container cannot, who asks for its stores.
+    """The process around a container: where its log lines wait, how it ends when the container cannot, who asks for its stores, and
+    which tokens the port of its metrics takes.
 
     1. `on_stalled` is called once for each stall in the user's code, if the job file says that such a stall is a failure.
     2. `on_lost` is called when the lease is lost and the run loop still runs one lease duration later (a stuck `process`).
@@ -87,6 +88,7 @@ class ContainerProcess:
     on_stalled: Callable[[Stall], None] = _report
     on_lost: Callable[[str], None] = keep_running
     questions: QuestionSource | None = None
+    scrape_tokens: tuple[str, ...] = field(default=(), repr=False)
 
 
 #: A process that is not there for the container alone.

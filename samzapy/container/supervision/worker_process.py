@@ -14,6 +14,7 @@ import gc
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import psutil
 
@@ -23,6 +24,7 @@ from samzapy.config.job import JobConfig
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel
 from samzapy.job.open_files import raise_limit
+from samzapy.job.transactions import state_transactions
 from samzapy.storage.local.orphans import sweep_orphans
 from samzapy.system.factories import load_factory
 
@@ -37,9 +39,7 @@ def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mappi
     """
     limit = raise_limit(MOST)
     opened = psutil.Process().num_fds()
-    opening = [engine.open_files for engine in engines.values() if engine.open_files]
-    stores, files = len(model.tasks) * len(opening), len(model.tasks) * sum(opening)
-    clients = _clients(config, len(model.tasks))
+    stores, files, clients = files_needed(config, model, engines)
     if limit is not None and opened + files + clients > limit:
         raise TooFewFiles(
             f"container {model.id}: expected a limit of at least {opened + files + clients:,} open files, got {limit:,}: "
@@ -48,13 +48,27 @@ def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mappi
         )
 
 
-def _clients(config: JobConfig, tasks: int) -> int:
+class FilesNeeded(NamedTuple):
+    """Stores with files, and the least files that they and the clients of systems have open."""
+
+    stores: int
+    of_stores: int
+    of_clients: int
+
+
+def files_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> FilesNeeded:
+    """The files of a container, without those that its process has open anyway."""
+    opening = [engine.open_files for engine in engines.values() if engine.open_files]
+    tasks = len(model.tasks)
+    return FilesNeeded(tasks * len(opening), tasks * sum(opening), _clients(config))
+
+
+def _clients(config: JobConfig) -> int:
     used = {stream.system for stream in config.task.inputs}
     found = sum(load_factory(config.systems[system]).open_files for system in used)
-    checkpoint = config.task.checkpoint
-    if config.task.guarantee.transactional and checkpoint is not None and checkpoint.system is not None:
-        found += load_factory(config.systems[checkpoint.system]).transactional_open_files * tasks
-    return found
+    # One transaction carries the state of all tasks.
+    state = state_transactions(config, lambda settings: load_factory(settings).transactional).system
+    return found + (0 if state is None else load_factory(config.systems[state]).transactional_open_files)
 
 
 #: The collector's thresholds while messages flow.

@@ -110,7 +110,8 @@ class Guard:
             return self._views
         if reads and scope["path"] == "/" and self._is_token(_from_query(scope)):
             welcome = RedirectResponse("/", 303)
-            welcome.set_cookie(self._cookie, self._tokens.cookie, httponly=True, samesite="strict")
+            secure = scope["scheme"] == "https"
+            welcome.set_cookie(self._cookie, self._tokens.cookie, httponly=True, samesite="strict", secure=secure)
             return welcome
         return PlainTextResponse("token missing or wrong\n", 403, _CLOSING)
 

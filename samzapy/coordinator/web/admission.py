@@ -9,6 +9,8 @@ for a lease stops. So a connection counts as a stranger's until one of its reque
 3. A connection that has shown a token is closed when a request has been under way for `REQUEST_S` and its answer has not
    begun, and after `IDLE_S` without a request. An answer may go on for as long as the page that listens to it.
 
+A connection with TLS is a stranger's from before its handshake on (`samzapy.coordinator.web.tls`).
+
 uvicorn's own limits do not tell strangers from containers, and it waits for ever for a first request; so `connections` makes
 a class of its protocol that keeps the `Admission` informed. h11, in that protocol, bounds the headers. Measured on two busy
 cores with 800 reports a second over 32 connections: uvicorn and h11 need 135-180 us of CPU for a report, Starlette above
@@ -22,7 +24,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -92,6 +93,12 @@ class Admission:
         self._strangers.pop(visit, None)
         self._known.discard(visit)
 
+    def turn_away(self) -> None:
+        """Close those that have not shown a token."""
+        strangers, self._strangers = list(self._strangers), {}
+        for visit in strangers:
+            visit.close()
+
     def look(self, now: float) -> None:
         """Close those that have had their time."""
         overdue = [visit for visit in self._strangers if now - visit.since > STRANGER_S]
@@ -152,19 +159,3 @@ def connections(admission: Admission) -> type[H11Protocol]:
                 self.transport.abort()
 
     return Connection
-
-
-class WatchedServer(uvicorn.Server):
-    """The server of uvicorn, with the admission's looks beside it."""
-
-    def __init__(self, config: uvicorn.Config, admission: Admission) -> None:
-        super().__init__(config)
-        self._admission = admission
-
-    async def main_loop(self) -> None:
-        """As uvicorn's, which returns when the server is asked to end."""
-        looks = asyncio.ensure_future(self._admission.watch())
-        try:
-            await super().main_loop()
-        finally:
-            looks.cancel()

@@ -155,18 +155,15 @@ class StreamStreamJoin:
         """The messages that can no longer find a partner, in the order of the time when that was certain; it takes at most
         `limit` entries of the index."""
         due, passed = self._pending.take()
-        lonely: list[tuple[int, Joined]] = []
-        for time_ms, name, _ in due:
-            lonely += self._drop(name, time_ms, max(time_ms, passed - 1))
+        lonely = self._drop([(name, time_ms, max(time_ms, passed - 1)) for time_ms, name, _ in due])
         lonely.sort(key=itemgetter(0))
         return [joined for _, joined in lonely]
 
     def finish(self) -> Iterator[Joined]:
         """All waiting messages, as at the end of the inputs; for `on_end_of_stream`."""
         while due := self._pending.take_any():
-            for time_ms, name, _ in due:
-                for _, joined in self._drop(name, time_ms, time_ms):
-                    yield joined
+            for _, joined in self._drop([(name, time_ms, time_ms) for time_ms, name, _ in due]):
+                yield joined
 
     def _meet(
         self,
@@ -202,24 +199,36 @@ class StreamStreamJoin:
         # The index has the oldest message of a side. Messages mostly come in order, so it is mostly the first one.
         return found, not others or (time_ms < others[0][0] and time_ms < min([other[0] for other in others]))
 
-    def _drop(self, name: str, due_ms: int, passed_ms: int) -> list[tuple[int, Joined]]:
-        """Remove the messages of a side and key, of the interval of those that were due at `due_ms`, that are due by
-        `passed_ms`; returns those without a partner, each with the time when it was due."""
-        side, key, waits_ms = int(name[0]), name[1:], self._waits_ms[int(name[0])]
-        place = f"key/{(due_ms - waits_ms) // self._width_ms}/{key}"
-        waiting: Bucket = self._store.get(place) or _EMPTY
-        gone = [message for message in waiting[side] if message[0] + waits_ms <= passed_ms]
-        kept = [message for message in waiting[side] if message[0] + waits_ms > passed_ms]
-        if kept:
-            self._pending.keep(min([message[0] for message in kept]) + waits_ms, name)
-        if not gone:
-            return []
-        if kept or waiting[1 - side]:
-            self._put(place, [kept, waiting[1]] if side == _LEFT else [waiting[0], kept])
-        else:
-            self._store.delete(place)
-        lonely = [(time_ms + waits_ms, Side(time_ms, value)) for time_ms, matched, value in gone if not matched]
-        return [(due, Joined(key, lone, None) if side == _LEFT else Joined(key, None, lone)) for due, lone in lonely]
+    def _drop(self, due: Sequence[tuple[str, int, int]]) -> list[tuple[int, Joined]]:
+        """Remove messages: of a side and key (together the name of an entry of the index), of the interval of those that are
+        due at the second time, all that are due by the third. Returns those without a partner, each with the time when it was
+        due."""
+        waits, width_ms = self._waits_ms, self._width_ms
+        places = [f"key/{(at - waits[int(name[0])]) // width_ms}/{name[1:]}" for name, at, _ in due]
+        before = self._store.get_all(places)
+        held: dict[str, Bucket | None] = dict(before)
+        lonely: list[tuple[int, Joined]] = []
+        for (name, _, passed_ms), place in zip(due, places, strict=True):
+            side, key, waiting = int(name[0]), name[1:], held[place]
+            if waiting is None:
+                continue
+            waits_ms = waits[side]
+            gone, kept = waiting[side], [each for each in waiting[side] if each[0] + waits_ms > passed_ms]
+            if kept:
+                self._pending.keep(min([each[0] for each in kept]) + waits_ms, name)
+                gone = [each for each in gone if each[0] + waits_ms <= passed_ms]
+            if gone:
+                other = waiting[1 - side]
+                held[place] = ([kept, other] if side == _LEFT else [other, kept]) if kept or other else None
+                for time_ms, matched, value in gone:
+                    if not matched:
+                        lone = Side(time_ms, value)
+                        joined = Joined(key, lone, None) if side == _LEFT else Joined(key, None, lone)
+                        lonely.append((time_ms + waits_ms, joined))
+        changed = [(place, bucket) for place, bucket in held.items() if bucket is not before[place]]
+        self._store.put_all([(place, bucket) for place, bucket in changed if bucket is not None])
+        self._store.delete_all([place for place, bucket in changed if bucket is None])
+        return lonely
 
 
 def _pairs(key: str, side: int, message: Side, others: Sequence[Waiting]) -> list[Joined]:

@@ -96,17 +96,23 @@ class SessionState(WindowState):
         in_time = time + self.grace_ms >= horizon
         if held is None:
             return self._opened(key, value, time) if in_time else None
-        if in_time and len(held) == 2:
-            first, last, accumulated = held[1]
-            if time - last < self._gap and first - time < self._gap:
-                # The usual value: one of the only session there is.
+        if in_time:
+            first, last, accumulated = held[-1]
+            if time - last >= self._gap:
+                # One after all sessions.
+                self.opened += 1
+                if self.touched is not None:
+                    self.touched.add((key, time))
+                return [*held, [time, time, self._add(self._init(), value)]]
+            if first - time < self._gap and (len(held) == 2 or time - held[-2][1] >= self._gap):
+                # The usual value: one of the newest session, and of no other.
                 if time < first:
                     first = time
                 elif time > last:
                     last = time
                 if self.touched is not None:
                     self.touched.add((key, first))
-                return [held[0], [first, last, self._add(accumulated, value)]]
+                return [*held[:-1], [first, last, self._add(accumulated, value)]]
         return self._placed(key, value, time, None if in_time else horizon, held)
 
     def _opened(self, key: str, value: Any, time: int) -> list[Any]:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from samzapy.api.system import SystemSettings
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, JobConfig
-from samzapy.config.spark import SparkConfig
+from samzapy.config.reading.secrets import MASK, Masked, is_secret, literal_secrets
+from samzapy.config.spark import TLS_ENABLED, SparkConfig, TlsConfig
 from samzapy.config.stores import backup
 from samzapy.config.tasks import checkpoint
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
@@ -145,20 +146,44 @@ def _towards(master: str) -> str | None:
 
 
 def check_reach(config: JobConfig) -> tuple[str, ...]:
-    """Raise ConfigError, with all problems, for streams and folders that the executors cannot reach or do not share.
+    """Raise ConfigError, with all problems, for streams and folders that the executors cannot reach or do not share, and for
+    literal secrets, which would travel to them.
 
-    Returns warnings about folders that cost only time if each executor has its own. A master on this machine has no such
-    problems.
+    Returns warnings about folders that cost only time if each executor has its own, and about a coordinator without TLS. A
+    master on this machine has no such problems.
     """
     if config.spark.master is None:
         return ()
     master = Master.parse(config.spark.master)
     if master.on_this_machine:
         return ()
-    problems = [*_systems(config.systems, master), *_folders(config, master)]
+    problems = [*_systems(config.systems, master), *_folders(config, master), *_secrets(config, master)]
     if problems:
         raise ConfigError(problems)
-    return tuple(_state(config, master))
+    return (*_state(config, master), *_in_the_clear(config.spark.coordinator_tls, master))
+
+
+def without_sparks_secrets(raw: Mapping[str, str]) -> Masked:
+    """The job as containers get it: secrets of Spark's own settings stay with the driver, which gives them to Spark."""
+    return Masked({key: value for key, value in raw.items() if not (key.startswith(PREFIX) and is_secret(key, value))})
+
+
+def _secrets(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
+    for key in literal_secrets(config.raw):
+        if not key.startswith(PREFIX):
+            message = (
+                "expected ${env:NAME}, which each container reads from the environment of its own machine: a literal secret would "
+                f"travel to the executors of {master.address}"
+            )
+            yield ConfigProblem(key, MASK, message)
+
+
+def _in_the_clear(tls: TlsConfig, master: Master) -> Iterator[str]:
+    if tls.enabled is False:
+        yield (
+            f"{TLS_ENABLED.name}=false: the token that acts and all reports cross the network to the executors of "
+            f"{master.address} in the clear"
+        )
 
 
 def _systems(systems: Mapping[str, SystemSettings], master: Master) -> Iterator[ConfigProblem]:

@@ -26,16 +26,16 @@ from pyspark.serializers import CPickleSerializer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.wire import JobSpec
+from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.model import JobModel
 from samzapy.queries.exchange import Exchange
-from samzapy.runner.base import JobOutcome, Runner, RunOptions, StartableJob
+from samzapy.runner.base import JobOutcome, Runner, RunOptions, StartableJob, run_token
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
-from samzapy.runner.serving import records_of, run_token, serve
+from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, one_line, spark_application
-from samzapy.runner.spark.master import Master, check_reach, coordinator_host
+from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
 from samzapy.runner.spark.supervisor import SlotRun, Supervisor
 from samzapy.runner.spark.worker import run_container
@@ -69,7 +69,7 @@ class SparkJob:
     def __init__(
         self,
         context: Any,
-        url: str,
+        coordinator: CoordinatorAddress,
         container_ids: Sequence[str],
         ended: Callable[[], None],
         locations: Sequence[str] | None = None,
@@ -79,7 +79,7 @@ class SparkJob:
         self._context = context
         self._locations = locations
         self._group = uuid4().hex
-        self._work = partial(run_container, url)
+        self._work = partial(run_container, coordinator)
         self._ids = list(container_ids)
         self._ended = ended
         self._error: Exception | None = None
@@ -193,6 +193,9 @@ class SparkRunner(Runner):
         master = _checked_master(config, job.model, endless=job.endless)
         token = run_token()
         host = coordinator_host(config.spark, master)
+        identity = coordinator_identity(
+            config.spark.coordinator_tls, host, self._clock, remote=not master.on_this_machine
+        )
 
         def start(opened: ExitStack) -> SparkApplication:
             return opened.enter_context(spark_application(config, master, token, verbose=options.verbose))
@@ -212,7 +215,8 @@ class SparkRunner(Runner):
             options.on_claimed(prepared)
             _checked_master(config, prepared.model, endless=prepared.endless)
             directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
-            spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
+            raw = config.raw if master.on_this_machine else without_sparks_secrets(config.raw)
+            spec = JobSpec(prepared.model, raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
             coordinator = coordinator_of(prepared, spec, self._clock)
             port = config.spark.coordinator_port
             records = records_of(config, coordinator, Exchange(coordinator.holder))
@@ -224,16 +228,19 @@ class SparkRunner(Runner):
                 port,
                 second=config.page_port,
                 max_series=config.prometheus.max_series,
+                identity=identity,
             )
             services.callback(service.close)
+            if service.address.fingerprint is not None:
+                options.on_event(f"certificate of {service.url}: SHA-256 {service.address.fingerprint}")
             options.on_event(f"status page: {service.page}")
-            options.on_page(service.page)
+            options.on_page(service.pinned_page)
             spark = starting.application()
             locality = stack.enter_context(Locality(place_records(config)))
             placed = config.placement.chooses and not master.one_executor
             supervisor = Supervisor(
                 coordinator,
-                self._submitter(coordinator, spark, service.url, locality if placed else None),
+                self._submitter(coordinator, spark, service.address, locality if placed else None),
                 spark,
                 backoff_of(config.spark),
                 self._clock,
@@ -249,13 +256,13 @@ class SparkRunner(Runner):
         return JobOutcome(status, supervisor.stopped)
 
     def _submitter(
-        self, coordinator: Coordinator, spark: SparkApplication, url: str, locality: Locality | None
+        self, coordinator: Coordinator, spark: SparkApplication, address: CoordinatorAddress, locality: Locality | None
     ) -> Callable[[tuple[str, ...], Callable[[], None]], SlotRun]:
         """The function that submits containers: to the places in `locality`, or, without it, to any place that Spark chooses."""
         model, clock = coordinator.spec.model, self._clock
 
         def start(ids: Sequence[str], locations: Sequence[str] | None, ended: Callable[[], None]) -> SparkJob:
-            return SparkJob(spark.context, url, ids, ended, locations)
+            return SparkJob(spark.context, address, ids, ended, locations)
 
         def submit(ids: tuple[str, ...], ended: Callable[[], None]) -> SlotRun:
             if locality is None:

@@ -1,8 +1,8 @@
 """Runs one attempt of one container, in the Python worker of an executor.
 
-The task carries only the coordinator's address and the container's id. The token comes from the executor's environment, the
-job from the coordinator, and `${env:X}` is resolved here. Clients and stores are opened and closed here, because Spark forks
-its workers, and neither clients nor stores survive a fork. The worker as a process:
+The task carries only the coordinator's address, with the fingerprint of its certificate, and the container's id. The token
+comes from the executor's environment, the job from the coordinator, and `${env:X}` is resolved here. Clients and stores are
+opened and closed here, because Spark forks its workers, and neither clients nor stores survive a fork. The worker as a process:
 
 1. A Python worker of Spark does not know its executor. But the worker is a descendant of the executor's process, which a
    cluster starts with `--executor-id` and `--hostname`.
@@ -35,7 +35,7 @@ from samzapy.container.standby import standby_container
 from samzapy.container.supervision.log_files import container_logging
 from samzapy.container.supervision.watch import ContainerProcess
 from samzapy.coordinator.client import CoordinatorClient, HttpLease, HttpQuestions
-from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
+from samzapy.coordinator.wire import AttemptProcess, CoordinatorAddress, JobSpec, Place
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -51,7 +51,7 @@ from samzapy.errors import (
 from samzapy.job.facts import Stall
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import replica_of
-from samzapy.runner.base import TOKEN
+from samzapy.runner.base import TOKEN, scrape_tokens
 from samzapy.runner.spark.daemon import preload
 
 _PR_SET_PDEATHSIG = 1
@@ -179,15 +179,15 @@ def warm_up(_: Iterable[int]) -> None:
     threading.Event().wait(_WARM_S)
 
 
-def run_container(url: str, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
+def run_container(coordinator: CoordinatorAddress, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
     """The function for `mapPartitions`: run the containers (one in each partition), and yield their last reports."""
     for container_id in container_ids:
-        report = attempt(url, container_id)
+        report = attempt(coordinator, container_id)
         if report is not None:
             yield report
 
 
-def attempt(url: str, container_id: str) -> ContainerReport | None:
+def attempt(coordinator: CoordinatorAddress, container_id: str) -> ContainerReport | None:
     """Register, build and run; returns None after a permanent failure. Raises AttemptFailed, RetriableError, TaskMigrated."""
     global _running  # noqa: PLW0603  # the question is about the process
     if _running:
@@ -198,19 +198,21 @@ def attempt(url: str, container_id: str) -> ContainerReport | None:
         raise EnvironmentFailure(
             f"{TOKEN} is not in the executor's environment: the driver has set it, so something has removed it"
         )
-    client = CoordinatorClient(url, token)
+    client = CoordinatorClient(coordinator.url, token, coordinator.fingerprint)
     _running = True
     try:
         lease, spec = client.register(container_id, this_process(_spark_task()))
         if lease.predecessor is not None:
             end_predecessor(lease.predecessor)
-        return _run(client, lease, spec, container_id)
+        return _run(client, lease, spec, container_id, token)
     finally:
         _running = False
         client.close()
 
 
-def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_id: str) -> ContainerReport | None:
+def _run(
+    client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_id: str, token: str
+) -> ContainerReport | None:
     try:
         if spec.directory is not None:
             os.chdir(spec.directory)
@@ -228,7 +230,7 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
             _leave(str(error))
 
         with container_logging(config.supervision.log, config.job_name, container_id) as lines:
-            process = ContainerProcess(lines, give_up, _leave, questions)
+            process = ContainerProcess(lines, give_up, _leave, questions, scrape_tokens(config, token))
             made = build_container(
                 config,
                 model,

@@ -48,7 +48,7 @@ def scan(
         for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
             count = bisect_left(batch.offsets, log.upcoming)
             if count:
-                yield _first(batch, count)
+                yield batch if count == len(batch.offsets) else batch.part(0, count)
         now = clock.monotonic()
         if consumer.position(ssp) > position:
             moved = now
@@ -63,14 +63,6 @@ def first_value(batches: Iterator[RecordBatch]) -> int | None:
             if value is not None:
                 return offset
     return None
-
-
-def _first(batch: RecordBatch, count: int) -> RecordBatch:
-    if count == len(batch.offsets):
-        return batch
-    return RecordBatch(
-        batch.ssp, batch.offsets[:count], batch.keys[:count], batch.values[:count], batch.timestamps[:count]
-    )
 
 
 class Tail(NamedTuple):

@@ -215,7 +215,7 @@ class EntryCodec:
             reason = self._value_serde.misfit(cause)
             raise self._unreadable("value of key", key, reason, self.encode_key(key), data) from cause
 
-    def decode_values(self, keys: Sequence[Any], data: Sequence[bytes | None]) -> list[Any]:
+    def decode_values(self, keys: Collection[Any], data: Sequence[bytes | None]) -> list[Any]:
         """The values of `data`, None where there is none. Raises SerdeError naming the first of `keys` that is unreadable."""
         value_object = self.value_object
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import lt
 from types import TracebackType
 
 from samzapy.api.engine import Cursor, EngineSnapshot, StorageEngine
@@ -40,6 +42,7 @@ class UncommittedStore:
         "_numbers",
         "_order",
         "_overhead",
+        "_passed_down",
         "deletes",
     )
 
@@ -68,6 +71,9 @@ class UncommittedStore:
         # The number of each key's last change; the last number given here, if no cache gives them; and whether the changes
         # are in that order.
         self._numbers: dict[bytes, int] = {}
+        # The keys and numbers that a cache has given, in the order of its calls: nobody asks for them as long as the changes
+        # are in order.
+        self._passed_down: list[tuple[Sequence[bytes], Sequence[int]]] = []
         self._newest = 0
         self._in_order = True
 
@@ -75,8 +81,11 @@ class UncommittedStore:
     def changes(self) -> dict[bytes, bytes | None]:
         """The changes that a commit sends and writes, None meaning a deletion. Read it, do not change it."""
         if not self._in_order:
-            changes = self._changes
-            self._changes = {key: changes[key] for key in sorted(changes, key=self._numbers.__getitem__)}
+            changes, numbers = self._changes, self._numbers
+            for keys, given in self._passed_down:
+                numbers.update(zip(keys, given, strict=True))
+            self._passed_down.clear()
+            self._changes = {key: changes[key] for key in sorted(changes, key=numbers.__getitem__)}
             self._order = KeyOrder(self._changes)
             self._in_order = True
         return self._changes
@@ -102,6 +111,8 @@ class UncommittedStore:
 
         `numbers` say when each key was changed; without them all are changed now, in this order. Give them always or never.
         """
+        if not keys:
+            return
         size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
         limit = self._max_record_bytes
         # If all of them together fit, each fits; also if the longest key and the longest value fit together.
@@ -113,12 +124,14 @@ class UncommittedStore:
         changes.update(zip(keys, values, strict=True))
         if numbers is None:
             numbers = range(self._newest + 1, self._newest + 1 + len(keys))
-            self._newest += len(keys)
-            self._in_order = self._in_order and len(changes) == together
+            self._numbers.update(zip(keys, numbers, strict=True))
+            later = True
         else:
-            # A cache passes its changes down when it has to, not in their order.
-            self._in_order = False
-        self._numbers.update(zip(keys, numbers, strict=True))
+            # A cache passes its changes down when it has to, not always in their order.
+            later = numbers[0] > self._newest and all(map(lt, numbers, islice(numbers, 1, None)))
+            self._passed_down.append((keys, numbers))
+        self._newest = max(self._newest, numbers[-1] if later else max(numbers))
+        self._in_order = self._in_order and later and len(changes) == together
         self._note()
 
     def _refuse_larger_than(self, limit: int, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
@@ -140,6 +153,8 @@ class UncommittedStore:
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values in the order of `keys`. One call of the engine reads those that have not changed."""
         changes = self._changes
+        if not changes:
+            return self._engine.get_all(keys)
         absent = [key for key in keys if key not in changes]
         if not absent:
             return [changes[key] for key in keys]
@@ -177,6 +192,7 @@ class UncommittedStore:
         """Forget the changes: they are committed, or thrown away."""
         self._changes = {}
         self._numbers = {}
+        self._passed_down = []
         self._in_order = True
         self._order = KeyOrder(self._changes)
         self._bytes = 0

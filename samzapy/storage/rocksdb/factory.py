@@ -1,4 +1,7 @@
-"""Opens RocksDB stores; one factory per store and container, so that the container's tasks share its memory."""
+"""Opens RocksDB stores; one factory per store and container, so that the container's tasks share its memory.
+
+Stores without memory of their own share it with each other, too (`samzapy.storage.rocksdb.memory`).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,20 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from rocksdict import AccessType, Cache, Rdict
+from rocksdict import AccessType, Cache, Options, Rdict
 
-from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import EngineMemory, EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.errors import ConfigError, ConfigProblem, StoreCorrupted, StoreError
 from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
 from samzapy.storage.rocksdb.failures import OPENING, noted_damage, translated
 from samzapy.storage.rocksdb.ingestion import remove_leftover
+from samzapy.storage.rocksdb.memory import SharedMemory, shared_memory
 from samzapy.storage.rocksdb.options import RocksDbOptions, problems
 from samzapy.storage.rocksdb.ownership import Ownership
 
 _READING_ATTEMPTS = 5
+#: Memory of a database with nothing in it.
+_OPENED_BYTES = 300_000
 
 
 class RocksDbStorageEngineFactory(StorageEngineFactory):
@@ -30,10 +36,25 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
 
     def __init__(self) -> None:
         self._caches: dict[tuple[int, str, int], Cache] = {}
+        self._shared: SharedMemory | None = None
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
         """Problems of the `rocksdb.*` and memory keys."""
         return problems(settings.properties)
+
+    def memory(self, settings: EngineSettings) -> EngineMemory:
+        """Of every part some tables of numbers; of all stores the container's block cache and memtables, or the store's own."""
+        options = RocksDbOptions.parse(settings.properties, settings.tasks_in_container)
+        own, shared = {}, {}
+        if options.cache_bytes is None:
+            shared["block cache"] = options.shared_cache_bytes
+        else:
+            own["block cache"] = options.cache_bytes
+        if options.counts_together:
+            shared["memtables"] = options.shared_write_buffer_bytes
+        else:
+            own["memtables"] = options.most_memtable_bytes
+        return EngineMemory(_OPENED_BYTES, own, shared, "filters and indexes: about 1.5 B for each of its keys")
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """Open the directory, creating what is missing. See `StorageEngineFactory.open`."""
@@ -51,7 +72,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         options = RocksDbOptions.parse(settings.properties, settings.tasks_in_container)
         ownership = Ownership(path)
         try:
-            wanted = options.to_options(self._cache(settings.store, options))
+            wanted = self._with_memory(settings.store, options)
             # Without its column family named, rocksdict opens an existing store with the options it was made with.
             db = Rdict(str(path), wanted, {"default": wanted}, AccessType.read_write())
             ownership.note_holder()
@@ -83,13 +104,19 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
                 return RocksDbStorageEngine(db, path, options, None)
         raise AssertionError
 
-    def _cache(self, store: str, options: RocksDbOptions) -> Cache | None:
-        if not options.cache_bytes:
+    def _with_memory(self, store: str, options: RocksDbOptions) -> Options:
+        # Held for as long as the factory is: the container's memory is given back with its last store.
+        shared = self._shared = shared_memory(options.shared_cache_bytes, options.shared_write_buffer_bytes)
+        cache = shared.cache if options.cache_bytes is None else self._cache(store, options.cache_bytes)
+        return options.to_options(cache, shared.memtables if options.counts_together else None)
+
+    def _cache(self, store: str, cache_bytes: int) -> Cache | None:
+        if not cache_bytes:
             return None
-        key = (os.getpid(), store, options.cache_bytes)
+        key = (os.getpid(), store, cache_bytes)
         if key not in self._caches:
             # Another thread may have made one meanwhile; the first one stays.
-            self._caches.setdefault(key, Cache(options.cache_bytes))
+            self._caches.setdefault(key, Cache(cache_bytes))
         return self._caches[key]
 
 

@@ -1,4 +1,4 @@
-"""`stores.NAME.rocksdb.*` and the two memory keys, as one value."""
+"""`stores.NAME.rocksdb.*` and the memory keys, as one value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from rocksdict import (
     Options,
     UniversalCompactionStopStyle,
     UniversalCompactOptions,
+    WriteBufferManager,
 )
+
+from samzapy.config.stores.engines import SHARED_CACHE, SHARED_WRITE_BUFFERS
 
 _COMPRESSIONS: Mapping[str, Callable[[], DBCompressionType]] = {
     "snappy": DBCompressionType.snappy,
@@ -37,9 +40,12 @@ _FLAGS = {"true": True, "false": False}
 _STOP_STYLES = {"similar": "similar", "total": "total"}
 
 #: key -> (smallest, largest) of the integer keys.
+_OWN_CACHE, _OWN_WRITE_BUFFER = "container.cache.size.bytes", "container.write.buffer.size.bytes"
 _INTEGERS: Mapping[str, tuple[int, int]] = {
-    "container.cache.size.bytes": (0, 1 << 50),
-    "container.write.buffer.size.bytes": (65_536, 1 << 50),
+    _OWN_CACHE: (0, 1 << 50),
+    _OWN_WRITE_BUFFER: (65_536, 1 << 50),
+    SHARED_CACHE.name: (0, 1 << 53),
+    SHARED_WRITE_BUFFERS.name: (65_536, 1 << 53),
     "rocksdb.block.size.bytes": (256, 1 << 28),
     "rocksdb.compaction.num.levels": (1, 64),
     "rocksdb.compaction.level0.file.num.compaction.trigger": (1, 1_000),
@@ -94,10 +100,15 @@ def _within(text: str, low: int, high: int) -> bool:
 @dataclass(frozen=True)
 class RocksDbOptions:
     """RocksDB's settings; sizes in bytes. `cache_bytes` and `write_buffer_bytes` are for one store of a container: its tasks
-    share the cache and divide the buffer. `tuning` holds the integer keys that are set only when given."""
+    share the cache and divide the buffer. A `cache_bytes` of None means the container's cache, of `shared_cache_bytes`; the
+    memtables are counted with those of other stores, up to `shared_write_buffer_bytes`, if `counts_together`. `tuning` holds the
+    integer keys that are set only when given."""
 
-    cache_bytes: int = 104_857_600
+    cache_bytes: int | None = None
     write_buffer_bytes: int = 33_554_432
+    counts_together: bool = True
+    shared_cache_bytes: int = SHARED_CACHE.default
+    shared_write_buffer_bytes: int = SHARED_WRITE_BUFFERS.default
     tasks: int = 1
     block_bytes: int = 4_096
     bloom_bits_per_key: int = 10
@@ -121,6 +132,7 @@ class RocksDbOptions:
         names = {key: value.strip().lower() for key, value in properties.items() if key in _NAMES}
         own = {field: given.pop(key) for key, field in _FIELDS.items() if key in given}
         return cls(
+            counts_together=_OWN_WRITE_BUFFER not in properties,
             tasks=max(1, tasks_in_container),
             compression=names.get("rocksdb.compression", "snappy"),
             compaction_style=names.get("rocksdb.compaction.style", "universal"),
@@ -130,8 +142,19 @@ class RocksDbOptions:
             **own,
         )
 
-    def to_options(self, cache: Cache | None) -> Options:
-        """The options for rocksdict; `cache` is the block cache that the container's tasks share, None for none."""
+    @property
+    def block_cache_bytes(self) -> int:
+        """Bytes of the block cache, whether it is the store's or the container's."""
+        return self.shared_cache_bytes if self.cache_bytes is None else self.cache_bytes
+
+    @property
+    def most_memtable_bytes(self) -> int:
+        """The most that the memtables of the store take in one container, if nothing else limits them."""
+        return max(65_536 * self.tasks, self.write_buffer_bytes) * self.num_write_buffers
+
+    def to_options(self, cache: Cache | None, memtables: WriteBufferManager | None = None) -> Options:
+        """The options for rocksdict; `cache` is the block cache that the container's tasks share, None for none, `memtables`
+        what counts them together with those of other stores."""
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(max(65_536, self.write_buffer_bytes // self.tasks))
@@ -147,6 +170,8 @@ class RocksDbOptions:
         # A log torn by a kill ends before the torn batch, so a prefix of the commits is left, as without a log.
         options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
         options.set_block_based_table_factory(self._table(cache))
+        if memtables is not None:
+            options.set_write_buffer_manager(memtables)
         self._tune(options)
         return options
 
@@ -174,8 +199,10 @@ class RocksDbOptions:
 
 
 _FIELDS = {
-    "container.cache.size.bytes": "cache_bytes",
-    "container.write.buffer.size.bytes": "write_buffer_bytes",
+    _OWN_CACHE: "cache_bytes",
+    _OWN_WRITE_BUFFER: "write_buffer_bytes",
+    SHARED_CACHE.name: "shared_cache_bytes",
+    SHARED_WRITE_BUFFERS.name: "shared_write_buffer_bytes",
     "rocksdb.block.size.bytes": "block_bytes",
     "rocksdb.num.write.buffers": "num_write_buffers",
     "rocksdb.max.log.file.size.bytes": "max_log_file_bytes",

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
-from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngine, StorageEngineFactory, StoreViewFactory
+from samzapy.api.engine import (
+    EngineMemory,
+    EngineSettings,
+    EntrySerdes,
+    StorageEngine,
+    StorageEngineFactory,
+    StoreViewFactory,
+)
 from samzapy.api.kv import KeyValueStore
 from samzapy.config.reading.keys import Key
 
@@ -43,6 +50,10 @@ class ViewEngineFactory(StorageEngineFactory):
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """The problems of both."""
         return [*self._base.check(settings), *self._views.check(settings)]
+
+    def memory(self, settings: EngineSettings) -> EngineMemory:
+        """That of the engine below: a view keeps nothing."""
+        return self._base.memory(settings)
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
         """Those of the view."""

@@ -4,8 +4,8 @@ time    k <clock> <key>          the time of a key's timer
 due     t <clock> <time> <key>   the time to look at the key, in order: 8 bytes, big-endian, 2^63 added
 
 1. A key is MessagePack's bytes, a clock one letter. A timer has a due entry for its time or before.
-2. A timer that moves to a later time keeps its due entry; when that comes due, the timer gets one for its time. So a timer
-   that each message moves, such as a time-out, costs one put a message.
+2. A timer that moves to a later time keeps its due entry, until it fires. When the entry comes due, the timer's time is only
+   noted in memory. So a timer that each message moves, such as a time-out, costs one put a message.
 3. The due entry of a timer that was cancelled, or that fires earlier, is dropped when it comes due.
 """
 
@@ -30,7 +30,9 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 2
 #: Of a clock that has no timers.
 NEVER = 2**63 - 1
 
-Place = tuple[int, bytes]
+#: The time to look at a timer, its key's bytes, and the time of its due entry, which may be earlier.
+Place = tuple[int, bytes, int]
+Key = tuple[int, bytes]
 
 #: The number of timers read from the store in one go, and of timers in memory before the later half is dropped from it.
 READ = 1_024
@@ -38,7 +40,7 @@ _MOST = 4 * READ
 
 
 class FirstTimers:
-    """The first due entries in memory, as (time, key's bytes); the store has the later ones.
+    """The first timers in memory; the store has the later ones.
 
     Only the first one is taken out. An entry that the store no longer has, or one of an undone message, stays in memory until
     it is the first, and then the time of its key decides. So the undo of a message needs no call.
@@ -50,13 +52,13 @@ class FirstTimers:
         """`letter`: the clock's, in the keys of the store."""
         self.times, self.due = b"k" + letter, b"t" + letter
         self._heap: list[Place] = []
-        self._until: Place | None = (-(2**63), b"")
+        self._until: Key | None = (-(2**63), b"")
         #: The greatest time of a timer that came due: timers for later times still have their due entries.
         self.passed_ms: float = -inf
 
     @property
-    def until(self) -> Place | None:
-        """The last place in memory; None if all are."""
+    def until(self) -> Key | None:
+        """The last entry in memory; None if all are."""
         return self._until
 
     @property
@@ -70,21 +72,29 @@ class FirstTimers:
             return self._heap[0][0]
         return NEVER if self._until is None else self._until[0]
 
-    def add(self, place: Place) -> None:
-        """The store has a new due entry."""
-        if self._until is not None and place > self._until:
-            return
-        heap = self._heap
-        heappush(heap, place)
-        if len(heap) > _MOST:
-            heap.sort()
-            del heap[_MOST // 2 :]
-            self._until = heap[-1]
+    @property
+    def overfull(self) -> bool:
+        """Whether `cut` is due."""
+        return len(self._heap) > _MOST
+
+    def add(self, place: Place) -> bool:
+        """Take one; returns False if it is behind those in memory, and belongs into the store only."""
+        if self._until is not None and place[:2] > self._until:
+            return False
+        heappush(self._heap, place)
+        return True
+
+    def cut(self) -> list[Place]:
+        """Drop the later half; returns those that have no due entry for their time."""
+        self._heap.sort()
+        self._heap, dropped = self._heap[: _MOST // 2], self._heap[_MOST // 2 :]
+        self._until = self._heap[-1][:2]
+        return [place for place in dropped if place[0] != place[2]]
 
     def read(self, places: list[Place]) -> None:
         """Take the store's next entries, READ of them unless there are no more; called when memory has none."""
         self._heap = places
-        self._until = places[-1] if len(places) == READ else None
+        self._until = places[-1][:2] if len(places) == READ else None
 
     def take(self, now_ms: int) -> Place | None:
         """Take the first one out if it has come by `now_ms`."""
@@ -121,7 +131,7 @@ class TimerStore(Timers):
         #: Called when an event timer is set for a time up to `interrupt_until`; both are the run loop's.
         self.interrupt: Callable[[], object] = _ignored
         self.interrupt_until: float = -inf
-        #: The store for `fire`, `due` and `first_due`; the run loop has one without a journal.
+        #: The store for `fire`, `first_due` and `tidy`; the run loop has one without a journal.
         self.between_messages = store
         self._event, self._wall = FirstTimers(b"e"), FirstTimers(b"w")
         for first in (self._event, self._wall):
@@ -141,7 +151,7 @@ class TimerStore(Timers):
         if before is None or time_ms < before or before <= first.passed_ms:
             if before is not None:
                 store.delete(first.due + _bytes(before) + packed)
-            _add_due(store, first, (time_ms, packed))
+            _add_due(store, first, time_ms, packed)
         if clock is TimerClock.EVENT and time_ms <= self.interrupt_until:
             self.interrupt()
 
@@ -166,7 +176,7 @@ class TimerStore(Timers):
                 if before is not None:
                     gone.append(due + _bytes(before) + packed)
                 puts[due + _bytes(time_ms) + packed] = True
-                places.append((time_ms, packed))
+                places.append((time_ms, packed, time_ms))
         if gone:
             store.delete_all(gone)
         store.put_all(puts)
@@ -225,13 +235,17 @@ class TimerStore(Timers):
             times = first.times + place[1]
             if store.get(times) == place[0]:
                 store.delete(times)
-                store.delete(first.due + _bytes(place[0]) + place[1])
+                store.delete(first.due + _bytes(place[2]) + place[1])
                 yield _timer(place)
+            else:
+                self._pass_over(first, place, store.get(times))
 
-    def due(self, clock: TimerClock, now_ms: int, most: int = 1) -> list[Timer]:
-        """The first timers that are due at `now_ms`, which stay in the store; another call does not return them again.
-        Called as `fire`."""
-        return list(map(_timer, self._due(self._of(clock), now_ms, most)))
+    def tidy(self) -> None:
+        """Keep the number of timers in memory. Called as `fire`."""
+        for first in (self._event, self._wall):
+            if first.overfull:
+                for place in first.cut():
+                    self._pass_over(first, place, self.between_messages.get(first.times + place[1]))
 
     def _due(self, first: FirstTimers, now_ms: int, most: int) -> list[Place]:
         found, last, get = list[Place](), None, self.between_messages.get
@@ -241,7 +255,11 @@ class TimerStore(Timers):
                 if not first.reads_on(now_ms):
                     break
                 self._read_on(first)
-            elif place != last:  # A timer that was set again for its earlier time is in memory twice.
+            elif last is not None and place[:2] == last[:2]:
+                # A timer that was set again for its earlier time is in memory twice.
+                if place != last:
+                    self._drop_entry(first, place)
+            else:
                 last = place
                 time_ms = get(first.times + place[1])
                 if time_ms == place[0]:
@@ -252,13 +270,20 @@ class TimerStore(Timers):
         return found
 
     def _pass_over(self, first: FirstTimers, place: Place, time_ms: int | None) -> None:
-        """Drop a due entry of a timer that fires at `time_ms` instead (None: never)."""
-        store = self.between_messages
-        entry = first.due + _bytes(place[0]) + place[1]
+        """Take a timer that was in memory to the time at which it fires, `time_ms` (None: never)."""
+        _, packed, entry_ms = place
+        if time_ms is None or time_ms < place[0]:
+            # One that fires earlier has another entry.
+            if time_ms != entry_ms:
+                self._drop_entry(first, place)
+        elif not first.add((time_ms, packed, entry_ms)) and time_ms != entry_ms:
+            self._drop_entry(first, place)
+            self.between_messages.put(first.due + _bytes(time_ms) + packed, True)
+
+    def _drop_entry(self, first: FirstTimers, place: Place) -> None:
+        entry, store = first.due + _bytes(place[2]) + place[1], self.between_messages
         if store.get(entry) is not None:
             store.delete(entry)
-        if time_ms is not None and time_ms > place[0]:
-            _add_due(store, first, (time_ms, place[1]))
 
     def _of(self, clock: TimerClock) -> FirstTimers:
         return self._event if clock is TimerClock.EVENT else self._wall
@@ -272,7 +297,8 @@ class TimerStore(Timers):
 
     def _places(self, first: FirstTimers, start: bytes, most: int) -> list[Place]:
         with self._store.range(start, first.due + b"\xff" * 9) as entries:
-            return [(int.from_bytes(key[2:10], "big") + _SMALLEST, key[10:]) for key, _ in islice(entries, most)]
+            found = [(int.from_bytes(key[2:10], "big") + _SMALLEST, key[10:]) for key, _ in islice(entries, most)]
+        return [(time_ms, packed, time_ms) for time_ms, packed in found]
 
     def _no_time(self, time_ms: object) -> StoreRefused:
         return StoreRefused(f"store '{self._name}': a timer's time is an int of 63 bits, got {time_ms!r:.100}")
@@ -285,9 +311,9 @@ class TimerStore(Timers):
         return packed
 
 
-def _add_due(store: KeyValueStore[bytes, Any], first: FirstTimers, place: Place) -> None:
-    store.put(first.due + _bytes(place[0]) + place[1], True)
-    first.add(place)
+def _add_due(store: KeyValueStore[bytes, Any], first: FirstTimers, time_ms: int, packed: bytes) -> None:
+    store.put(first.due + _bytes(time_ms) + packed, True)
+    first.add((time_ms, packed, time_ms))
 
 
 def _ignored() -> None:
@@ -298,7 +324,7 @@ def _bytes(time_ms: int) -> bytes:
     return (time_ms - _SMALLEST).to_bytes(8, "big")
 
 
-def _timer(place: Place) -> Timer:
+def _timer(place: Sequence[Any]) -> Timer:
     return Timer(place[0], msgpack.unpackb(place[1], raw=False))
 
 

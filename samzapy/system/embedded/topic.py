@@ -23,7 +23,7 @@ DEFAULTS = {
 }
 
 #: With fewer new records a log is not cleaned automatically: cleaning reads the whole log.
-_LEAST_DIRTY = 50_000
+LEAST_DIRTY = 50_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Topic:
 
     def needs_cleaning(self, dirty: int, total: int) -> bool:
         """Whether a log with `dirty` records since the last cleaning, of `total` now, should be cleaned again."""
-        return (self.compacted or self.expires) and dirty >= _LEAST_DIRTY and dirty >= total * self.dirty_ratio
+        return (self.compacted or self.expires) and dirty >= LEAST_DIRTY and dirty >= total * self.dirty_ratio
 
 
 def grown(found: Topic, partitions: int) -> Topic:

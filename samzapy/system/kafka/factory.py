@@ -11,6 +11,7 @@ from samzapy.system.kafka.queue import LARGEST_RECORD
 from samzapy.system.kafka.settings import (
     admin_properties,
     bootstrap_servers,
+    buffer_bytes,
     check_settings,
     consumer_properties,
     producer_properties,
@@ -21,9 +22,14 @@ class KafkaSystemFactory(SystemFactory):
     """Clients of one Kafka cluster; each connects at its first call, so they may be made before a fork."""
 
     transactional = True
+    marker_offsets = 1
     #: Pipes and sockets, on a cluster of one broker.
     open_files = 18
     transactional_open_files = 8
+    #: Each client has one of its own and one for each broker, one more for the address that it starts from, and one for a
+    #: coordinator.
+    threads = 10
+    transactional_threads = 4
 
     #: The most seconds that a transactional call may take.
     transactional_call_s = 30.0
@@ -44,6 +50,10 @@ class KafkaSystemFactory(SystemFactory):
         """The limit of the job file; librdkafka's default is 1,000,000 bytes."""
         said = settings.producer.get("message.max.bytes", str(LARGEST_RECORD))
         return int(said) if said.isdigit() else None
+
+    def buffer_bytes(self, settings: SystemSettings) -> tuple[int, int]:
+        """As the queues of librdkafka are set; one more answer of a broker may be on its way to a full one."""
+        return buffer_bytes(settings)
 
     def check(self, settings: SystemSettings) -> None:
         check_settings(settings)

@@ -12,7 +12,6 @@ from samzapy.system.local.catalog import (
     Bounds,
     StreamEntry,
     bounds,
-    clean,
     create_stream,
     delete_stream,
     find_stream,
@@ -21,6 +20,7 @@ from samzapy.system.local.catalog import (
     stream_names,
     truncate,
 )
+from samzapy.system.local.cleaning import clean, give_back
 from samzapy.system.local.database import Database, LocalSettings, open_database
 
 
@@ -90,7 +90,9 @@ class LocalAdmin(SystemAdmin):
         """
         database, found = self._stream(stream)
         now = self._clock.wall_ms()
-        return sum(clean(database, found.topic, slot, now) for slot in found.slots)
+        removed = sum(clean(database, found.topic, slot, now) for slot in found.slots)
+        give_back(database)
+        return removed
 
     def close(self) -> None:
         self._closed = True

@@ -16,6 +16,8 @@ from samzapy.api.system import SystemSettings
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError
 from samzapy.system.local.schema import create_tables, is_ready
 
+#: Bytes of the file's pages that a connection keeps in memory.
+CACHE_BYTES = 16_777_216
 _SYNCHRONOUS = ("normal", "full")
 
 
@@ -149,13 +151,16 @@ def open_database(settings: LocalSettings, *, create: bool) -> Database | None:
 
 def _prepare(settings: LocalSettings, connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA page_size=8192")
+    if settings.path.stat().st_size == 0:
+        # Free pages can then be cut off the file. Later it has no effect, and waits for writers.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     _until_not_locked(settings, lambda: connection.execute("PRAGMA journal_mode=WAL"))
     # NORMAL does not wait for the disk at each commit: a commit is in the page cache, so it survives the
     # death of any process, and after a power cut the file is whole but may lack its last commits. `full` waits.
     connection.execute(f"PRAGMA synchronous={settings.synchronous}")
     connection.execute("PRAGMA wal_autocheckpoint=2000")
     connection.execute("PRAGMA journal_size_limit=67108864")
-    connection.execute("PRAGMA cache_size=-16384")
+    connection.execute(f"PRAGMA cache_size=-{CACHE_BYTES // 1024}")
     if not is_ready(connection):
         connection.execute("BEGIN IMMEDIATE")
         try:

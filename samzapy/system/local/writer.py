@@ -19,7 +19,8 @@ from samzapy.errors import (
 from samzapy.system.embedded.producer import Batches, Columns, LastOffsets, LogWriter, ProducerIdentity
 from samzapy.system.embedded.topic import Topic
 from samzapy.system.local import transactions
-from samzapy.system.local.catalog import StreamEntry, clean, find_stream, is_due
+from samzapy.system.local.catalog import StreamEntry, find_stream
+from samzapy.system.local.cleaning import Cleaner, is_due
 from samzapy.system.local.database import Database, LocalSettings, OutcomeUnknown, open_database
 from samzapy.system.local.schema import encode_header_column
 
@@ -29,13 +30,15 @@ _OPEN = "INSERT INTO open_ranges (slot, first, end, transactional_id) VALUES (?,
 
 
 class LocalWriter(LogWriter):
-    """A writer with a separate connection, opened by the first call. Each append is one SQLite transaction."""
+    """A writer with a separate connection, opened by the first call. Each append is one SQLite transaction. What it fills is
+    cleaned beside it, and once more at its end."""
 
     def __init__(self, settings: LocalSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._database: Database | None = None
         self._streams: dict[str, StreamEntry] = {}
+        self._cleaner = Cleaner(settings, clock)
 
     def topic(self, stream: str) -> Topic:
         return self._entry(stream).topic
@@ -44,7 +47,9 @@ class LocalWriter(LogWriter):
         with _producing(), self._writing(owner) as database:
             if owner is not None:
                 transactions.note_write(database, owner, self._clock.wall_ms())
-            return self._insert(database, batches, owner)
+            last = self._insert(database, batches, owner)
+        self._note(batches)
+        return last
 
     def take_over(self, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
         with _producing(), self._writing(None) as database:
@@ -54,7 +59,8 @@ class LocalWriter(LogWriter):
         with _deciding("commit", owner), self._writing(owner) as database:
             last = self._insert(database, batches, None)
             transactions.commit(database, owner)
-            return last
+        self._note(batches)
+        return last
 
     def abort(self, owner: ProducerIdentity) -> None:
         with _deciding("abort", owner), self._writing(owner) as database:
@@ -70,8 +76,14 @@ class LocalWriter(LogWriter):
                 found = find_stream(database, stream)
                 for slot in found.slots if found else ():
                     if found and is_due(database, found.topic, slot):
-                        clean(database, found.topic, slot, self._clock.wall_ms())
+                        self._cleaner.want(found.topic, slot)
+        self._cleaner.close()
         database.close()
+
+    def _note(self, batches: Batches) -> None:
+        for ssp, columns in batches.items():
+            entry = self._streams[ssp.stream]
+            self._cleaner.note(entry.topic, entry.slot(ssp), len(columns))
 
     @contextmanager
     def _writing(self, owner: ProducerIdentity | None) -> Iterator[Database]:

@@ -18,6 +18,7 @@ class MemorySystemFactory(SystemFactory):
     """
 
     transactional = True
+    marker_offsets = 1
 
     def durability(self, settings: SystemSettings) -> Iterable[tuple[str, str]]:
         yield "samza.factory", "memory: its streams are gone when this process ends, changelogs and checkpoints too"

@@ -77,6 +77,18 @@ def test_joined_batches_are_one_batch_and_make_no_column_on_the_way(sizes, data)
     assert [part[n] for n in range(len(part))] == found[start:stop]
 
 
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=5))
+def test_the_offsets_of_joined_batches_are_a_range_unless_they_have_holes(parts):
+    batches, first = [], 0
+    for size, hole in parts:
+        offsets = range(first, first + size)
+        batches.append(MessageBatch(SSP, list(offsets) if hole == 2 else offsets, ["k"] * size, ["m"] * size))
+        first += size + hole
+    offsets = MessageBatch.joined(batches).offsets
+    assert list(offsets) == [offset for each in batches for offset in each.offsets]
+    assert isinstance(offsets, range) or len(batches) == 1 or any(hole for _, hole in parts[:-1])
+
+
 def test_a_batch_of_envelopes_gives_them_back():
     envelopes = list(batch_of("a", "b", timestamps=[1, 2], headers=[None, [("h", b"")]]))
     assert list(MessageBatch.of(envelopes)) == envelopes

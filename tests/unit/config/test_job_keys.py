@@ -10,6 +10,7 @@ from samzapy.config.known_keys import ALL_KEYS
 from samzapy.config.loader import load_job
 from samzapy.config.metrics import PrometheusConfig, ReporterConfig
 from samzapy.config.reading.keys import Key
+from samzapy.config.spark import TlsConfig
 
 
 def test_the_smallest_job_gets_samzas_defaults(load):
@@ -106,6 +107,26 @@ def test_spark_keys_are_read(load):
     assert spark.conf == {"spark.executor.memory": "2g"}
 
 
+def test_tls_of_the_coordinator_is_as_the_master_asks_for_unless_the_job_says(load):
+    assert load().spark.coordinator_tls == TlsConfig(None, None, None)
+    keys = {
+        "job.spark.coordinator.tls.enabled": "TRUE",
+        "job.spark.coordinator.tls.certificate.location": "/c.pem",
+        "job.spark.coordinator.tls.key.location": "/k.pem",
+    }
+    assert load(keys).spark.coordinator_tls == TlsConfig(True, "/c.pem", "/k.pem")
+    assert load({"job.spark.coordinator.tls.enabled": "false"}).spark.coordinator_tls.enabled is False
+
+
+def test_a_certificate_without_its_key_and_an_unknown_word_are_refused(problems):
+    assert problems({"job.spark.coordinator.tls.certificate.location": "/c.pem"}) == [
+        "job.spark.coordinator.tls.key.location: required with job.spark.coordinator.tls.certificate.location"
+    ]
+    assert problems({"job.spark.coordinator.tls.enabled": "yes"}) == [
+        "job.spark.coordinator.tls.enabled: expected one of auto, true, false, got 'yes'"
+    ]
+
+
 def test_speculation_and_foreign_keys_of_spark_are_refused(problems):
     assert problems({"job.spark.conf.spark.speculation": "TRUE", "job.spark.conf.executor": "x"}) == [
         "job.spark.conf.spark.speculation: must be false: with speculation two attempts of one task write at a time, got 'TRUE'",
@@ -132,6 +153,11 @@ def test_reporters_are_read_with_samzas_class_names(load):
 def test_containers_serve_no_metrics_unless_a_port_is_named_and_then_on_loopback(load):
     assert load().prometheus.port == 0
     assert load({"metrics.prometheus.port": "9400"}).prometheus == PrometheusConfig("127.0.0.1", 9400)
+
+
+def test_a_scrape_needs_a_token_unless_the_job_file_says_that_the_port_is_open(load):
+    assert not load().prometheus.open_to_all
+    assert load({"metrics.prometheus.open": "true"}).prometheus.open_to_all
 
 
 def test_the_driver_serves_a_hundred_thousand_series_unless_the_job_file_says_otherwise(load, problems):

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from samzapy.config.known_keys import ALL_KEYS
-from samzapy.config.reading.secrets import MASK, Masked, is_secret, without_password
+from samzapy.config.reading.secrets import MASK, Masked, is_secret, literal_secrets, without_password
 
 SECRETS = {
     "systems.kafka.consumer.sasl.password": "hunter2",
@@ -131,3 +131,49 @@ def test_what_is_below_the_options_of_a_backup_is_hidden_wherever_it_is_shown(lo
     )
     assert "hunter2" not in repr(config)
     assert config.resolved["stores.s.backup.options.key"] == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("systems.kafka.consumer.sasl.password", "hunter2"),
+        ("systems.kafka.consumer.sasl.jaas.config", 'x username="a" password="hunter2";'),
+        ("systems.kafka.consumer.ssl.key.pem", "-----BEGIN"),
+        ("systems.shop.database.url", "postgresql://user:hunter2@host/shop"),
+        ("systems.shop.database.url", "postgresql://user:hun@ter2@host/shop?x=${env:X}"),
+        ("stores.s.backup.options.key", "hunter2"),
+        ("stores.s.backup.options.secret", "hunter2"),
+        ("sensitive.api", "hunter2"),
+        ("my.token", "pa$${ss}"),
+    ],
+)
+def test_a_secret_that_is_written_is_a_literal_one(key, value):
+    assert literal_secrets({key: value}) == [key]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("systems.kafka.consumer.sasl.password", "${env:PASSWORD}"),
+        ("systems.kafka.consumer.sasl.jaas.config", 'x username="a" password="${env:PASSWORD}";'),
+        ("systems.shop.database.url", "postgresql://user:${env:PASSWORD}@host/shop"),
+        ("systems.shop.database.url", "postgresql://host/shop"),
+        ("systems.kafka.consumer.ssl.key.location", "/etc/key.pem"),
+        ("systems.kafka.consumer.sasl.oauthbearer.token.endpoint.url", "https://host/token"),
+        ("systems.kafka.consumer.sasl.oauthbearer.method", "oidc"),
+        ("systems.kafka.consumer.enable.sasl.oauthbearer.unsecure.jwt", "false"),
+        ("stores.s.backup.options.anon", "true"),
+        ("stores.s.backup.options.endpoint_url", "https://host"),
+        ("my.token", ""),
+        ("task.commit.ms", "1000"),
+    ],
+)
+def test_a_reference_a_place_and_a_flag_are_no_literal_secrets(key, value):
+    assert literal_secrets({key: value}) == []
+
+
+def test_a_secret_behind_an_innocent_name_is_a_literal_one_unless_a_variable_has_it():
+    keys = {"systems.k.consumer.sasl.password": "${shared}", "shared": "${deeper}", "deeper": "hunter2"}
+    assert literal_secrets(keys) == ["systems.k.consumer.sasl.password"]
+    assert literal_secrets({**keys, "deeper": "${env:PASSWORD}"}) == []
+    assert literal_secrets({**keys, "deeper": "${shared}"}) == []

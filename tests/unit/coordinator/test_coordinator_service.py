@@ -11,7 +11,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator import service as service_module
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.service import BODY_LIMIT, CoordinatorService
+from samzapy.coordinator.service import BODY_LIMIT, Addresses, CoordinatorService
 from samzapy.coordinator.web.views import Rendered
 from samzapy.coordinator.wire import DETAILS_LIMIT, AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
@@ -176,9 +176,8 @@ def test_views_of_the_runner_are_served_and_those_open_to_all_need_no_token(coor
     def view(status):
         return Rendered(f"{status.name}\n".encode(), "text/plain", 503)
 
-    service = CoordinatorService(
-        coordinator, TOKEN, added={"/metrics": view, "/readyz": view}, open_to_all=["/readyz"], page_port=0
-    )
+    shown = {"/metrics": view, "/readyz": view}
+    service = CoordinatorService(coordinator, TOKEN, Addresses(page_port=0), added=shown, open_to_all=["/readyz"])
     try:
         assert ask(service, "GET", "/metrics", token=None).status == 403
         assert ask(service, "GET", "/metrics").data == b"job\n"
@@ -269,7 +268,7 @@ def test_a_taken_port_is_an_environment_failure(coordinator):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(EnvironmentFailure, match=f"cannot listen on 127.0.0.1:{port}"):
-            CoordinatorService(coordinator, TOKEN, port=port)
+            CoordinatorService(coordinator, TOKEN, Addresses(port=port))
 
 
 def test_the_page_names_the_task_of_a_partition_and_the_host_of_its_container(service, client):

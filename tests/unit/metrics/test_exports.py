@@ -2,7 +2,8 @@
 
 import logging
 import socket
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -44,6 +45,39 @@ def test_a_container_serves_its_metrics_while_it_runs(registry):
     assert "# TYPE samzapy_messages_processed_total counter" in text
     assert 'container="0",job="counts",stream="kafka.in",task="Partition 0"} 7.0' in text
     assert socket.socket().connect_ex(("127.0.0.1", port)) != 0
+
+
+def ask(port, path="/metrics", method="GET", **headers):
+    try:
+        request = Request(f"http://127.0.0.1:{port}{path}", headers=headers, method=method)
+        with urlopen(request, timeout=30) as answer:
+            return answer.status
+    except HTTPError as refused:
+        return refused.code
+
+
+def test_a_scrape_shows_a_token_where_one_is_wanted():
+    port = free_port()
+    with served("127.0.0.1", port, list, ["reads", "acts"]):
+        assert ask(port) == ask(port, Authorization="Bearer wrong") == ask(port, Authorization="reads") == 403
+        assert ask(port, Authorization="Bearer reads") == ask(port, Authorization="Bearer acts") == 200
+        assert ask(port, "/other", Authorization="Bearer reads") == 404
+        assert ask(port, method="POST", Authorization="Bearer reads") == 404
+
+
+def test_without_any_token_nobody_gets_an_answer():
+    port = free_port()
+    with served("127.0.0.1", port, list, ()):
+        assert ask(port) == ask(port, Authorization="Bearer ") == 403
+
+
+def test_silent_connections_are_limited_and_do_not_hold_up_the_end_of_a_container():
+    port = free_port()
+    with served("127.0.0.1", port, list):
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
+        assert any(each.recv(1) == b"" for each in silent[-1:])
+    for each in silent:
+        each.close()
 
 
 def test_a_port_that_is_taken_costs_the_metrics_and_not_the_container(caplog):

@@ -11,7 +11,8 @@ from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
-from samzapy.runner.serving import run_token, serve
+from samzapy.runner.base import run_token
+from samzapy.runner.serving import serve
 
 MODEL = JobModel(
     (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)

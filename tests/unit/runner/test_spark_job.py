@@ -9,6 +9,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.serializers import UTF8Deserializer, write_with_length
 from pyspark.worker_util import check_python_version
 
+from samzapy.coordinator.wire import CoordinatorAddress
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.runner import SparkJob
 
@@ -36,7 +37,7 @@ class FailingSpark:
 def why(text):
     """What a submission says of a failure."""
     ended = threading.Event()
-    submission = SparkJob(FailingSpark(text), "http://127.0.0.1:1", ["0"], ended.set)
+    submission = SparkJob(FailingSpark(text), CoordinatorAddress("http://127.0.0.1:1"), ["0"], ended.set)
     assert ended.wait(60)
     return submission.error()
 

@@ -4,7 +4,7 @@ import pytest
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure
-from samzapy.runner.spark.master import Master, check_reach, coordinator_host
+from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
 
 
 @pytest.mark.parametrize(
@@ -200,3 +200,32 @@ def test_state_in_a_relative_folder_is_warned_of_since_no_later_run_finds_it():
     assert "LOGGED_STORE_BASE_DIR" in warning
     assert told("spark://host:7077", **logged, **{"job.logged.store.base.dir": "/var/state"}) == ()
     assert told("spark://host:7077", **STORE) == ()
+
+
+@pytest.mark.parametrize("master", REMOTE)
+def test_literal_secrets_are_refused_for_executors_elsewhere_and_the_error_says_how_to_give_them(master):
+    secrets = {"systems.kafka.consumer.sasl.password": "hunter2", "systems.kafka.producer.sasl.password": "hunter2"}
+    assert told("local-cluster[2,1,1024]", **secrets) == ()
+    with pytest.raises(ConfigError) as caught:
+        told(master, **secrets)
+    assert [problem.key for problem in caught.value.problems] == list(secrets)
+    assert caught.value.exit_code == 2
+    assert "expected ${env:NAME}, which each container reads from the environment of its own machine" in str(
+        caught.value
+    )
+    assert "hunter2" not in str(caught.value)
+
+
+def test_secrets_that_only_spark_needs_may_be_written_and_stay_with_the_driver():
+    key = "job.spark.conf.spark.hadoop.fs.s3a.secret.key"
+    assert told("spark://host:7077", **{key: "hunter2"}) == ()
+    raw = load_job({**REACHED_JOB, key: "hunter2", "job.spark.conf.spark.executor.memory": "2g"}).raw
+    kept = without_sparks_secrets(raw)
+    assert dict(raw).keys() - dict(kept).keys() == {key}
+
+
+def test_a_coordinator_without_tls_is_warned_of_where_executors_are_elsewhere():
+    off = {"job.spark.coordinator.tls.enabled": "false"}
+    (warning,) = told("spark://host:7077", **off)
+    assert warning.startswith("job.spark.coordinator.tls.enabled=false: the token that acts and all reports cross")
+    assert told("local-cluster[2,1,1024]", **off) == ()

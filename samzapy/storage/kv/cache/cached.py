@@ -190,12 +190,13 @@ class CachedStore(ScanningStore[K, V]):
             if self._used is not None:
                 self._used.update(zip(entries, repeat(None)))
             return values
-        missing = dict(zip(filterfalse(held.__contains__, entries), repeat(None)))
         if self._used is not None:
             self._used.update(zip(filter(held.__contains__, entries), repeat(None)))
+        without = [entry for entry, value in zip(entries, values, strict=True) if value is None]
+        missing = dict.fromkeys(filterfalse(held.__contains__, without))
         if not missing:
             return values
-        found = self._load_all(missing, dict(zip(entries, keys, strict=True)))
+        found = self._load_all(missing, missing if entries is keys else _parts_of(keys, entries, missing))
         return [found.get(entry) if value is None else value for entry, value in zip(entries, values, strict=True)]
 
     def _key_bytes(self, entry: Any) -> bytes:
@@ -232,11 +233,11 @@ class CachedStore(ScanningStore[K, V]):
             self._make_room()
         return value
 
-    def _load_all(self, missing: Collection[Any], keys: Mapping[Any, K]) -> dict[Any, V | None]:
-        """Read and cache missing entries, in one call below; `keys` of them and of others, by entry."""
+    def _load_all(self, missing: Collection[Any], keys: Collection[K]) -> dict[Any, V | None]:
+        """Read and cache missing entries, in one call below; `keys` are theirs, in order."""
         self._misses += len(missing)
         data = self._uncommitted.get_all(self._entry_bytes(missing))
-        found = dict(zip(missing, self._codec.decode_values([keys[entry] for entry in missing], data), strict=True))
+        found = dict(zip(missing, self._codec.decode_values(keys, data), strict=True))
         self._held.update(found)
         if max(map(len, filter(None, data)), default=0) > self._large:
             self._measured(missing, data)
@@ -333,7 +334,9 @@ class CachedStore(ScanningStore[K, V]):
     def _serialize_all(self) -> None:
         if self._dirty:
             self._forget_passing()
-            self._serialize(self._dirty, list(self._dirty.values()))
+            # In the order of their last changes, as the records of the commit will be: that costs less here than below.
+            entries = sorted(self._dirty, key=self._dirty.__getitem__)
+            self._serialize(entries, sorted(self._dirty.values()))
             self._dirty = {}
             self._absent.clear()
             self._deleted = False
@@ -388,3 +391,9 @@ class CachedStore(ScanningStore[K, V]):
             "cached-entries": len(self._held),
             "dirty-entries": len(self._dirty),
         }
+
+
+def _parts_of(keys: list[K], entries: list[Any], some: Collection[Any]) -> list[K]:
+    """The keys of some of the `entries`."""
+    known = dict(zip(entries, keys, strict=True))
+    return list(map(known.__getitem__, some))

@@ -127,7 +127,7 @@ def test_the_need_of_a_container_is_that_of_its_stores_and_clients():
     model = ContainerModel("0", tuple(TaskModel(str(n), frozenset(), n) for n in range(tasks)))
     with pytest.raises(TooFewFiles) as caught:
         provide_descriptors(load_job(pairs), model, load_engines(load_job(pairs)))
-    clients = KafkaSystemFactory.open_files + tasks * KafkaSystemFactory.transactional_open_files
+    clients = KafkaSystemFactory.open_files + KafkaSystemFactory.transactional_open_files
     assert f"{2 * tasks * STORE_FILES:,} for {2 * tasks:,} stores (400,000 tasks), {clients:,} for clients" in str(
         caught.value
     )

@@ -1,0 +1,179 @@
+"""`samzapy replay`: process a slice of the input of one task again, on this machine, without sending anything."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.output import table
+
+if TYPE_CHECKING:
+    from samzapy.config.job import JobConfig
+    from samzapy.replay.differences import Difference
+    from samzapy.replay.plan import Plan
+    from samzapy.replay.recording import Step
+    from samzapy.replay.user_class import Debugger
+
+_COLUMNS = ("at", "what", "where", "key", "value")
+
+
+@click.command()
+@JOB
+@OVERRIDES
+@click.option("--task", metavar="NAME", help='As "Partition 3"; not needed if --until names the partition.')
+@click.option(
+    "--until", required=True, metavar="PLACE", help="The last message: 17, or kafka.in[3]@17 as logs print it."
+)
+@click.option(
+    "--from", "start", metavar="PLACE", help="The first message to show; default: the first since the commit."
+)
+@click.option("--from-empty", is_flag=True, help="Begin at --from with empty stores, not with the state of a commit.")
+@click.option("--pdb", "at_failures", is_flag=True, help="Open the debugger at each failure.")
+@click.option("--break", "before", is_flag=True, help="Open the debugger before the last message is processed.")
+@click.option("--diff", "other", metavar="FILE.py:CLASS", help="Compare with this version of the task's class.")
+@click.option("--json", "as_json", is_flag=True, help="Print lines of JSON.")
+def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
+    """Process messages of one task again, with the state that it had, and print its outputs and changes of state.
+
+    The state is rebuilt as of the last commit before --from (else --until), in a folder that is removed afterwards. Nothing
+    is sent, and nothing is written to a topic. The job may be running. The exit code is 1 if a failure ends the replay, and
+    with --diff if the two versions differ.
+    """
+    from samzapy.admin.user_code import add_import_paths, check_task_class
+    from samzapy.config.loader import load_job
+    from samzapy.replay.plan import Request, plan_replay
+    from samzapy.replay.user_class import NoDebugger, Pdb
+
+    if given["as_json"] and (given["at_failures"] or given["before"]):
+        raise click.UsageError("--json leaves no room on the terminal for the debugger")
+    if given["other"] and (given["at_failures"] or given["before"]):
+        raise click.UsageError("--diff runs two versions: debug one of them, with -c task.class=... for the other")
+    config = load_job(job, pairs(overrides))
+    add_import_paths(config.spark.py_files)
+    check_task_class(config.task.task_class)
+    request = Request(given["until"], given["task"], given["start"], given["from_empty"])
+    planned = plan_replay(config, request)
+    for line in (*planned.about, *(f"note: {each}" for each in planned.unknown)):
+        click.echo(line, err=True)
+    stops = given["at_failures"] or given["before"]
+    debugger = Pdb(at_failures=given["at_failures"]) if stops else NoDebugger()
+    if given["other"]:
+        _compare(config, planned, given["other"], as_json=given["as_json"])
+    else:
+        _show(config, planned, debugger, as_json=given["as_json"], before=given["before"])
+
+
+def _show(config: JobConfig, planned: Plan, debugger: Debugger, *, as_json: bool, before: bool) -> None:
+    from samzapy.replay.session import Replay
+
+    stop = planned.slice.until if before else None
+    rows: list[tuple[object, ...]] = []
+    with Replay(config, planned, debugger=debugger, stop=stop) as session:
+        for line in session.restored:
+            click.echo(line, err=True)
+        steps = session.steps()
+        while (step := _next(steps, redirected=as_json)) is not None:
+            if as_json:
+                _print_json(step.to_json())
+            else:
+                rows += _rows(step)
+        if not as_json:
+            table(f"Replay of {planned.task.name}", _COLUMNS, rows)
+        if session.stopped_by_task:
+            click.echo("the task has asked for its end before the last message", err=True)
+        if session.failure is not None:
+            raise session.failure
+
+
+def _next(steps: Iterator[Step], *, redirected: bool) -> Step | None:
+    """The next step. With lines of JSON on standard output, what the user's code prints goes to standard error."""
+    if not redirected:
+        return next(steps, None)
+    with redirect_stdout(sys.stderr):
+        return next(steps, None)
+
+
+def _compare(config: JobConfig, planned: Plan, other: str, *, as_json: bool) -> None:
+    from samzapy.errors import SamzapyError
+    from samzapy.replay.differences import differences
+    from samzapy.replay.session import Replay
+    from samzapy.replay.user_class import other_version
+
+    versions = (None, other_version(other))
+    found: list[list[Step]] = []
+    for number, kind in enumerate(versions):
+        with Replay(config, planned, kind) as session:
+            for line in session.restored if not number else ():
+                click.echo(line, err=True)
+            steps = session.steps()
+            found.append(list(iter(lambda steps=steps: _next(steps, redirected=as_json), None)))  # type: ignore[misc]
+    count = 0
+    rows: list[tuple[object, ...]] = []
+    for count, each in enumerate(differences(*found), 1):  # noqa: B007  # the last one counts
+        if as_json:
+            _print_json({"at": each.at, "before": _json(each.before), "after": _json(each.after)})
+        else:
+            rows += _sides(each)
+    if rows:
+        table(f"Differences of {config.task.task_class} (-) and {other} (+)", _COLUMNS, rows)
+    if count:
+        raise SamzapyError(f"the two versions differ in {count} of {max(map(len, found))} steps")
+    click.echo(f"the two versions do the same in {len(found[0])} steps", err=True)
+
+
+def _json(step: Step | None) -> dict[str, Any] | None:
+    return None if step is None else step.to_json()
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    from samzapy.serializers import as_json
+
+    click.echo(as_json(value))
+
+
+def _sides(found: Difference) -> Iterator[tuple[object, ...]]:
+    """The effects that only one side has."""
+    sides = [list(_effects(step)) if step is not None else [] for step in (found.before, found.after)]
+    at: object = found.at
+    for sign, own, others in (("-", *sides), ("+", *sides[::-1])):
+        for effect in own:
+            if effect not in others:
+                yield (at, f"{sign} {effect[0]}", *effect[1:])
+                at = ""
+    if at:
+        yield at, "", "", "", "the same, in another order"
+
+
+def _rows(step: Step) -> Iterator[tuple[object, ...]]:
+    """The lines of a step: its message, then its effects."""
+    at: object = step.at
+    for given in step.inputs:
+        yield at, "in", "", _text(given.key), _text(given.message)
+        at = ""
+    for effect in _effects(step):
+        yield (at, *effect)
+        at = ""
+
+
+def _effects(step: Step) -> Iterator[tuple[object, ...]]:
+    for output in step.outputs:
+        yield "out", output.stream, _text(output.key), _text(output.message)
+    for change in step.changes:
+        after = "deleted" if change.after is None else _text(change.after)
+        before = "absent" if change.before is None else _text(change.before)
+        yield "state", change.store, _text(change.key), f"{before} -> {after}"
+    for failure in step.failures:
+        what = "failed" if step.ended else "error"
+        yield what, failure.at or failure.where, "", f"{failure.exception}: {failure.message}"
+
+
+def _text(value: object) -> str:
+    from samzapy.admin.streams import as_text
+
+    return as_text(value)

@@ -1,0 +1,260 @@
+"""Plans a replay: which commit has the state, which records come after it, and what is not known about the original run.
+
+Only one thing ties state to offsets: a commit. So a replay begins at the last commit before the first record of interest, with
+the state and the positions of that commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from samzapy.admin.job_check import input_partitions, streams_of
+from samzapy.api.batch import BatchTask
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
+from samzapy.api.event_time import StateCheckpointTask
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange
+from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, TimerTask, WindowableTask
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.guarantee import Guarantee
+from samzapy.config.job import JobConfig
+from samzapy.container.supervision.job_records import open_job
+from samzapy.container.tasks.task_class import load_task_class
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange, UnknownStream
+from samzapy.job.model import JobModel, TaskModel
+from samzapy.job.planner import follow_growth, from_json, keeps_state, plan
+from samzapy.replay.feed import Positions, Slice
+from samzapy.replay.history import FROM_EMPTY, Commit, History, committed_range, history_of
+from samzapy.replay.places import Place, find_place, find_task
+from samzapy.storage.changelog.reading import scan
+from samzapy.storage.changelog.topic import check_end, delete_retention_ms
+from samzapy.system.clients import KnownStreams, SystemClients
+from samzapy.system.factories import load_factory
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to replay, as on the command line. `until`: the last record. `start`: the first record that is shown, None for
+    all since the commit. `from_empty`: with empty stores instead of the state of a commit, from `start` on."""
+
+    until: str
+    task: str | None = None
+    start: str | None = None
+    from_empty: bool = False
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """A store's changelog partition: the state is its records up to offset `last`. `no_records`: offsets at which known
+    transactions have ended. `deletions_kept_ms`: the topic's `delete.retention.ms`."""
+
+    changelog: SystemStreamPartition
+    last: int = -1
+    no_records: frozenset[int] = frozenset()
+    deletions_kept_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A replay that can be run, as often as one likes. `about` says what it is, `unknown` what the original run may have had
+    otherwise: lines for people."""
+
+    task: TaskModel
+    tasks: int
+    checkpoint: Checkpoint
+    first: Place | None
+    slice: Slice
+    stores: Mapping[str, StorePlan]
+    from_empty: bool
+    about: tuple[str, ...]
+    unknown: tuple[str, ...] = field(default=())
+
+
+def plan_replay(config: JobConfig, request: Request) -> Plan:
+    """Find the commit and the records. Writes nothing.
+
+    Raises ConfigError for a place or a task that the job does not have, OffsetOutOfRange for records that are gone,
+    EnvironmentFailure where the commit or the state is gone.
+    """
+    kind = load_task_class(config.task.task_class)
+    with open_job(config, "replay") as (clients, checkpoints):
+        model = _model(config, clients, checkpoints)
+        task = find_task(model, request.task, request.until)
+        until = find_place("--until", request.until, task.ssps, last=True)
+        first = None if request.start is None else find_place("--from", request.start, task.ssps, last=False)
+        if first is not None and first.ssp == until.ssp and first.offset > until.offset:
+            raise ConfigError([ConfigProblem("--from", request.start, f"must not be behind --until, {until}")])
+        logs = {ssp: committed_range(clients, ssp) for ssp in task.ssps}
+        for place in filter(None, (first, until)):
+            _must_be_there(place.ssp, place.offset, logs[place.ssp])
+        if request.from_empty:
+            return _from_empty(config, kind, model, task, clients, logs, first, until)
+        _refuse_unrecorded_state(config, kind)
+        history = history_of(config, task.name, clients, checkpoints)
+        number = min(history.before(place) for place in (first or until, until))
+        base = history.commits[number]
+        stores = _stores(config, task, clients, history, base)
+        return Plan(
+            task,
+            len(model.tasks),
+            base.checkpoint,
+            first,
+            _slice(task, logs, history, number, until),
+            stores,
+            from_empty=False,
+            about=(f"{task.name}: from the commit {base.where}, of {_when(base.checkpoint)}",),
+            unknown=tuple(_unknown(config, kind, task, base.checkpoint)),
+        )
+
+
+def _model(config: JobConfig, clients: SystemClients, checkpoints: CheckpointManager) -> JobModel:
+    """The tasks as the last start of the job has made them."""
+    known = KnownStreams(clients)
+    known.look(streams_of(config))
+    counts = input_partitions(config, known)
+    with checkpoints.one_pass():
+        inputs = follow_growth(
+            from_json(checkpoints.read_record(JobRecord.INPUTS)), counts, keeps_state=keeps_state(config.stores)
+        )
+        return plan(config, counts, checkpoints.read_changelog_partitions(), inputs)
+
+
+def _must_be_there(ssp: SystemStreamPartition, offset: int, log: OffsetRange) -> None:
+    if not log.oldest <= offset < log.upcoming:
+        raise OffsetOutOfRange(ssp, offset, log.oldest, log.upcoming)
+
+
+def _refuse_unrecorded_state(config: JobConfig, kind: type[AnyTask]) -> None:
+    """Raise ConfigError for state that no commit ties to an offset."""
+    problems = []
+    if issubclass(kind, StateCheckpointTask):
+        message = f"{kind.__name__} keeps a state of its own, which a replay does not rebuild; {FROM_EMPTY}"
+        problems.append(ConfigProblem("task.class", config.task.task_class, message))
+    if config.task.guarantee is Guarantee.AT_MOST_ONCE and config.stores:
+        message = f"commits positions ahead of the state, so no offset belongs to a state; {FROM_EMPTY}"
+        problems.append(ConfigProblem("task.guarantee", Guarantee.AT_MOST_ONCE.value, message))
+    for store in config.stores.values():
+        if store.changelog is None and store.source is None:
+            message = f"the store has none, so its earlier entries are not kept; {FROM_EMPTY}"
+            problems.append(ConfigProblem(f"stores.{store.name}.changelog", None, message))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _stores(
+    config: JobConfig, task: TaskModel, clients: SystemClients, history: History, base: Commit
+) -> dict[str, StorePlan]:
+    found = {}
+    for store in config.stores.values():
+        if store.changelog is None:
+            continue
+        topic = clients.admin(store.changelog.system).describe(store.changelog.stream)
+        if topic is None:
+            raise UnknownStream(*store.changelog)
+        ssp = SystemStreamPartition(*store.changelog, task.changelog_partition)
+        last = base.checkpoint.changelog_offsets.get(store.name, -1)
+        log = clients.offsets([ssp])[ssp]
+        check_end(ssp, log, last)
+        if log.oldest > 0 and last >= 0 and store.backup is None:
+            raise EnvironmentFailure(
+                f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records before it were deleted; "
+                f"{FROM_EMPTY}, or give the job snapshots (stores.{store.name}.backup.path)"
+            )
+        found[store.name] = StorePlan(
+            ssp, last, _transaction_ends(config, store.name, ssp.system, history), delete_retention_ms(topic, store)
+        )
+    return found
+
+
+def _transaction_ends(config: JobConfig, store: str, system: str, history: History) -> frozenset[int]:
+    """The offsets at which the end of a known transaction stands, and no record."""
+    if load_factory(config.systems[system]).marker_offsets != 1:
+        return frozenset()
+    known = (each.checkpoint for each in history.commits if each.checkpoint.atomic)
+    lasts = (checkpoint.changelog_offsets.get(store, -1) for checkpoint in known)
+    return frozenset(last + 1 for last in lasts if last >= 0)
+
+
+def _slice(
+    task: TaskModel, logs: Mapping[SystemStreamPartition, OffsetRange], history: History, number: int, until: Place
+) -> Slice:
+    """From the positions of a commit to the record `until`, in the intervals of the commits in between."""
+    base = history.commits[number].positions
+    starts = {ssp: base.get(ssp, logs[ssp].oldest) for ssp in task.ssps}
+    for ssp, start in starts.items():
+        if start < logs[ssp].oldest:
+            raise OffsetOutOfRange(ssp, start, *logs[ssp], f"the commit is there, the records are gone; {FROM_EMPTY}")
+    between: list[Positions] = []
+    ends = {ssp: log.upcoming for ssp, log in logs.items()}
+    for commit in history.after(number):
+        if commit.positions.get(until.ssp, 0) > until.offset:
+            ends = {ssp: min(commit.positions.get(ssp, end), end) for ssp, end in ends.items()}
+            break
+        between.append(commit.positions)
+    ends[until.ssp] = until.offset + 1
+    return Slice(starts, between, ends, until)
+
+
+def _from_empty(
+    config: JobConfig, kind: type[AnyTask], model: JobModel, task: TaskModel, clients: SystemClients,
+    logs: Mapping[SystemStreamPartition, OffsetRange], first: Place | None, until: Place,
+) -> Plan:  # fmt: skip
+    """With empty stores, from `first` on; the other partitions begin at the time of that record."""
+    if issubclass(kind, StateCheckpointTask):
+        message = f"{kind.__name__} keeps a state of its own in its checkpoints, which a replay does not write"
+        raise ConfigError([ConfigProblem("task.class", config.task.task_class, message)])
+    begin = first or until
+    time_ms = _time_of(clients, begin, logs[begin.ssp])
+    starts = {begin.ssp: begin.offset}
+    for ssp in task.ssps - {begin.ssp}:
+        starts[ssp] = clients.admin(ssp.system).offsets_at([ssp], time_ms)[ssp]
+    ends = {ssp: log.upcoming for ssp, log in logs.items()} | {until.ssp: until.offset + 1}
+    changelogs = {
+        store.name: StorePlan(SystemStreamPartition(*store.changelog, task.changelog_partition))
+        for store in config.stores.values()
+        if store.changelog is not None
+    }
+    checkpoint = Checkpoint(starts, time_ms=time_ms)
+    return Plan(
+        task,
+        len(model.tasks),
+        checkpoint,
+        None,
+        Slice(starts, (), ends, until),
+        changelogs,
+        from_empty=True,
+        about=(f"{task.name}: from empty stores, at {begin}",),
+        unknown=tuple(_unknown(config, kind, task, checkpoint)),
+    )
+
+
+def _time_of(clients: SystemClients, place: Place, log: OffsetRange) -> int:
+    """The time of the record at that place, or of the first one after it."""
+    with closing(clients.consumer(place.ssp.system)) as consumer:
+        for batch in scan(consumer, place.ssp, OffsetRange(place.offset, log.upcoming), SYSTEM_CLOCK):
+            return max(0, batch.timestamps[0])
+    return 0
+
+
+def _unknown(config: JobConfig, kind: type[AnyTask], task: TaskModel, checkpoint: Checkpoint) -> Iterator[str]:
+    """What is not recorded, and what the replay does instead."""
+    if len(task.ssps) > 1:
+        yield "the order across partitions is not recorded: between two commits records come by their times"
+    if issubclass(kind, BatchTask):
+        yield "the sizes of batches are not recorded: they are as large as one poll"
+    if issubclass(kind, (AsyncStreamTask, CoroutineTask)):
+        yield "the order in which messages ended is not recorded: each ends before the next one begins"
+    if issubclass(kind, (WindowableTask, TimerTask)):
+        yield "the wall clock is not recorded: it stands at the times of the records, for windows and wall-clock timers"
+    for store in config.stores.values():
+        if store.source is not None:
+            yield f"the streams of store '{store.name}' are read as they are now: their earlier contents are not recorded"
+    if checkpoint.changelog_offsets and not checkpoint.atomic:
+        yield "the job has no transactions: after a crash its state may have been ahead of this commit"
+
+
+def _when(checkpoint: Checkpoint) -> str:
+    return datetime.fromtimestamp(checkpoint.time_ms / 1000, timezone.utc).isoformat(timespec="milliseconds")

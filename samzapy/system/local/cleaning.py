@@ -1,0 +1,221 @@
+"""Cleans the logs in the file by their `cleanup.policy`, while others read and write, and gives the space of the file back.
+
+1. A read finds the records that later ones replace. It blocks no writer, and its answer stays right: a record that is
+   replaced stays replaced.
+2. They are deleted some thousands at a time, each time in a separate transaction, so that a commit waits for milliseconds.
+3. Free pages are cut off the end of the file, except for an eighth of it that later records fill. A file of an older version
+   keeps its size; its free pages are filled again.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from samzapy.clock import Clock
+from samzapy.errors import SamzapyError
+from samzapy.system.embedded.topic import LEAST_DIRTY, Topic
+from samzapy.system.local.catalog import bounds, first_not_older
+from samzapy.system.local.database import Database, LocalSettings, open_database
+
+logger = logging.getLogger(__name__)
+
+#: Records that one transaction deletes, and pages that one gives back.
+_STEP, _PAGES = 5_000, 256
+#: The part of the file that may be free.
+_SPARE = 8
+#: Seconds that a closing producer waits for its cleaning.
+_PATIENCE_S = 60.0
+_INCREMENTAL = 2
+
+_REPLACED = """
+INSERT INTO temp.doomed SELECT position FROM records WHERE slot = :slot AND position < :until AND position NOT IN
+(SELECT max(position) FROM records WHERE slot = :slot AND position < :until GROUP BY key)
+"""
+_TOMBSTONES = "INSERT INTO temp.doomed SELECT position FROM records WHERE slot = ? AND position < ? AND value IS NULL"
+_EXPIRED = "INSERT INTO temp.doomed SELECT position FROM records WHERE slot = ? AND position < ?"
+_UP_TO = "SELECT max(position) FROM (SELECT position FROM temp.doomed WHERE position > ? ORDER BY position LIMIT ?)"
+_DELETE = (
+    "DELETE FROM records WHERE slot = ? AND position IN "
+    "(SELECT position FROM temp.doomed WHERE position > ? AND position <= ?)"
+)
+
+
+class Stopped(Exception):
+    """Raised in a cleaning that was asked to end; what it has not done is done by the next one."""
+
+
+def _go_on() -> bool:
+    """The default of `stopped`."""
+    return False
+
+
+def is_due(database: Database, topic: Topic, slot: int) -> bool:
+    """Whether the partition has grown enough since it was last cleaned."""
+    row = database.execute("SELECT dirty_records, clean_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
+    return row is not None and topic.needs_cleaning(row[0], row[0] + row[1])
+
+
+def clean(database: Database, topic: Topic, slot: int, now_ms: int, stopped: Callable[[], bool] = _go_on) -> int:
+    """Drop the records that the topic's policy does not keep; returns their number. Raises Stopped."""
+    with database.read():
+        found = bounds(database, slot)
+        row = database.execute("SELECT dirty_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
+        kept = first_not_older(database, slot, now_ms - topic.retention_ms) if topic.expires else None
+    if found is None:
+        return 0
+    removed = 0
+    if topic.expires:
+        before = max(found.oldest, min(found.upcoming if kept is None else kept, found.stable))
+        with database.write():
+            database.execute("UPDATE partitions SET oldest = max(oldest, ?) WHERE slot = ?", (before, slot))
+        removed += _drop(database, slot, stopped, _EXPIRED, (slot, before))
+    if topic.compacted:
+        removed += _compact(database, topic, slot, found.stable, now_ms, stopped)
+    _count(database, slot, row[0])
+    return removed
+
+
+def give_back(database: Database, stopped: Callable[[], bool] = _go_on) -> None:
+    """Cut the free pages off the file, but for an eighth of it. Raises Stopped."""
+    if _pragma(database, "auto_vacuum") != _INCREMENTAL:
+        return
+    while _pragma(database, "freelist_count") > _pragma(database, "page_count") // _SPARE:
+        _check(stopped)
+        with database.write():
+            # The pages are freed as the rows of the answer are fetched.
+            database.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+
+
+def _compact(database: Database, topic: Topic, slot: int, until: int, now_ms: int, stopped: Callable[[], bool]) -> int:
+    if topic.min_compaction_lag_ms > 0:
+        with database.read():
+            young = first_not_older(database, slot, now_ms - topic.min_compaction_lag_ms + 1)
+        until = until if young is None else min(until, young)
+    removed = _drop(database, slot, stopped, _REPLACED, {"slot": slot, "until": until})
+    with database.write():
+        horizon = _tombstone_horizon(database, slot, until, now_ms, topic.delete_retention_ms)
+    return removed + _drop(database, slot, stopped, _TOMBSTONES, (slot, horizon))
+
+
+def _tombstone_horizon(database: Database, slot: int, until: int, now_ms: int, retention_ms: int) -> int:
+    # The timestamp of a tombstone is its sender's. `delete.retention.ms` counts from the first compaction that covered
+    # it: from then on a reader from the start misses the deleted record.
+    database.execute("INSERT INTO cleanings (slot, until, time_ms) VALUES (?, ?, ?)", (slot, until, now_ms))
+    (horizon,) = database.execute(
+        "SELECT coalesce(max(until), 0) FROM cleanings WHERE slot = ? AND time_ms <= ?", (slot, now_ms - retention_ms)
+    ).fetchone()
+    database.execute("DELETE FROM cleanings WHERE slot = ? AND until < ?", (slot, horizon))
+    return int(horizon)
+
+
+def _drop(database: Database, slot: int, stopped: Callable[[], bool], choose: str, of: Any) -> int:
+    """Delete the records that the statement `choose` puts into `temp.doomed`; returns their number."""
+    _check(stopped)
+    with database.read():
+        database.execute("CREATE TEMP TABLE IF NOT EXISTS doomed (position INTEGER PRIMARY KEY)")
+        database.execute("DELETE FROM temp.doomed")
+        database.execute(choose, of)
+        # A read is rolled back at its end, and the temporary table, which is this connection's alone, with it.
+        database.execute("COMMIT")
+    removed, last = 0, -1
+    while True:
+        (upper,) = database.execute(_UP_TO, (last, _STEP)).fetchone()
+        if upper is None:
+            return removed
+        _check(stopped)
+        with database.write():
+            removed += database.execute(_DELETE, (slot, last, upper)).rowcount
+        last = upper
+
+
+def _count(database: Database, slot: int, dirty: int) -> None:
+    """Note that the records of which `dirty` were new have been cleaned; more may have come since."""
+    with database.read():
+        (left,) = database.execute("SELECT count(*) FROM records WHERE slot = ?", (slot,)).fetchone()
+    with database.write():
+        database.execute(
+            "UPDATE partitions SET clean_records = max(0, :left - max(0, dirty_records - :dirty)), "
+            "dirty_records = max(0, dirty_records - :dirty) WHERE slot = :slot",
+            {"left": left, "dirty": dirty, "slot": slot},
+        )
+
+
+def _pragma(database: Database, name: str) -> int:
+    (value,) = database.execute(f"PRAGMA {name}").fetchone()
+    return int(value)
+
+
+def _check(stopped: Callable[[], bool]) -> None:
+    if stopped():
+        raise Stopped
+
+
+class Cleaner:
+    """Cleans the partitions that one writer fills as soon as they are due, in a thread and with a connection of its own.
+
+    The thread begins with the first partition that may be due, and ends when there is nothing left to do. A failure is
+    logged: a log that is not cleaned is larger, and nothing else. Used by the thread of the writer.
+    """
+
+    def __init__(self, settings: LocalSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._written: dict[int, int] = {}
+        self._wanted: dict[int, Topic] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def note(self, topic: Topic, slot: int, records: int) -> None:
+        """So many records were written to a partition."""
+        if not (topic.compacted or topic.expires):
+            return
+        written = self._written[slot] = self._written.get(slot, 0) + records
+        if written >= LEAST_DIRTY:
+            self._written[slot] = 0
+            self.want(topic, slot)
+
+    def want(self, topic: Topic, slot: int) -> None:
+        """Look whether the partition is due."""
+        with self._lock:
+            self._wanted[slot] = topic
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="samzapy-cleaner", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Wait until everything is cleaned, a minute at most."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(_PATIENCE_S)
+            self._closed.set()
+
+    def _run(self) -> None:
+        try:
+            database = open_database(self._settings, create=False)
+            if database is not None:
+                try:
+                    self._clean_all(database)
+                finally:
+                    database.close()
+        except (SamzapyError, sqlite3.Error, Stopped) as cause:
+            logger.warning("%s: its logs are not cleaned for now: %s", self._settings, cause or "it took too long")
+            with self._lock:
+                self._wanted.clear()
+                self._thread = None
+
+    def _clean_all(self, database: Database) -> None:
+        stopped = self._closed.is_set
+        while True:
+            with self._lock:
+                if not self._wanted:
+                    self._thread = None
+                    return
+                slot, topic = self._wanted.popitem()
+            if is_due(database, topic, slot):
+                clean(database, topic, slot, self._clock.wall_ms(), stopped)
+                give_back(database, stopped)

@@ -1,0 +1,247 @@
+"""The coordinator with TLS: containers pin its certificate, strangers' handshakes cost them their place and nobody else's."""
+
+import socket
+import ssl
+from contextlib import closing
+from datetime import datetime, timezone
+
+import pytest
+import urllib3
+
+from samzapy.admin.page import status_of
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.config.job import JobConfig
+from samzapy.config.loader import load_job
+from samzapy.config.spark import TlsConfig
+from samzapy.container.supervision.log_files import PageAddress
+from samzapy.coordinator.client import CoordinatorClient
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.web import admission as admission_module
+from samzapy.coordinator.web.tls import made_for
+from samzapy.coordinator.wire import JobSpec
+from samzapy.errors import ConfigError, RetriableError
+from samzapy.job.lease import ContainerReport, Directive
+from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.runner.serving import coordinator_identity
+from samzapy.testing import ManualClock
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+MODEL = JobModel(
+    (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
+)
+
+
+def running(lease):
+    return ContainerReport("0", lease.epoch, "running")
+
+
+@pytest.fixture(scope="module")
+def identity():
+    return made_for("127.0.0.1", NOW)
+
+
+@pytest.fixture
+def service(identity):
+    served = CoordinatorService(
+        Coordinator("job", JobSpec(MODEL, {}), 15.0), "token", Addresses(identity=identity, page_port=0)
+    )
+    yield served
+    served.close()
+
+
+def client_of(service):
+    return CoordinatorClient(service.address.url, "token", service.address.fingerprint)
+
+
+def port_of(service):
+    return int(service.url.rpartition(":")[2])
+
+
+def connect(service):
+    return socket.create_connection(("127.0.0.1", port_of(service)))
+
+
+def is_closed(connection):
+    connection.settimeout(30)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_a_container_registers_and_reports_over_tls(service):
+    assert service.url.startswith("https://")
+    with closing(client_of(service)) as client:
+        lease, _ = client.register("0")
+        assert lease.report(running(lease)) is Directive.CONTINUE
+        assert client.status()["containers"][0]["state"] == "running"
+
+
+def test_another_certificate_gets_no_token(service):
+    other = made_for("127.0.0.1", NOW)
+    with (
+        closing(CoordinatorClient(service.url, "token", other.fingerprint)) as client,
+        pytest.raises(RetriableError, match="does not show the certificate of this run"),
+    ):
+        client.register("0")
+    with closing(client_of(service)) as client:
+        assert client.status()["containers"][0]["attempts"] == 0
+
+
+def test_the_port_of_containers_speaks_tls_only_and_the_one_for_people_not_at_all(service):
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        urllib3.request("GET", f"http://127.0.0.1:{port_of(service)}/healthz", retries=False, timeout=30)
+    assert service.page.startswith("http://127.0.0.1:")
+    answer = urllib3.request("GET", service.page, retries=False, redirect=False, timeout=30)
+    assert answer.status == 303
+    assert "secure" not in answer.headers["set-cookie"].lower()
+
+
+def test_a_page_with_tls_gives_a_cookie_that_only_tls_carries(service):
+    with urllib3.PoolManager(cert_reqs="CERT_NONE", assert_fingerprint=service.address.fingerprint) as pool:
+        url = f"{service.url}/?token={service.tokens.read}"
+        answer = pool.request("GET", url, retries=False, redirect=False, timeout=30)
+    assert answer.status == 303
+    assert "secure" in answer.headers["set-cookie"].lower()
+
+
+def test_connections_without_a_handshake_do_not_keep_a_container_out_nor_one_that_is_in(service):
+    early = client_of(service)
+    lease, _ = early.register("0")
+    hello = ssl_hello()
+    strangers = [connect(service) for _ in range(600)]
+    for number, each in enumerate(strangers):
+        if number % 2:
+            each.sendall(hello[: number % len(hello)])
+    assert lease.report(running(lease)) is Directive.CONTINUE
+    with closing(client_of(service)) as late:
+        newest, _ = late.register("0")
+        assert newest.report(running(newest)) is Directive.CONTINUE
+    assert is_closed(strangers[0])
+    for each in strangers:
+        each.close()
+    early.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01"])
+def test_a_handshake_that_never_ends_is_closed_in_time(monkeypatch, service, sent):
+    monkeypatch.setattr(admission_module, "STRANGER_S", 0.5)
+    with connect(service) as silent:
+        silent.sendall(sent)
+        assert is_closed(silent)
+
+
+def test_a_finished_handshake_without_a_token_is_closed_in_time(monkeypatch, service):
+    monkeypatch.setattr(admission_module, "STRANGER_S", 0.5)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with connect(service) as plain, context.wrap_socket(plain) as silent:
+        assert is_closed(silent)
+
+
+def test_a_service_with_open_handshakes_closes_at_once(identity):
+    served = CoordinatorService(Coordinator("job", JobSpec(MODEL, {}), 15.0), "token", Addresses(identity=identity))
+    with connect(served) as silent:
+        served.close()
+        assert is_closed(silent)
+
+
+def test_a_command_finds_the_page_by_its_fingerprint(identity, tmp_path):
+    config = job_at(tmp_path)
+    served = CoordinatorService(Coordinator("job", JobSpec(MODEL, {}), 15.0), "token", Addresses(identity=identity))
+    try:
+        assert served.pinned_page == f"{served.page}#{identity.fingerprint}"
+        PageAddress(config.supervision.log, config.job_name).write(served.pinned_page)
+        assert status_of(config)["job"] == "job"
+    finally:
+        served.close()
+
+
+def job_at(folder) -> JobConfig:
+    return load_job(
+        {
+            "job.name": "job",
+            "task.class": "a:B",
+            "task.inputs": "memory.in",
+            "systems.memory.samza.factory": "memory",
+            "job.log.dir": str(folder),
+        }
+    )
+
+
+def ssl_hello():
+    """The first message of a TLS client."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
+def test_a_key_is_not_shown(identity):
+    assert "PRIVATE" in identity.key
+    assert "PRIVATE" not in repr(identity)
+
+
+@pytest.mark.parametrize(("enabled", "remote", "has"), [(None, True, True), (None, False, False), (False, True, False)])
+def test_a_remote_master_brings_a_certificate_unless_the_job_says_no(enabled, remote, has):
+    made = coordinator_identity(TlsConfig(enabled), "10.0.0.1", ManualClock(), remote=remote)
+    assert (made is not None) == has
+
+
+@pytest.fixture
+def files(identity, tmp_path):
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    certificate.write_text(identity.certificate)
+    key.write_text(identity.key)
+    return certificate, key
+
+
+def test_a_certificate_of_the_users_own_is_shown(files, identity):
+    certificate, key = files
+    found = coordinator_identity(TlsConfig(True, str(certificate), str(key)), "here", ManualClock(), remote=False)
+    assert found == identity
+
+
+def refusal(certificate, key):
+    with pytest.raises(ConfigError) as refused:
+        coordinator_identity(TlsConfig(True, str(certificate), str(key)), "here", ManualClock(), remote=True)
+    return str(refused.value)
+
+
+def test_files_that_are_no_identity_are_refused_with_their_keys(files, tmp_path):
+    certificate, key = files
+    other = tmp_path / "other.pem"
+    other.write_text(made_for("x", NOW).key)
+    assert refusal(certificate, other).startswith("job.spark.coordinator.tls.key.location: is not the certificate's")
+    assert refusal(key, key).startswith("job.spark.coordinator.tls.certificate.location: holds no certificate in PEM")
+    assert refusal(certificate, certificate).startswith("job.spark.coordinator.tls.key.location: is no key in PEM")
+    assert refusal(tmp_path / "none.pem", key).startswith(
+        "job.spark.coordinator.tls.certificate.location: cannot be read"
+    )
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(files, tmp_path):
+    from cryptography.hazmat.primitives import serialization
+
+    certificate, key = files
+    loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+    encrypted = tmp_path / "encrypted.pem"
+    encrypted.write_bytes(
+        loaded.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    assert refusal(certificate, encrypted).startswith(
+        "job.spark.coordinator.tls.key.location: is no key in PEM without a password"
+    )
+
+
+def test_the_identity_leaves_nothing_on_the_disk(identity, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    identity.context()
+    assert list(tmp_path.iterdir()) == []
