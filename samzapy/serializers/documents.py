@@ -13,8 +13,7 @@ import orjson
 
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.errors import SerdeError
-from samzapy.serializers.explain import as_refusal
-from samzapy.serializers.numbers import NULL, check_numbers
+from samzapy.serializers.refusals import NULL, as_refusal, check_numbers
 from samzapy.serializers.typed import TypedSerde, typed_serde
 
 _dumps = orjson.dumps

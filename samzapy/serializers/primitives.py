@@ -13,7 +13,7 @@ from uuid import UUID
 
 from samzapy.api.serde import Serde
 from samzapy.errors import SerdeError
-from samzapy.serializers.explain import as_refusal
+from samzapy.serializers.refusals import as_refusal
 
 
 class BytesSerde(Serde):

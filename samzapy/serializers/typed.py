@@ -18,7 +18,7 @@ from msgspec import inspect
 
 from samzapy.api.serde import Serde
 from samzapy.errors import SerdeError
-from samzapy.serializers.numbers import NULL, check_numbers
+from samzapy.serializers.refusals import NULL, check_numbers
 
 Format = Literal["json", "msgpack"]
 

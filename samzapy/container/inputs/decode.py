@@ -1,4 +1,4 @@
-"""Decodes raw records into envelopes, a batch at a time.
+"""Decodes raw records into envelopes, or into the columns of a batch task, a batch at a time.
 
 1. The good path has no Python frame per record: the serde's function is mapped over a column, and the envelopes are made
    from the columns in C. Nulls and bytes that do not decode cost extra time, but not for the records beside them.
@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice, repeat
 from typing import Any
 
+from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope, envelope_of
 from samzapy.api.serde import Serde
 from samzapy.api.system import RecordBatch
@@ -182,3 +183,40 @@ class TolerantDecoder(Decoder):
     def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         envelopes, failures = self._envelopes(batch, arrival_ms)
         return self.cut(envelopes, failures, batch, arrival_ms)
+
+
+class BatchDecoder(Decoder):
+    """Decodes the batches of one stream for batch tasks."""
+
+    __slots__ = ()
+
+    def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
+        keys, messages, failures = self.columns(batch)
+        if failures:
+            raise failures[min(failures)]
+        return [_batch_of(batch, keys, messages, arrival_ms)]
+
+
+class TolerantBatchDecoder(Decoder):
+    """Cuts a batch at the messages that do not decode, as `TolerantDecoder` does."""
+
+    __slots__ = ()
+
+    def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
+        keys, messages, failures = self.columns(batch)
+        return self.cut(_batch_of(batch, keys, messages, arrival_ms), failures, batch, arrival_ms)
+
+
+def _batch_of(
+    batch: RecordBatch, keys: Sequence[Any], messages: Sequence[Any], arrival_ms: int
+) -> MessageBatch[Any, Any]:
+    return MessageBatch(
+        batch.ssp,
+        batch.offsets,
+        keys,
+        messages,
+        batch.timestamps,
+        batch.headers,
+        values=batch.values,
+        arrival_ms=arrival_ms,
+    )

@@ -15,8 +15,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.dead_letters import NoRawRecords
 from samzapy.container.event_time.control_messages import ControlDecoder
-from samzapy.container.inputs.batches import BatchDecoder, TolerantBatchDecoder
-from samzapy.container.inputs.decode import Decoder, TolerantDecoder
+from samzapy.container.inputs.decode import BatchDecoder, Decoder, TolerantBatchDecoder, TolerantDecoder
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion

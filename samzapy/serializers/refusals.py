@@ -1,8 +1,17 @@
-"""Writes the error messages of serdes: place, part, serde and reason."""
+"""Explains why a serde refuses a value: error messages with place, part, serde and reason.
+
+`check_numbers` finds the numbers that JSON does not have, NaN and the infinities: JSON libraries write them as null.
+"""
 
 from __future__ import annotations
 
+from math import isfinite
+from typing import Any
+
 from samzapy.errors import SerdeError
+
+#: In the JSON of each value with such a number.
+NULL = b"null"
 
 
 def decode_failure(serde_name: str, where: str, part: str, cause: Exception) -> SerdeError:
@@ -35,3 +44,25 @@ def _reason(cause: Exception) -> str:
 def _shown(value: object) -> str:
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 100 else text[:97] + '...'}"
+
+
+def check_numbers(value: Any) -> None:
+    """Raise SerdeError for a value with a float that JSON does not have: it would come back as None."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, float):
+            if not isfinite(each):
+                raise SerdeError(
+                    f"json has no {each!r}, and would give back None: store None or a text in its place, or use the serde msgpack"
+                )
+        elif isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, (list, tuple, set, frozenset)):
+            waiting += each
+        elif hasattr(each, "__struct_fields__"):
+            waiting += [getattr(each, name) for name in each.__struct_fields__]
+        elif hasattr(each, "__attrs_attrs__"):
+            waiting += [getattr(each, attribute.name) for attribute in each.__attrs_attrs__]
+        elif hasattr(each, "__dict__") and not isinstance(each, type):
+            waiting += vars(each).values()
