@@ -26,11 +26,13 @@ from pyspark.serializers import CPickleSerializer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.web.tls import Identity
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.model import JobModel
 from samzapy.queries.exchange import Exchange
-from samzapy.runner.base import JobOutcome, Runner, RunOptions, StartableJob, run_token
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
@@ -214,22 +216,8 @@ class SparkRunner(Runner):
             prepared = job.claim()
             options.on_claimed(prepared)
             _checked_master(config, prepared.model, endless=prepared.endless)
-            directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
-            raw = config.raw if master.on_this_machine else without_sparks_secrets(config.raw)
-            spec = JobSpec(prepared.model, raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
-            coordinator = coordinator_of(prepared, spec, self._clock)
-            port = config.spark.coordinator_port
-            records = records_of(config, coordinator, Exchange(coordinator.holder))
-            service = serve(
-                coordinator,
-                records,
-                token,
-                host,
-                port,
-                second=config.page_port,
-                max_series=config.prometheus.max_series,
-                identity=identity,
-            )
+            coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
+            service = _served(coordinator, config, token, host, identity)
             services.callback(service.close)
             if service.address.fingerprint is not None:
                 options.on_event(f"certificate of {service.url}: SHA-256 {service.address.fingerprint}")
@@ -250,7 +238,7 @@ class SparkRunner(Runner):
             handlers.enter_context(StopSignals(supervisor.stop, spark.kill))
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
             status = supervisor.run()
-            if watch.lets_go and (port or config.page_port):
+            if watch.lets_go and (config.spark.coordinator_port or config.page_port):
                 # The new run cannot listen there before.
                 service.close()
         return JobOutcome(status, supervisor.stopped)
@@ -274,6 +262,30 @@ class SparkRunner(Runner):
             return SlotRun(containers, standbys, coordinator, start, policy, clock, ended)
 
         return submit
+
+
+def _spec(prepared: PreparedJob, master: Master) -> JobSpec:
+    """The job as its containers get it."""
+    config = prepared.config
+    directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
+    raw = config.raw if master.on_this_machine else without_sparks_secrets(config.raw)
+    return JobSpec(prepared.model, raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
+
+
+def _served(
+    coordinator: Coordinator, config: JobConfig, token: str, host: str, identity: Identity | None
+) -> CoordinatorService:
+    """The coordinator's service, at the ports of the job file. Raises EnvironmentFailure."""
+    return serve(
+        coordinator,
+        records_of(config, coordinator, Exchange(coordinator.holder)),
+        token,
+        host,
+        config.spark.coordinator_port,
+        second=config.page_port,
+        max_series=config.prometheus.max_series,
+        identity=identity,
+    )
 
 
 def _checked_master(config: JobConfig, model: JobModel, *, endless: bool) -> Master:
