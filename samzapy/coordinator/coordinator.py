@@ -235,8 +235,7 @@ class Coordinator:
         with self._changed:
             leases = self._leases
             containers, standbys = (
-                tuple(self._progress.status(i, leases.state(i).value, leases.attempts(i), leases.epoch(i)) for i in ids)
-                for ids in (self._ids, self._standbys)
+                tuple(map(self._progress.status, ids, leases.standings(ids))) for ids in (self._ids, self._standbys)
             )
             seconds = 0.0 if self._started is None else self._newest - self._started
             progress = self._progress

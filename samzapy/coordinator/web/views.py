@@ -27,11 +27,13 @@ from starlette.routing import Route
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import SHARE, JobStatus
+from samzapy.coordinator.progress import JobStatus
 from samzapy.strict_json import encode
 
 logger = logging.getLogger(__name__)
 
+#: How much longer a view is shown than the CPU time that it took to make.
+SHARE = 20.0
 #: Seconds of work between two rests of the thread that makes views, and those of a rest.
 WORK_S, REST_S = 0.002, 0.008
 
@@ -51,8 +53,8 @@ View = Callable[[JobStatus], Rendered]
 class Pauses:
     """Lets the reports through while a view is made: after `WORK_S` of work its thread rests for `REST_S`.
 
-    A thread that computes gives up Python's lock every 5 ms only, and the thread of the reports needs the lock anew after each
-    read and write of a socket. Beside such a thread it answers some 60 reports a second. Used by one thread.
+    A thread that computes gives up Python's lock now and then only, and the thread of the reports needs the lock anew after each
+    read and write of a socket. Beside such a thread it is many times slower. Used by one thread.
     """
 
     def __init__(
