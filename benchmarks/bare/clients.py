@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -48,9 +49,11 @@ def offsets(bootstrap: str, topic: str) -> tuple[dict[int, int], dict[int, int]]
     return {p: low for p, (low, _) in ranges.items()}, {p: high for p, (_, high) in ranges.items()}
 
 
-def assigned_consumer(bootstrap: str, topic: str, positions: Mapping[int, int]) -> Consumer:
-    """A consumer of these partitions from these offsets."""
-    consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap})
+def assigned_consumer(
+    bootstrap: str, topic: str, positions: Mapping[int, int], settings: Mapping[str, Any] = MappingProxyType({})
+) -> Consumer:
+    """A consumer of these partitions from these offsets; `settings` come on top of those of all."""
+    consumer = Consumer({**CONSUMER, **settings, "bootstrap.servers": bootstrap})
     consumer.assign([TopicPartition(topic, partition, position) for partition, position in positions.items()])
     return consumer
 

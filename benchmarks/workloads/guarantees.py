@@ -50,7 +50,7 @@ class Guarantees(InEachGuarantee):
     """The keyed count; a variant is `<guarantee>.<interval>s`, with `.<partitions>` behind it where they are many."""
 
     name = "guarantees"
-    repeats = 1
+    repeats = 3
     variants = tuple(
         [f"{guarantee.value}.{seconds}s" for seconds in COPIES for guarantee in Guarantee]
         + [f"{guarantee.value}.{seconds}s.{MANY_PARTITIONS}" for seconds in COPIES for guarantee in COMPARED]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.kafka import CONFIGS, NEVER_CLEANED
@@ -76,21 +77,30 @@ class Takeover(Workload):
             yield [(b"u%07d" % number, number.to_bytes(8, "big")) for number in numbers]
 
     def _follow(self, folder: Path) -> None:
-        """Let a standby read the changelog to its end, and stop."""
+        """Let a standby read the changelog to its end, and stop. It has a process of its own, as the run that owns the job
+        until then: records are adopted only after the owner has ended."""
         overrides = {
             **self._kafka.overrides,
             **self._config,
             "job.logged.store.base.dir": str(folder),
             "job.standbytasks.replication.factor": "2",
         }
-        prepared = prepare(load_job(CONFIGS / "keyed-count.properties", overrides), until_end=True)
-        (model,) = prepared.model.standbys
-        coordinator = Coordinator(STANDBY, JobSpec(prepared.model, {}), _LEASE_S)
-        standby = standby_container(prepared.config, model, LocalLease(coordinator, model.id))
         end = self._kafka.records(self._changelog, partitions=1)
-        thread = threading.Thread(target=standby.run)
-        thread.start()
-        while thread.is_alive() and sum(standby.report("").positions.values()) < end:
-            thread.join(_LOOK_S)
-        standby.stop()
-        thread.join()
+        process = get_context("spawn").Process(target=_follow, args=(overrides, end))
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise MeasurementFailed(f"takeover: the standby ended with {process.exitcode}")
+
+
+def _follow(overrides: Mapping[str, str], end: int) -> None:
+    prepared = prepare(load_job(CONFIGS / "keyed-count.properties", overrides), until_end=True)
+    (model,) = prepared.model.standbys
+    coordinator = Coordinator(STANDBY, JobSpec(prepared.model, {}), _LEASE_S)
+    standby = standby_container(prepared.config, model, LocalLease(coordinator, model.id))
+    thread = threading.Thread(target=standby.run)
+    thread.start()
+    while thread.is_alive() and sum(standby.report("").positions.values()) < end:
+        thread.join(_LOOK_S)
+    standby.stop()
+    thread.join()

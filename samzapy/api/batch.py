@@ -17,8 +17,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
     """Consecutive messages of one partition, in the order of their offsets, as columns of equal length.
 
     1. `keys`, `messages` and `offsets` are there; a null key or message (a tombstone) is None. Offsets may have holes.
-    2. Envelopes, `timestamps`, `headers` and frames are made when they are asked for. So a task that reads columns pays
-       for nothing else.
+    2. Envelopes and frames are made when they are asked for, `timestamps` and `headers` if the system has kept none. So a
+       task that reads columns pays for nothing else.
     3. A slice is a MessageBatch. Two batches are equal only if they are the same object.
     4. The columns belong to the runtime: do not change them.
     """

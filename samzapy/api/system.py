@@ -156,8 +156,6 @@ class SystemConsumer(ABC):
     #: Set before `start` by a reader that needs neither exact times nor headers: a system may then give each record of
     #: a batch the time of the last one, and no headers, if that is cheaper.
     coarse = False
-    #: Set before `start` by a reader that looks at the time of every record soon after it was polled.
-    prompt_times = False
 
     @abstractmethod
     def register(self, ssp: SystemStreamPartition, offset: int) -> None:

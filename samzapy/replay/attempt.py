@@ -133,7 +133,10 @@ class ReplayAttempt:
         clients = job_clients(job, "replay", factory_of=past.factory_of)
         self._engines = {name: RecordingEngines(engine, past.recorder) for name, engine in engines.items()}
         plugins = Plugins(
-            self._engines, task_serdes(job), watched(kind, self._watch), partial(PatientEventLoop, PATIENCE_S)
+            self._engines,
+            task_serdes(job),
+            watched(kind, self._watch, self.clock),
+            partial(PatientEventLoop, PATIENCE_S),
         )
         self._metrics = Registry()
         self._builder = _ReplayBuilder(
@@ -171,7 +174,11 @@ class ReplayAttempt:
 
     def start(self) -> None:
         """Restore the stores, and call `init`. Raises what a container's start raises."""
-        self._loop = self._container.start()
+        try:
+            self._loop = self._container.start()
+        except TaskFailed as failure:
+            self._watch.ended(failure)
+            raise
         self._past.recorder.active = True
 
     def steps(self, rows: Iterator[Row]) -> Iterator[Step]:

@@ -58,6 +58,11 @@ class Past:
         """The factory of a system's clients."""
         return PastFactory(system_factory(settings), self)
 
+    @property
+    def changelogs(self) -> Iterable[SystemStreamPartition]:
+        """The changelog partitions of the task."""
+        return self._ends.keys()
+
     def end(self, ssp: SystemStreamPartition) -> int | None:
         """Where a changelog partition ends: behind the records of the replay itself. None for any other stream."""
         return self._ends.get(ssp)
@@ -118,7 +123,7 @@ class PastConsumer(SystemConsumer):
         if self._past.feeds and self._starts.keys() <= self._past.feed.ssps:
             return
         self._real = self._make()
-        self._real.coarse, self._real.prompt_times = self.coarse, self.prompt_times
+        self._real.coarse = self.coarse
         for ssp, offset in self._starts.items():
             self._real.register(ssp, offset)
             if self._past.end(ssp) is not None:
@@ -164,6 +169,9 @@ class PastAdmin(SystemAdmin):
         self._system = system
         self._real = real
         self._past = past
+        self._beginnings: dict[SystemStreamPartition, int] = (
+            dict.fromkeys(past.changelogs, 0) if past.from_empty else {}
+        )
         self.upcoming_goes_back = real.upcoming_goes_back
 
     def describe(self, stream: str) -> StreamDescription | None:
@@ -185,14 +193,16 @@ class PastAdmin(SystemAdmin):
 
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
         wanted = list(ssps)
-        empty = {ssp for ssp in wanted if self._past.from_empty and self._past.end(ssp) is not None}
-        found = self._real.offsets([ssp for ssp in wanted if ssp not in empty])
-        found.update((ssp, OffsetRange(0, 0)) for ssp in empty)
-        return {ssp: self._cut(ssp, log) for ssp, log in found.items()}
+        # Every commit asks for the changelogs, so the system is asked once.
+        found = (
+            self._real.offsets(unknown) if (unknown := [ssp for ssp in wanted if ssp not in self._beginnings]) else {}
+        )
+        self._beginnings.update((ssp, log.oldest) for ssp, log in found.items() if self._past.end(ssp) is not None)
+        return {ssp: self._cut(ssp, found) for ssp in wanted}
 
-    def _cut(self, ssp: SystemStreamPartition, log: OffsetRange) -> OffsetRange:
+    def _cut(self, ssp: SystemStreamPartition, found: Mapping[SystemStreamPartition, OffsetRange]) -> OffsetRange:
         end = self._past.end(ssp)
-        return log if end is None else OffsetRange(min(log.oldest, end), end)
+        return found[ssp] if end is None else OffsetRange(min(self._beginnings[ssp], end), end)
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         return self._real.offsets_at(ssps, time_ms)

@@ -80,6 +80,9 @@ def plan_replay(config: JobConfig, request: Request) -> Plan:
     EnvironmentFailure where the commit or the state is gone.
     """
     kind = load_task_class(config.task.task_class)
+    if issubclass(kind, StateCheckpointTask):
+        message = f"{kind.__name__} keeps a state of its own beside its stores, which a replay cannot rebuild"
+        raise ConfigError([ConfigProblem("task.class", config.task.task_class, message)])
     with open_job(config, "replay") as (clients, checkpoints):
         model = _model(config, clients, checkpoints)
         task = find_task(model, request.task, request.until)
@@ -92,7 +95,7 @@ def plan_replay(config: JobConfig, request: Request) -> Plan:
             _must_be_there(place.ssp, place.offset, logs[place.ssp])
         if request.from_empty:
             return _from_empty(config, kind, model, task, clients, logs, first, until)
-        _refuse_unrecorded_state(config, kind)
+        _refuse_unrecorded_state(config)
         history = history_of(config, task.name, clients, checkpoints)
         number = min(history.before(place) for place in (first or until, until))
         base = history.commits[number]
@@ -127,12 +130,9 @@ def _must_be_there(ssp: SystemStreamPartition, offset: int, log: OffsetRange) ->
         raise OffsetOutOfRange(ssp, offset, log.oldest, log.upcoming)
 
 
-def _refuse_unrecorded_state(config: JobConfig, kind: type[AnyTask]) -> None:
+def _refuse_unrecorded_state(config: JobConfig) -> None:
     """Raise ConfigError for state that no commit ties to an offset."""
     problems = []
-    if issubclass(kind, StateCheckpointTask):
-        message = f"{kind.__name__} keeps a state of its own, which a replay does not rebuild; {FROM_EMPTY}"
-        problems.append(ConfigProblem("task.class", config.task.task_class, message))
     if config.task.guarantee is Guarantee.AT_MOST_ONCE and config.stores:
         message = f"commits positions ahead of the state, so no offset belongs to a state; {FROM_EMPTY}"
         problems.append(ConfigProblem("task.guarantee", Guarantee.AT_MOST_ONCE.value, message))
@@ -158,10 +158,10 @@ def _stores(
         last = base.checkpoint.changelog_offsets.get(store.name, -1)
         log = clients.offsets([ssp])[ssp]
         check_end(ssp, log, last)
-        if log.oldest > 0 and last >= 0 and store.backup is None:
+        if last >= 0 and log.oldest > (0 if store.backup is None else last):
             raise EnvironmentFailure(
-                f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records before it were deleted; "
-                f"{FROM_EMPTY}, or give the job snapshots (stores.{store.name}.backup.path)"
+                f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records before it were deleted, "
+                f"and the commit's last record is at {last}; {FROM_EMPTY}"
             )
         found[store.name] = StorePlan(
             ssp, last, _transaction_ends(config, store.name, ssp.system, history), delete_retention_ms(topic, store)
@@ -203,9 +203,6 @@ def _from_empty(
     logs: Mapping[SystemStreamPartition, OffsetRange], first: Place | None, until: Place,
 ) -> Plan:  # fmt: skip
     """With empty stores, from `first` on; the other partitions begin at the time of that record."""
-    if issubclass(kind, StateCheckpointTask):
-        message = f"{kind.__name__} keeps a state of its own in its checkpoints, which a replay does not write"
-        raise ConfigError([ConfigProblem("task.class", config.task.task_class, message)])
     begin = first or until
     time_ms = _time_of(clients, begin, logs[begin.ssp])
     starts = {begin.ssp: begin.offset}
@@ -243,6 +240,9 @@ def _unknown(config: JobConfig, kind: type[AnyTask], task: TaskModel, checkpoint
     """What is not recorded, and what the replay does instead."""
     if len(task.ssps) > 1:
         yield "the order across partitions is not recorded: between two commits records come by their times"
+    for system in sorted({ssp.system for ssp in task.ssps}):
+        if load_factory(config.systems[system]).orders_by_time:
+            yield f"the rows of system '{system}' may have changed since, or stand at other offsets"
     if issubclass(kind, BatchTask):
         yield "the sizes of batches are not recorded: they are as large as one poll"
     if issubclass(kind, (AsyncStreamTask, CoroutineTask)):

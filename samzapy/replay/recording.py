@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from samzapy.api.engine import (
     Changes,
+    CommittedPage,
     Cursor,
     EngineSettings,
     EngineSnapshot,
@@ -264,6 +265,9 @@ class RecordingEngine(StorageEngine):
 
     def snapshot(self) -> EngineSnapshot:
         return self._real.snapshot()
+
+    def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
+        return self._real.read_committed(lower, upper, most, most_bytes)
 
     def load(self, changes: Changes, marker: bytes) -> None:
         self._real.load(changes, marker)

@@ -95,9 +95,6 @@ class InputBuilder:
         self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance], kind: type[AnyTask]
     ) -> Mapping[str, SystemConsumer]:
         consumers = {system: self._clients.consumer(system) for system in sorted({ssp.system for ssp in self._ssps})}
-        for consumer in consumers.values():
-            # An envelope holds its time, a batch has a column that its task may never look at.
-            consumer.prompt_times = not issubclass(kind, BatchTask)
         if not is_wanted(self._config, self._ssps):
             return consumers
         task = self._config.task

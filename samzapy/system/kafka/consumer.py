@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress, pairwise
 from operator import itemgetter, ne
-from typing import Any, overload
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -28,44 +28,12 @@ _offset, _key, _value, _timestamp, _headers = (
 _milliseconds = itemgetter(1)
 
 
-class RecordTimes(Sequence[int]):
-    """The times of records, read on first use: a time costs as much as any three other columns."""
+def _times(records: Sequence[Any]) -> list[int]:
+    """The times of records, read now, even if nothing looks at them later.
 
-    __slots__ = ("_records",)
-
-    def __init__(self, records: Sequence[Any]) -> None:
-        self._records = records
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    @overload
-    def __getitem__(self, at: int) -> int: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[int]: ...
-
-    def __getitem__(self, at: int | slice) -> int | Sequence[int]:
-        if isinstance(at, slice):
-            return RecordTimes(self._records[at])
-        time_ms: int = self._records[at].timestamp()[1]
-        return time_ms
-
-    def __iter__(self) -> Iterator[int]:
-        return map(_milliseconds, map(_timestamp, self._records))
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
-
-def prompt_times(records: Sequence[Any]) -> Sequence[int]:
-    """The times of records, read now. Then nothing keeps librdkafka's objects, whose memory the next ones take over
-    while it is in the processor's cache."""
+    A time costs as much as any three other columns. But a column for later would keep librdkafka's objects, and that costs
+    more: released at once, they leave their memory, still in the processor's cache, to the next ones."""
     return list(map(_milliseconds, map(_timestamp, records)))
-
-
-#: Gives the times of a run of records.
-TimesOf = Callable[[Sequence[Any]], Sequence[int]]
 
 
 def split_errors(messages: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -82,25 +50,24 @@ def batches(
     one_topic: bool,
     only: SystemStreamPartition | None = None,
     coarse: bool = False,
-    times_of: TimesOf = RecordTimes,
 ) -> Iterator[RecordBatch]:
     """One batch for each run of records of one partition. `only`: the partition of all records, if just one is assigned.
-    `coarse`: every record of a batch gets the time of its last one, and no headers; otherwise `times_of` gives the times."""
+    `coarse`: every record of a batch gets the time of its last one, and no headers."""
     if only is not None:
-        yield _batch(only, messages, coarse, times_of)
+        yield _batch(only, messages, coarse)
         return
     partitions = list(map(_partition, messages))
     for start, end in pairwise(_cuts(messages, partitions, one_topic=one_topic)):
         run = messages if end - start == len(messages) else messages[start:end]
-        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run, coarse, times_of)
+        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run, coarse)
 
 
-def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool, times_of: TimesOf) -> RecordBatch:
+def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool) -> RecordBatch:
     offsets, keys, values = _offsets(run), list(map(_key, run)), list(map(_value, run))
     if coarse:
         return RecordBatch(ssp, offsets, keys, values, [run[-1].timestamp()[1]] * len(run))
     headers = list(map(_headers, run)) if any(map(_headers, run)) else None
-    return RecordBatch(ssp, offsets, keys, values, times_of(run), headers)
+    return RecordBatch(ssp, offsets, keys, values, _times(run), headers)
 
 
 def _offsets(run: Sequence[Any]) -> Sequence[int]:
@@ -236,10 +203,7 @@ class KafkaConsumer(SystemConsumer):
         positions, found = self._positions, list[RecordBatch]()
         if records:
             system, one_topic, coarse = self._client_errors.system, self._one_topic, self.coarse
-            times_of = prompt_times if self.prompt_times else RecordTimes
-            found = list(
-                batches(system, records, one_topic=one_topic, only=self._only, coarse=coarse, times_of=times_of)
-            )
+            found = list(batches(system, records, one_topic=one_topic, only=self._only, coarse=coarse))
         for batch in found:
             positions[batch.ssp] = batch.offsets[-1] + 1
         return found

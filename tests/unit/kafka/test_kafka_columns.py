@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.system.kafka.consumer import RecordTimes, batches, prompt_times, split_errors
+from samzapy.system.kafka.consumer import batches, split_errors
 
 
 def message(topic, partition, offset, headers=None, error=None):
@@ -53,15 +53,12 @@ def test_a_coarse_batch_of_the_only_partition_has_the_last_record_s_time_and_no_
     assert batch.headers is None
 
 
-@pytest.mark.parametrize(("times_of", "kept"), [(prompt_times, 0), (RecordTimes, 3)])
-def test_only_times_that_are_looked_up_later_keep_the_client_s_messages(times_of, kept):
-    topic = f"times-{kept}"
-    messages = [message(topic, 3, offset) for offset in (4, 5, 9)]
-    (batch,) = batches("kafka", messages, one_topic=True, times_of=times_of)
+def test_a_batch_keeps_none_of_the_client_s_messages():
+    messages = [message("times", 3, offset) for offset in (4, 5, 9)]
+    (batch,) = batches("kafka", messages, one_topic=True)
     del messages
-    assert sum(isinstance(each, Message) and each.topic() == topic for each in gc.get_objects()) == kept
+    assert not any(isinstance(each, Message) and each.topic() == "times" for each in gc.get_objects())
     assert list(batch.timestamps) == [1004, 1005, 1009]
-    assert list(batch.timestamps[1:]) == [1005, 1009]
 
 
 def test_topics_are_kept_apart_where_their_partitions_are_equal():

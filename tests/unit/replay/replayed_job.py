@@ -156,6 +156,11 @@ class ReplayedJob:
             steps = list(replay.steps())
             return steps, counted(replay), replay
 
+    def replay_only(self, until, **given):
+        """As `replay`, of a job without the store of counts."""
+        with Replay(self.config, self.plan(until, **given)) as replay:
+            return list(replay.steps()), {}, replay
+
     def state(self, until, **given):
         """The entries of the store as of the commit that a replay begins with."""
         with Replay(self.config, self.plan(until, **given)) as replay:

@@ -1,0 +1,149 @@
+"""A replay over a real broker: the state of a commit, committed records only, nothing written, real compaction."""
+
+import json
+from collections import Counter
+from contextlib import closing
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.config.loader import load_job
+from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.replay.plan import Request, plan_replay
+from samzapy.replay.session import Replay
+from samzapy.runner.base import RunOptions
+from samzapy.runner.local import LocalRunner
+from samzapy.runner.prepare import prepare
+from samzapy.system.kafka import KafkaSystemFactory
+from samzapy.verify.processes import until
+
+pytestmark = pytest.mark.kafka
+
+JOB = """
+job.name={views}
+job.default.system=kafka
+job.logged.store.base.dir={folder}/state
+systems.kafka.samza.factory=kafka
+systems.kafka.consumer.bootstrap.servers={broker}
+systems.kafka.producer.bootstrap.servers={broker}
+systems.kafka.default.stream.samza.key.serde=string
+systems.kafka.default.stream.samza.msg.serde=json
+systems.kafka.default.stream.samza.offset.default=oldest
+task.class=samzapy.examples.page_views:PageViewCountTask
+task.inputs=kafka.{views}
+task.guarantee=exactly-once
+task.checkpoint.replication.factor=1
+job.offsets.mirror=false
+page.views.output=kafka.{out}
+stores.counts.factory=rocksdb
+stores.counts.key.serde=string
+stores.counts.msg.serde=long
+stores.counts.changelog=kafka.{log}
+stores.counts.changelog.replication.factor=1
+"""
+
+
+class KafkaJob:
+    """The page-view count on one partition."""
+
+    def __init__(self, folder, broker, settings, admin, unique_topic, added=""):
+        self.names = {what: unique_topic(what) for what in ("views", "out", "log")}
+        for what in ("views", "out"):
+            admin.create(StreamSpec(self.names[what], 1))
+        (folder / "job.properties").write_text(JOB.format(folder=folder, broker=broker, **self.names) + added)
+        self.config = load_job(folder / "job.properties")
+        self._settings, self.admin, self._broker = settings, admin, broker
+
+    def run(self, *pages):
+        """Append views of pages and run to the end; returns the error that has ended the run."""
+        with closing(KafkaSystemFactory().producer(self._settings, "test")) as producer:
+            producer.send([OutgoingRecord(self.names["views"], page and page.encode(), b"{}", 0) for page in pages])
+            producer.flush()
+        try:
+            LocalRunner().run(prepare(self.config, until_end=True), RunOptions())
+        except SamzapyError as error:
+            return error
+        return None
+
+    def ssp(self, what):
+        return SystemStreamPartition("kafka", self.names[what], 0)
+
+    def everything(self):
+        """The ends of all streams of the broker, and its consumer groups."""
+        streams = self.admin.describe_all(self.admin.list_streams())
+        ssps = [
+            SystemStreamPartition("kafka", each.stream, n) for each in streams.values() for n in range(each.partitions)
+        ]
+        groups = AdminClient({"bootstrap.servers": self._broker}).list_consumer_groups().result()
+        ends = {str(ssp): log.upcoming for ssp, log in self.admin.offsets(ssps).items()}
+        return ends, sorted(each.group_id for each in groups.valid)
+
+    def replay(self, place, **given):
+        with Replay(self.config, plan_replay(self.config, Request(str(place), **given))) as replay:
+            before = counted(replay)
+            steps = list(replay.steps())
+            return before, steps, counted(replay), replay.failure
+
+
+def counted(replay):
+    return {key.decode(): int.from_bytes(value, "big") for key, value in replay.entries("counts").items()}
+
+
+@pytest.fixture
+def make(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic):
+    return lambda added="": KafkaJob(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic, added)
+
+
+def test_a_failed_slice_is_replayed_with_the_state_before_it_and_nothing_is_written(make):
+    job = make()
+    assert job.run("/a", "/b", "/a") is None
+    assert job.run("/c", "/a") is None
+    failed = job.run("/b", None, "/a")
+    assert f"{job.ssp('views')}@6" in str(failed)
+    before = job.everything()
+    state, steps, after, failure = job.replay(failed)
+    assert state == Counter(["/a", "/b", "/a", "/c", "/a"])
+    assert [step.at for step in steps] == [f"{job.ssp('views')}@5", f"{job.ssp('views')}@6"]
+    assert [(each.stream, each.key, each.message) for each in steps[0].outputs] == [
+        (f"kafka.{job.names['out']}", "/b", {"page": "/b", "views": 2})
+    ]
+    assert [(each.key, each.before, each.after) for each in steps[0].changes] == [("/b", 1, 2)]
+    assert str(failure) == str(failed)
+    assert after == state | {"/b": 2}
+    earlier, steps, _, failure = job.replay(4)
+    assert earlier == {"/a": 2, "/b": 1}
+    assert len(steps) == 2
+    assert failure is None
+    assert job.everything() == before
+
+
+#: The broker closes a segment soon and cleans whatever it can.
+CLEANED_SOON = """
+stores.counts.changelog.kafka.segment.ms=1000
+stores.counts.changelog.kafka.min.cleanable.dirty.ratio=0.001
+stores.counts.changelog.kafka.max.compaction.lag.ms=1000
+"""
+
+
+@pytest.mark.slow
+def test_a_changelog_that_the_broker_has_compacted_is_refused(make):
+    job = make(CLEANED_SOON)
+    assert job.run("/a", "/b") is None
+    assert job.run("/a", "/b", "/c") is None
+    assert job.replay(4)[0] == {"/a": 1, "/b": 1}
+
+    def cleaned():
+        # A record more closes the segment before it.
+        assert job.run("/z") is None
+        with closing(KafkaSystemFactory().consumer(job._settings, "test")) as consumer:
+            consumer.register(job.ssp("log"), 0)
+            consumer.start()
+            batches = consumer.poll(5.0, 1)
+            return batches and batches[0].offsets[0] > 0
+
+    until(cleaned, "a cleaning of the changelog", 100)
+    with pytest.raises(EnvironmentFailure, match="the commit's last record: offset 0 is missing"):
+        job.replay(4)
+    assert json.dumps(job.replay(4, from_empty=True)[2]) == '{"/c": 1}'

@@ -1,0 +1,132 @@
+"""Replays of tasks with callbacks, sinks, timers, windows and snapshots."""
+
+import json
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kinds_of_tasks import RecordedSink
+from replayed_job import BASE_MS, JOB, ReplayedJob
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.errors import EnvironmentFailure
+from samzapy.system.factories import system_factory
+
+WITHOUT_STORE = JOB[: JOB.index("stores.counts")]
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A job of one of the tasks, with an input and an output of one partition."""
+    made = []
+
+    def job(task, text=JOB, **keys):
+        made.append(ReplayedJob(tmp_path, text, task__class=f"kinds_of_tasks:{task}", **keys))
+        made[-1].create("in", "out")
+        return made[-1]
+
+    yield job
+    for each in made:
+        each.admin.close()
+
+
+def sent(job):
+    """What the job has really sent: (key, message)."""
+    ssp = SystemStreamPartition("local", "out", 0)
+    found = []
+    with closing(system_factory(job.settings).consumer(job.settings, "test")) as consumer:
+        consumer.register(ssp, 0)
+        consumer.start()
+        while consumer.position(ssp) < job.admin.offsets([ssp])[ssp].upcoming:
+            for batch in consumer.poll(1, 1_000):
+                found += [
+                    (key.decode(), json.loads(value)) for key, value in zip(batch.keys, batch.values, strict=True)
+                ]
+    return found
+
+
+def replayed(steps):
+    return [(output.key, output.message) for step in steps for output in step.outputs]
+
+
+def test_a_callback_that_fails_ends_the_replay_at_its_message(make):
+    job = make("CallbackTask")
+    job.send([("/a", {}), ("/b", {}), ("/a", {"bad": 1}), ("/a", {})])
+    assert job.run() is not None
+    steps, after, replay = job.replay(3, start="0", from_empty=True)
+    assert [step.at for step in steps] == [f"local.in[0]@{n}" for n in (0, 1, 2)]
+    assert [each.exception for each in steps[-1].failures] == ["KeyError"]
+    assert after == {"/a": 1, "/b": 1}
+    assert replay.failure is not None
+
+
+def test_a_sink_is_never_opened(make):
+    job = make("SinkTask", WITHOUT_STORE)
+    job.send([("/a", {})] * 3)
+    assert job.run() is None
+    assert "open" in RecordedSink.calls
+    RecordedSink.calls.clear()
+    steps, _, _ = job.replay_only(2)
+    assert len(steps) == 3
+    assert RecordedSink.calls == []
+
+
+def test_timers_fire_where_they_have_fired(make):
+    job = make(
+        "ReminderTask", WITHOUT_STORE, stores__timers__factory="timers", stores__timers__changelog="local.timers-log"
+    )
+    job.send([("/a", {}, 0), ("/b", {"commit": True}, 1), ("/c", {}, 2.5), ("/d", {}, 10)])
+    # One message a slice, or the wall clock of the run would be that of many.
+    steps, _, _ = job.replay_only(3, start="0", from_empty=True)
+    assert [(step.at, replayed([step])) for step in steps] == [
+        ("local.in[0]@0", []),
+        ("local.in[0]@1", []),
+        ("windows and timers", [("/a", BASE_MS + 2_000)]),
+        ("local.in[0]@2", [("/a", BASE_MS + 2_000)]),
+        ("windows and timers", [("/b", BASE_MS + 3_000)]),
+        ("windows and timers", [("/c", BASE_MS + 4_500)]),
+        ("local.in[0]@3", [("/b", BASE_MS + 3_000), ("/c", BASE_MS + 4_500)]),
+    ]
+
+
+def test_windows_go_on_from_the_state_of_the_commit(make):
+    keys = {
+        "task__window__ms": "100",
+        "stores__windows__factory": "inmemory",
+        "stores__windows__key__serde": "string",
+        "stores__windows__msg__serde": "json",
+        "stores__windows__changelog": "local.windows-log",
+    }
+    job = make("CountsBySecond", WITHOUT_STORE, **keys)
+    job.send([(f"/{n % 3}", {"commit": n == 9}, n / 2) for n in range(40)])
+    assert job.run() is None
+    steps, _, _ = job.replay_only(39, start="10")
+    # Open when the commit was made: the window of the seconds 4 and 5, with messages from both sides of it.
+    counts = {(key, message["start"]): message["value"] for key, message in replayed(steps)}
+    assert counts
+    for (key, start), count in counts.items():
+        assert count == sum(f"/{n % 3}" == key and start <= BASE_MS + n * 500 < start + 2_000 for n in range(40))
+    really = [(key, message["start"], message["value"]) for key, message in sent(job)]
+    assert set(really) >= {(key, start, count) for (key, start), count in counts.items()}
+
+
+def test_state_comes_from_a_snapshot_where_the_changelog_has_lost_its_beginning(tmp_path):
+    place = tmp_path / "snapshots"
+    job = ReplayedJob(tmp_path, stores__counts__backup__path=f"file://{place}", stores__counts__backup__commits="1")
+    job.create("in", "out")
+    for pages in (["/a", "/b"], ["/a", "/c"], ["/a", "/d"]):
+        job.send([(page, {}) for page in pages])
+        assert job.run() is None
+    ssp = SystemStreamPartition("local", "counts-log", 0)
+    files = sorted(map(str, Path(place).rglob("*")))
+    assert any("index" in each for each in files)
+    job.admin.delete_records(ssp, 2)
+    state = job.state(5)
+    assert state == Counter(["/a", "/b", "/a", "/c"])
+    steps, after, _ = job.replay(5)
+    assert [step.at for step in steps] == ["local.in[0]@4", "local.in[0]@5"]
+    assert after == Counter(["/a", "/b", "/a", "/c", "/a", "/d"])
+    assert sorted(map(str, Path(place).rglob("*"))) == files, "no snapshot is made"
+    with pytest.raises(EnvironmentFailure, match="begins at offset 2"):
+        job.state(3)
