@@ -190,3 +190,13 @@ def test_a_stall_ends_with_the_report_that_no_longer_has_it_and_a_failure_stays(
     newer = UserFailure("ValueError", "no", "Partition 0", "init")
     job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", "init failed", 1, user=newer))
     assert job.status().to_json()["containers"][0]["failure"]["exception"] == "ValueError"
+
+
+def test_containers_that_are_to_hear_of_something_soon_report_ten_times_as_often():
+    job = coordinator()
+    lease = LocalLease(job, "0")
+    assert (lease.pace_s, job.pace.details_s) == (1.0, 1.0)
+    job.hurry(hurried=True)
+    assert (lease.pace_s, job.pace.details_s) == (0.1, 1.0)
+    job.hurry(hurried=False)
+    assert lease.pace_s == 1.0
