@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import threading
@@ -51,6 +52,8 @@ def serve(containers: int, tasks: int, lease_s: float, pipe: Connection) -> None
             coordinator.status()
             lost.update((each.container_id, each.epoch) for each in coordinator.overdue())
 
+    pauses = _Collections()
+    gc.callbacks.append(pauses)
     looks = threading.Thread(target=look, name="supervisor", daemon=True)
     looks.start()
     pipe.send((service.url, service.tokens.read))
@@ -64,6 +67,8 @@ def serve(containers: int, tasks: int, lease_s: float, pipe: Connection) -> None
                 "cpu_by_thread": {name: share for name, share in shares.items() if share > 0},
                 "leases_lost": len(lost),
                 "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "longest_gc_ms": pauses.longest_s * 1_000,
+                "collections": pauses.collections,
                 "threads": threading.active_count(),
                 "attempts": sum(each.attempts for each in coordinator.status().containers),
             }
@@ -71,6 +76,20 @@ def serve(containers: int, tasks: int, lease_s: float, pipe: Connection) -> None
         cpu, wall = now_cpu, now
     ended.set()
     service.close()
+
+
+class _Collections:
+    """Garbage collections: how many of the oldest generation, and the longest one of any, in seconds."""
+
+    def __init__(self) -> None:
+        self.longest_s, self.collections, self._began = 0.0, 0, 0.0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self.longest_s = max(self.longest_s, time.perf_counter() - self._began)
+            self.collections += info["generation"] == 2
 
 
 def _cpu_by_thread() -> dict[str, float]:

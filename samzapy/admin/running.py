@@ -41,6 +41,13 @@ class Running:
     unseen: str = ""
 
 
+def may_answer(owner: JobRun | None) -> bool:
+    """Whether the run that was started last may go on, so that it can be asked for something."""
+    if owner is None or owner.pid == NO_DRIVER:
+        return False
+    return owner.host != socket.gethostname() or _is_alive(owner)
+
+
 def look_for_run(config: JobConfig, owner: JobRun | None) -> Running:
     """See whether the job is running; `owner` is the run that was started last."""
     holder = _store_holder(config)

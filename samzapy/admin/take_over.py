@@ -174,8 +174,13 @@ def _ids(config: JobConfig, previous: JobRun | None, tasks: Iterable[str]) -> It
 def _may_go_on(checkpoints: CheckpointManager, previous: JobRun) -> bool:
     if not previous.lease_ms or (previous.host, previous.pid) == (socket.gethostname(), os.getpid()):
         return False
+    return not has_ended(checkpoints, previous)
+
+
+def has_ended(checkpoints: CheckpointManager, run: JobRun) -> bool:
+    """Whether the run has noted that it has ended, so that no part of it goes on."""
     ended = checkpoints.read_record(JobRecord.ENDED)
-    return ended is None or ended.get("run") != previous.id
+    return ended is not None and ended.get("run") == run.id
 
 
 def refuse_foreign(

@@ -89,6 +89,10 @@ class JobRecord(Enum):
     """The run that was asked to drain."""
     ENDED = "samzapy-ended"
     """The run that has ended properly, so that no part of it is still running."""
+    HANDOVER = "samzapy-handover"
+    """The run that is asked to hand the job over, and the one that asks."""
+    HEARD = "samzapy-heard"
+    """The run that has heard that it is asked, and by whom."""
     ADOPTED = "samzapy-adopted"
     """The changelog offsets up to which records of tools and other jobs are adopted as the job's own state."""
 

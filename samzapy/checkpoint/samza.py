@@ -55,6 +55,8 @@ class Kind(Enum):
     STARTPOINTS = JobRecord.STARTPOINTS.value
     DRAIN = JobRecord.DRAIN.value
     ENDED = JobRecord.ENDED.value
+    HANDOVER = JobRecord.HANDOVER.value
+    HEARD = JobRecord.HEARD.value
     ADOPTED = JobRecord.ADOPTED.value
     SAMZA_CHECKPOINT = "checkpoint"
     """A task's checkpoint as Samza's version 1 has it."""

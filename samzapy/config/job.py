@@ -50,7 +50,7 @@ class JobConfig:
 
     `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
     `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, built-in ones included.
-    `timers_store` names the store of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object
+    `handover_ms`: how long a new run waits for the one before to commit and let go. `timers_store` names the store of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object
     caches of one container. `raw` is the flat file with its
     overrides and unresolved values (`${env:X}` as written), to carry the job elsewhere. `resolved` has the values in
     clear; its `repr` hides secrets. `warnings` are sentences about oddities that do not stop the job.
@@ -76,6 +76,7 @@ class JobConfig:
     state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
     startpoints: bool = True
     page_port: int | None = None
+    handover_ms: int = 10_000
     metrics_reporters: tuple[ReporterConfig, ...] = ()
     prometheus: PrometheusConfig = field(default_factory=PrometheusConfig)
     supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
@@ -194,6 +195,13 @@ PAGE_PORT = Key(
     "The port of the status page, `/metrics` and the probes on this machine's loopback address (0: any free one). With Spark the "
     "coordinator's port has them, too.",
     "no page with `--runner local`",
+)
+HANDOVER_MS = Key(
+    "job.handover.ms",
+    integer(0, 3_600_000),
+    10_000,
+    "Milliseconds that a new run of the job waits for the run before to commit and stop, once everything else is ready. After "
+    "that, and with 0 at once, it takes the job over without.",
 )
 KEYS = collect(globals())
 BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"

@@ -222,6 +222,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         cache_max_bytes=reader.get(job.CACHE_MAX_BYTES),
         startpoints=reader.get(job.STARTPOINTS),
         page_port=reader.get(job.PAGE_PORT),
+        handover_ms=reader.get(job.HANDOVER_MS),
         placement=job.parse_placement(reader),
         spark=spark.parse_spark(reader),
         clock=event_time.parse_job_clock(

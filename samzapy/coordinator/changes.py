@@ -1,13 +1,13 @@
-"""Sends the details of a container's reports as changes, and puts them together again.
+"""Sends the details of a container's reports as changes, and reassembles them.
 
-`Changes` is the container's side, `Reported` the coordinator's. Both know what was sent:
+`Changes` is the container's side, `Reported` the coordinator's. Both keep the details sent so far:
 
-1. A detail travels when it differs from what was last acknowledged. Nothing travels twice for being there.
-2. Details that are gone void everything sent before: all of them travel again, beginning with a `first` piece.
-3. A piece is closed at `PIECE_B` bytes, so no size of a container makes one that is refused. A detail that alone would be
-   larger, or that is no number, is left out.
-4. A piece that was not acknowledged may have arrived, so the next one is a `first` again. The coordinator asks for that, too,
-   when a piece does not follow those before.
+1. A detail is sent if it differs from the last acknowledged value.
+2. If a detail has disappeared, all details are sent again, beginning with a `first` piece, which voids those before.
+3. A piece ends at `PIECE_B` bytes, so that none is refused, whatever the size of the container. A single detail beyond that
+   size is left out, and so is a metric that is not a number.
+4. A piece without an acknowledgement may have arrived, so the next one is a `first` again. The coordinator asks for a `first`
+   if a piece does not follow those before.
 
 A metric is named once and goes by a number from then on. The coordinator keeps a container's values in one array, and one copy
 of the lists of names that tasks have in common: five million values of a thousand containers take some 60 MB.
@@ -41,7 +41,7 @@ _EXACT = 2**53
 
 
 class Changes:
-    """What the coordinator has acknowledged of one attempt. One thread at a time."""
+    """The details of one attempt that the coordinator has acknowledged. One thread at a time."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Any]] = {name: {} for name in _KEYED}
@@ -53,7 +53,7 @@ class Changes:
         self._noted: deque[Facts] = deque(maxlen=_MOST_NOTED)
 
     def forget(self) -> None:
-        """It is not known what has arrived: the next piece begins anew."""
+        """Send everything again, because it is unknown which details have arrived."""
         self._known = {name: {} for name in _KEYED}
         self._numbers.clear()
         self._values.clear()
@@ -61,12 +61,12 @@ class Changes:
         self._sent = NO_FACTS
 
     def note(self, facts: Facts) -> None:
-        """Keep the facts of a report until they are sent: each report has those since the one before only. Any thread."""
+        """Keep the facts of a report until they are sent: each report has only those since the last one. Any thread may call this."""
         self._noted.append(facts)
 
     def pieces(self, report: ContainerReport, *, metrics: bool) -> Iterator[Details]:
-        """What has changed, and the facts noted. Each piece has to be acknowledged, or all forgotten, before the
-        next is asked for; the rest may be left for another call."""
+        """The changes, and the facts noted. Before the caller takes the next piece, it calls `acknowledge` or `forget`; it may
+        leave the remaining pieces to another call."""
         self._merge_facts()
         now = {name: self._lags if name == "lags" else getattr(report, name) for name in _KEYED}
         if any(known.keys() - now[name].keys() for name, known in self._known.items()):
@@ -84,7 +84,7 @@ class Changes:
             yield piece.details
 
     def acknowledge(self) -> None:
-        """The last piece has arrived. Log lines and failures are sent once, a stall until it is over."""
+        """The last piece has arrived. Log lines and failures are sent once; a stall is sent until it ends."""
         self._first = False
         self._facts = self._sent = Facts(None, self._facts.stalled)
 
@@ -120,37 +120,37 @@ class Changes:
 
 
 def _urgent(metrics: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, object]]:
-    """Counts of what a guarantee does not cover: they are sent with all details, since an attempt may end without a word."""
+    """The counters of weakened guarantees. All details have them, because an attempt may end without a last report."""
     return {group: metrics[group] for group in (GUARANTEE, ERRORS) if group in metrics}
 
 
 def _number(value: object) -> float | None:
-    """A metric's value as JSON can hold it; None for what is no number, whatever a task has set its gauge to."""
+    """The value of a metric as a JSON number; None if it has none: a task may set its gauge to any object."""
     if type(value) is int and -_EXACT < value < _EXACT:
         return value
     try:
         made = float(value)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001  # any object of a task, with any bug
+    except Exception:  # noqa: BLE001  # the object may raise anything
         return None
     return made if made - made == 0 else None
 
 
 class _Piece:
-    """Details that are being filled. `size` is about what they will have as JSON, in bytes."""
+    """A piece under construction. `size` is about its size as JSON, in bytes."""
 
     def __init__(self, epoch: int, *, first: bool = False) -> None:
         self.details = Details(epoch, first, {}, {}, {}, {}, {}, {}, None, [], [], [])
         self.size = 0
 
     def add(self, name: str, key: str, value: Any) -> None:
-        """One detail by key."""
+        """Add one detail."""
         getattr(self.details, name)[key] = value
         self.size += len(key) + _AROUND
         if isinstance(value, TaskProgress) and value.checkpoints:
             self.size += _TIME * len(value.checkpoints)
 
     def begin(self, group: str, name: str, number: int, value: float) -> None:
-        """A metric that is new."""
+        """Add a new metric with its name."""
         names = self.details.names
         if not names or names[-1][0] != group:
             names.append((group, []))
@@ -160,7 +160,7 @@ class _Piece:
         self.measure(number, value)
 
     def measure(self, number: int, value: float) -> None:
-        """A metric's value."""
+        """Add the value of a metric."""
         self.details.numbers.append(number)
         self.details.values.append(value)
         self.size += _AROUND
@@ -189,7 +189,7 @@ class MetricValues(MetricColumns):
 
 @dataclass(frozen=True)
 class Reported:
-    """The details of one attempt, put together. Nothing in it changes: readers of other threads hold on to it."""
+    """The reassembled details of one attempt. Immutable, because other threads read it."""
 
     epoch: int
     positions: Mapping[str, int] = field(default_factory=dict)

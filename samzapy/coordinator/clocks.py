@@ -1,6 +1,6 @@
-"""The job's clocks in event time, from the containers' reports on their tasks (Gearpump's ClockService).
+"""Computes the job's event-time clocks from the containers' reports about their tasks (Gearpump's ClockService).
 
-The job's clock is the least of its tasks' clocks. Its checkpoint clock is the greatest time of which every task has a
+The job's clock is the minimum of its tasks' clocks. Its checkpoint clock is the latest time for which every task has a
 checkpoint of its own state. Neither goes back. No I/O, no lock: one caller at a time.
 """
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KeptClocks:
-    """The clocks of earlier runs: the tasks' by name, and the job's checkpoint clock (None: it has none yet)."""
+    """The clocks of earlier runs: of the tasks, by name, and the job's checkpoint clock (None before the first)."""
 
     tasks: Mapping[str, int] = field(default_factory=dict)
     checkpoint: int | None = None
@@ -28,7 +28,7 @@ class KeptClocks:
 
 @dataclass(frozen=True)
 class Stall:
-    """The cause of a clock that stands still: a task, and the partition that holds its clock (empty: not known), for so long."""
+    """The cause of a stalled clock: a task, the partition that holds its clock back (empty if unknown), and the time in seconds."""
 
     task: str
     partition: str
@@ -41,8 +41,8 @@ class Stall:
 
 @dataclass(frozen=True)
 class ClockStatus:
-    """All clocks in milliseconds since 1970, None before there is one. `tasks` are by name; `stalled` is None unless the
-    job's clock stands still while another task's has gone on."""
+    """All clocks, in milliseconds since 1970, None before the first value. `tasks` are by name; `stalled` is None unless the
+    job's clock stands still while another task's advances."""
 
     job: int | None = None
     checkpoint: int | None = None
@@ -51,15 +51,15 @@ class ClockStatus:
 
 
 class Clocks:
-    """The clocks of one job. A task with partitions that are all idle, or have ended, does not hold the job's clock."""
+    """The clocks of one job. A task does not hold the job's clock back if all its partitions are idle or have ended."""
 
     def __init__(self, tasks: Iterable[str], kept: KeptClocks, stall_s: float, clock: Clock) -> None:
-        """`stall_s`: how long the job's clock may stand still before that is a stall."""
+        """`stall_s`: seconds after which a clock that stands still is stalled."""
         names = tuple(tasks)
         self._marks = Watermarks(names, kept.tasks)
         self._names = frozenset(names)
         self._progress: dict[str, TaskProgress] = {}
-        # A copy for those who look, as long as nothing has changed.
+        # A copy for readers, kept until the next change.
         self._shown: Mapping[str, TaskProgress] | None = None
         self._checkpoint = self._kept = kept.checkpoint
         # Of the last checkpoint of each task: no time beyond the least of them is one that all tasks have.
@@ -73,29 +73,29 @@ class Clocks:
 
     @property
     def checkpoint(self) -> int | None:
-        """The greatest time of which every task has had a checkpoint at once."""
+        """The latest time for which every task has had a checkpoint."""
         self._settle()
         return self._checkpoint
 
     @property
     def kept(self) -> int | None:
-        """The checkpoint clock that is written down: the one that tasks may rely on."""
+        """The last written checkpoint clock: tasks may rely on it."""
         return self._kept
 
     def keep(self, checkpoint: int | None) -> None:
-        """That time is written down as the checkpoint clock."""
+        """Note that this checkpoint clock is written."""
         self._kept = checkpoint
 
     def restart(self, tasks: Iterable[str]) -> None:
-        """These tasks begin anew: their states are unknown until they report them."""
+        """Note that these tasks start again: their states are unknown until they report them."""
         self._settle()
         for task in tasks:
             self._progress.pop(task, None)
         self._shown = None
 
     def update(self, reported: Mapping[str, TaskProgress]) -> None:
-        """Take the newest of some tasks; names that are not the job's do not count."""
-        # The least first: who comes back behind the others is to count before they go on.
+        """Take the newest progress of some tasks. Names of other jobs' tasks are ignored."""
+        # In order of clocks: a task that returns behind the others must count before they advance.
         for task, progress in sorted(reported.items(), key=lambda each: each[1].clock or 0):
             if task in self._names and self._progress.get(task) != progress:
                 self._progress[task] = progress
@@ -133,7 +133,7 @@ class Clocks:
         self._recount |= bound is not None and (known is None or bound > known)
 
     def _settle(self) -> None:
-        """Look for the checkpoint clock: when it is asked for, not once a report, since every task is looked at."""
+        """Compute the checkpoint clock. This visits every task, so it happens at a request and not at each report."""
         if self._recount:
             self._recount = False
             self._checkpoint = max(self._common(), self._checkpoint, key=lambda time: -1 if time is None else time)
@@ -149,10 +149,10 @@ class Clocks:
         return Stall(task, "" if progress is None else progress.held_by, seconds)
 
     def _common(self) -> int | None:
-        """The greatest time that every task has; None if there is none."""
+        """The latest checkpoint time of all tasks in common; None if there is none."""
         if len(self._progress) < len(self._names) or not all(each.checkpoints for each in self._progress.values()):
             return None
-        # A time has to be one of each task that is not open: those of the task with the earliest last one are all there are.
+        # A common time is one of every task that is not open, so the times of the task with the earliest last one suffice.
         closed = [each for each in self._progress.values() if not each.open]
         deciding = min(closed or self._progress.values(), key=lambda each: _last(each) if closed else -_last(each))
         for time in sorted(deciding.checkpoints or (), reverse=True):
@@ -171,7 +171,7 @@ def _has(progress: TaskProgress, time: int) -> bool:
 
 
 def as_text(time_ms: int | None) -> str:
-    """A clock for people: ISO 8601 in UTC; empty for none. A time beyond the calendar, as a task may have it, is a number."""
+    """A clock as text: ISO 8601 in UTC, empty for None. A time beyond the calendar, which a task may have, is a number."""
     if time_ms is None:
         return ""
     try:

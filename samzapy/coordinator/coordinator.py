@@ -69,6 +69,7 @@ class Coordinator:
         self._standbys = tuple(container.id for container in spec.model.standbys)
         self._tasks = {each.id: tuple(task.name for task in each.tasks) for each in spec.model.containers}
         self._pace = Pace.of(len(ids) + len(self._standbys), lease_s)
+        self._hurried = False
         self._leases = Leases((*ids, *self._standbys), lease_s, clock, epoch)
         self._progress = Progress((*ids, *self._standbys))
         self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), over.stall_s, clock)
@@ -99,7 +100,11 @@ class Coordinator:
     @property
     def pace(self) -> Pace:
         """How often the containers report."""
-        return self._pace
+        return self._pace.hurried() if self._hurried else self._pace
+
+    def hurry(self, *, hurried: bool) -> None:
+        """Have the containers report so often that they hear of a stop at once, or as always."""
+        self._hurried = hurried
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
         """Grant the container to a new attempt, which runs in `process`; returns its epoch."""
@@ -230,8 +235,7 @@ class Coordinator:
         with self._changed:
             leases = self._leases
             containers, standbys = (
-                tuple(self._progress.status(i, leases.state(i).value, leases.attempts(i), leases.epoch(i)) for i in ids)
-                for ids in (self._ids, self._standbys)
+                tuple(map(self._progress.status, ids, leases.standings(ids))) for ids in (self._ids, self._standbys)
             )
             seconds = 0.0 if self._started is None else self._newest - self._started
             progress = self._progress
@@ -316,6 +320,11 @@ class LocalLease(ContainerLease):
     def checkpoint_clock(self) -> int | None:
         """The last value that the coordinator has written."""
         return self._coordinator.kept_checkpoint_clock
+
+    @property
+    def pace_s(self) -> float:
+        """As the coordinator says now."""
+        return self._coordinator.pace.heartbeat_s
 
     def outgrow(self, newest: int) -> None:
         grown = self._coordinator.outgrow(self._container_id, self._epoch, newest)

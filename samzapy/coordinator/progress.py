@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -16,9 +16,6 @@ from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
 from samzapy.metrics.series import PartitionSnapshot
 from samzapy.strict_json import encode
-
-#: Each view of the status may take one part in so many of a core, however many readers look at it.
-SHARE = 20.0
 
 
 @dataclass(frozen=True)
@@ -81,14 +78,24 @@ class ContainerStatus:
         The lag is the one that the container measured when it last asked for the end: by the next look, the newest position
         is past that end. Until the first look, the end of the run stands for the end of the partition.
         """
-        found = {}
+        found, lags = {}, self.lags
         for ssp, position in self.positions.items():
-            end = self.ends.get(ssp)
-            found[ssp] = PartitionSnapshot(position, end, None if end is None else max(0, end - position))
-        for ssp, seen in self.lags.items():
-            age_s = None if seen.age_ms is None else seen.age_ms / 1000
-            found[ssp] = PartitionSnapshot(self.positions.get(ssp, seen.position), seen.end, seen.lag, age_s)
+            seen = lags.get(ssp)
+            if seen is not None:
+                found[ssp] = _snapshot(position, seen)
+            else:
+                end = self.ends.get(ssp)
+                found[ssp] = PartitionSnapshot(position, end, None if end is None else max(0, end - position))
+        for ssp in lags.keys() - self.positions.keys():
+            found[ssp] = _snapshot(lags[ssp].position, lags[ssp])
         return found
+
+    def after(self, before: ContainerStatus) -> ContainerStatus:
+        """The same. If nothing has come to its partitions since the status `before`, what was made of them there is kept: most
+        reports are heartbeats."""
+        if (before.positions, before.ends, before.lags) == (self.positions, self.ends, self.lags):
+            vars(self).update({name: vars(before)[name] for name in ("partitions", "lag") if name in vars(before)})
+        return self
 
     @cached_property
     def lag(self) -> int | None:
@@ -106,6 +113,11 @@ class ContainerStatus:
         """As JSON, without metrics: those of a large job are millions."""
         shown = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "metrics"}
         return msgspec.Raw(encode({**shown, "lag": self.lag}))
+
+
+def _snapshot(position: int, seen: PartitionLag) -> PartitionSnapshot:
+    age_ms = seen.age_ms
+    return PartitionSnapshot(position, seen.end, seen.lag, None if age_ms is None else age_ms / 1000)
 
 
 @dataclass(frozen=True)
@@ -157,7 +169,7 @@ class JobStatus:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return self._to_json(ContainerStatus.to_json) | {"clocks": asdict(self.clocks)}
+        return self._to_json(ContainerStatus.to_json) | {"clocks": msgspec.to_builtins(self.clocks)}
 
     def encoded(self, pause: Callable[[], None]) -> bytes:
         """As JSON, without metrics. `pause` is called between two containers."""
@@ -206,6 +218,8 @@ class _Account:
     lags: Mapping[str, PartitionLag] = field(default_factory=dict)
     failure: UserFailure | None = None
     status: ContainerStatus | None = None
+    changed: bool = False
+    standing: tuple[str, int, int | None] = ("", 0, None)
 
 
 class Progress:
@@ -231,7 +245,7 @@ class Progress:
         if last is not None and last.epoch != report.epoch:
             account.counts_before += account.counts
             account.counts = Counter()
-        account.report, account.status = report, None
+        account.report, account.changed = report, True
         if last is None or report.metrics is not last.metrics:
             account.counts = _counts(report)
         facts = report.facts
@@ -254,7 +268,7 @@ class Progress:
         """Take the reason why an attempt ended."""
         self.failed += 1
         account = self._accounts[failure.container_id]
-        account.failure, account.status = failure.user or account.failure, None
+        account.failure, account.changed = failure.user or account.failure, True
         self._failures.append(failure)
         del self._failures[:-HISTORY]
 
@@ -279,12 +293,14 @@ class Progress:
                 found += account.counts_before + account.counts
         return dict(found)
 
-    def status(self, container_id: str, state: str, attempts: int, epoch: int | None) -> ContainerStatus:
-        """The container's sums, with the state of its lease."""
+    def status(self, container_id: str, standing: tuple[str, int, int | None]) -> ContainerStatus:
+        """The container's sums, with what its lease says: its state, the number of attempts and the newest epoch."""
         account = self._accounts[container_id]
         known = account.status
-        if known is None or (known.state, known.attempts, known.epoch) != (state, attempts, epoch):
-            known = account.status = self._made(account, container_id, state, attempts, epoch)
+        if known is None or account.changed or account.standing != standing:
+            made = self._made(account, container_id, *standing)
+            known = account.status = made if known is None else made.after(known)
+            account.changed, account.standing = False, standing
         return known
 
     @staticmethod
@@ -317,13 +333,20 @@ def _begins_anew(last: ContainerReport, report: ContainerReport) -> bool:
     return last.epoch != report.epoch or last.processed > report.processed or last.commits > report.commits
 
 
+#: Of each group of metrics those that count what a guarantee does not cover.
+_COUNTED = {
+    group: [(name, name.partition(".")[2]) for name in COUNTS if name.startswith(f"{group}.")]
+    for group in {name.partition(".")[0] for name in COUNTS}
+}
+
+
 def _counts(report: ContainerReport) -> Counter[str]:
     found: Counter[str] = Counter()
-    for name in COUNTS:
-        group, _, metric = name.partition(".")
-        count = int(report.metrics.get(group, {}).get(metric, 0))
-        if count > 0:
-            found[name] = count
+    # Most of the groups are tasks.
+    for group in report.metrics:
+        if group in _COUNTED:
+            values = report.metrics[group]
+            found.update({name: count for name, metric in _COUNTED[group] if (count := int(values.get(metric, 0))) > 0})
     return found
 
 

@@ -177,12 +177,16 @@ class Outgrown(msgspec.Struct):
     epoch: int | None
 
 
+#: Heartbeats, and reports of details, that a coordinator hears a second; details take three times as long as a heartbeat.
+BEATS, DETAILS = 200, 65
+
+
 @dataclass(frozen=True)
 class Pace:
     """How often a container reports, in seconds: its heartbeat, and the rest (metrics at most every ten seconds).
 
-    A job of up to 100 containers hears from each of them every second; a larger one less often, so that the coordinator
-    needs about the same CPU for it.
+    Containers of a larger job report less often, so that the coordinator answers at most `BEATS` heartbeats and `DETAILS` others
+    a second, however many containers there are; more only where a lease would not have room for three heartbeats.
     """
 
     heartbeat_s: float = 1.0
@@ -191,7 +195,11 @@ class Pace:
     @classmethod
     def of(cls, containers: int, lease_s: float) -> Pace:
         """The pace of a job of so many containers. A lease has room for three heartbeats, whatever the job's size."""
-        return cls(min(lease_s / 3, max(1.0, containers / 250)), max(1.0, containers / 100))
+        return cls(min(lease_s / 3, max(1.0, containers / BEATS)), max(1.0, containers / DETAILS))
+
+    def hurried(self) -> Pace:
+        """Ten times as often, while every moment counts until a container hears of something."""
+        return replace(self, heartbeat_s=self.heartbeat_s / 10)
 
 
 class Heartbeat(msgspec.Struct):

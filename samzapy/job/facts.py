@@ -16,7 +16,7 @@ import msgspec
 MOST_LINES, LONGEST_LINE, LONGEST_TRACEBACK = 50, 1_000, 8_000
 
 
-class PartitionLag(msgspec.Struct, frozen=True):
+class PartitionLag(msgspec.Struct, frozen=True, gc=False):
     """One input partition, when its end was asked for.
 
     `position` is the next offset to process, `end` the offset after its last record, `lag` how many offsets lie

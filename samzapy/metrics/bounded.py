@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from samzapy.metrics.columns import MetricColumns
+from samzapy.metrics.columns import MetricColumns, Names
 from samzapy.metrics.families import Family, Kind, Merge, container_metric, task_metric
 
 Labels = tuple[tuple[str, str], ...]
@@ -136,31 +136,45 @@ def _pick(indices: Sequence[int]) -> Pick:
 shape_of = lru_cache(maxsize=_KEPT)(Shape)
 
 
-class Blocks:
-    """The values of one container by pattern, `groups` with the name of each group."""
+class Layout(NamedTuple):
+    """Where a container has which names: its shape, and the number of the pattern of each of its groups, in order."""
 
-    __slots__ = ("_summed", "groups", "shape")
+    shape: Shape
+    numbers: list[int]
 
-    def __init__(self, columns: MetricColumns, tasks: frozenset[str]) -> None:
-        """The groups named in `tasks` are those of tasks."""
-        numbers: dict[tuple[str | None, int], int] = {}
+    @classmethod
+    def of(cls, names: Names, tasks: frozenset[str]) -> Layout:
+        """The layout of a container with these names; groups named in `tasks` are those of tasks."""
+        known: dict[tuple[str | None, int], int] = {}
         patterns: list[Pattern] = []
-        self.groups: list[list[tuple[str, Sequence[float]]]] = []
-        for group, names, values in columns.blocks():
+        numbers = []
+        for group, metrics in names:
             kind = None if group in tasks else group
             # Equal lists of names are one object, and a comparison of two would look at each name.
-            number = numbers.setdefault((kind, id(names)), len(patterns))
+            number = known.setdefault((kind, id(metrics)), len(patterns))
             if number == len(patterns):
-                patterns.append((kind, names))
-                self.groups.append([])
-            self.groups[number].append((group, values))
-        self.shape = shape_of(tuple(patterns))
-        self._summed: list[Sequence[float] | None] = [None] * len(patterns)
+                patterns.append((kind, metrics))
+            numbers.append(number)
+        return Layout(shape_of(tuple(patterns)), numbers)
 
     @property
     def counts(self) -> tuple[int, ...]:
         """How many groups have each pattern."""
-        return tuple(map(len, self.groups))
+        counted = Counter(self.numbers)
+        return tuple([counted[number] for number in range(len(counted))])
+
+
+class Blocks:
+    """The values of one container by pattern; `groups` has the name of each group and its values."""
+
+    __slots__ = ("_summed", "groups")
+
+    def __init__(self, columns: MetricColumns, layout: Layout) -> None:
+        patterns = len(set(layout.numbers))
+        self.groups: list[list[tuple[str, Sequence[float]]]] = [[] for _ in range(patterns)]
+        for number, (group, _, values) in zip(layout.numbers, columns.blocks(), strict=True):
+            self.groups[number].append((group, values))
+        self._summed: list[Sequence[float] | None] = [None] * patterns
 
     def merged(self, picks: Iterable[tuple[int, Pick]], merge: Merge) -> float:
         """One value of all that `picks` takes out."""
@@ -169,18 +183,15 @@ class Blocks:
             return combine(combine(pick(values)) for number, pick in picks for _, values in self.groups[number])
         total = 0.0
         for number, pick in picks:
-            total += sum(pick(self._sums(number)))
+            total += sum(pick(self._summed[number] or self._sums(number)))
         return total
 
     def _sums(self, number: int) -> Sequence[float]:
-        known = self._summed[number]
-        if known is None:
-            groups = self.groups[number]
-            known = (
-                groups[0][1] if len(groups) == 1 else list(map(sum, zip(*(each for _, each in groups), strict=True)))
-            )
-            self._summed[number] = known
-        return known
+        groups = self.groups[number]
+        if len(groups) == 1:
+            return groups[0][1]
+        summed = self._summed[number] = list(map(sum, zip(*[values for _, values in groups], strict=True)))
+        return summed
 
 
 class Registered(NamedTuple):
@@ -218,17 +229,17 @@ class BoundedSeries:
     def take(self, containers: Sequence[Registered]) -> dict[str, Series]:
         """What was added and the metrics of the containers, by name of the family. Then `left_out` is how many series there
         was no room for, and `names_left_out` how many names of the job's own code."""
-        chosen = self._choose(containers)
+        layouts = [self._layout(each) for each in containers]
+        chosen = self._choose(layouts)
         sizes = {name: each.size for name, each in chosen.items()}
         kept = self._within(sizes | {name: len(rows) for name, (_, rows) in self._added.items()})
         found = {name: Series(each.family, []) for name, each in chosen.items() if name in kept}
         writers: dict[Shape, _Writer] = {}
-        for place, tasks, columns in containers:
-            blocks = Blocks(columns, tasks)
-            writer = writers.get(blocks.shape)
+        for (place, _, columns), layout in zip(containers, layouts, strict=True):
+            writer = writers.get(layout.shape)
             if writer is None:
-                writer = writers[blocks.shape] = _Writer(blocks.shape, chosen, found)
-            writer.write(place, blocks)
+                writer = writers[layout.shape] = _Writer(layout.shape, chosen, found)
+            writer.write(place, Blocks(columns, layout))
             self._pause()
         for name, (family, rows) in self._added.items():
             if name in kept:
@@ -236,13 +247,13 @@ class BoundedSeries:
                 found[name] = Series(family, samples)
         return found
 
-    def _choose(self, containers: Sequence[Registered]) -> dict[str, _Chosen]:
+    def _layout(self, container: Registered) -> Layout:
+        self._pause()
+        return Layout.of(container.columns.names, container.tasks)
+
+    def _choose(self, layouts: Iterable[Layout]) -> dict[str, _Chosen]:
         """The families of the containers."""
-        shapes: Counter[tuple[Shape, tuple[int, ...]]] = Counter()
-        for _, tasks, columns in containers:
-            blocks = Blocks(columns, tasks)
-            shapes[blocks.shape, blocks.counts] += 1
-            self._pause()
+        shapes = Counter((each.shape, each.counts) for each in layouts)
         chosen = {}
         for name, family in self._known(shape for shape, _ in shapes).items():
             having = [(shape, groups, times) for (shape, groups), times in shapes.items() if name in shape.families]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from samzapy.metrics.bounded import DROPPED, BoundedSeries, Bounds, Registered, Sample, Series
+from samzapy.metrics.bounded import DROPPED, BoundedSeries, Bounds, Labels, Registered, Sample, Series
 from samzapy.metrics.columns import MetricColumns
 from samzapy.metrics.families import PREFIX, Family, Kind, Merge, counter, gauge, known_families
 from samzapy.version import VERSION
@@ -193,21 +193,27 @@ def _add_status(collected: BoundedSeries, container: ContainerSnapshot, dropped:
         collected.add(_RESTORE_ALL, float(expected), place)
     if container.stalled_s:
         collected.add(_CONTAINER_STALLED, container.stalled_s, place)
-    worst = -1
-    for ssp, (position, end, lag, age_s) in container.partitions.items():
-        stream, _, partition = ssp.rpartition("[")
-        own = (("stream", stream), ("partition", partition.rstrip("]")))
-        where = (*place, *(pair for pair in own if pair[0] not in dropped))
-        collected.add(_POSITION, float(position), where)
-        if end is not None:
-            collected.add(_END, float(end), where)
-        if lag is not None:
-            worst = max(worst, lag)
-            collected.add(_LAG, float(lag), where)
-        if age_s is not None:
-            collected.add(_AGE, age_s, where)
-    if worst >= 0:
-        collected.add(_WORST_LAG, float(worst), place)
+    _add_partitions(collected, container.partitions, place, dropped)
+
+
+def _add_partitions(
+    collected: BoundedSeries, partitions: Mapping[str, PartitionSnapshot], place: Labels, dropped: tuple[str, ...]
+) -> None:
+    together: dict[Labels, list[PartitionSnapshot]] = {}
+    for ssp, partition in partitions.items():
+        stream, _, number = ssp.rpartition("[")
+        labels = (("stream", stream), ("partition", number.rstrip("]")))
+        together.setdefault(tuple([pair for pair in labels if pair[0] not in dropped]), []).append(partition)
+    for own, each in together.items():
+        collected.add(_POSITION, float(sum(at.position for at in each)), place + own)
+        ends, lags = ([getattr(at, name) for at in each if getattr(at, name) is not None] for name in ("end", "lag"))
+        ages = [at.age_s for at in each if at.age_s is not None]
+        for family, values, combine in ((_END, ends, sum), (_LAG, lags, sum), (_AGE, ages, max)):
+            if values:
+                collected.add(family, float(combine(values)), place + own)
+    known = [each.lag for each in partitions.values() if each.lag is not None]
+    if known:
+        collected.add(_WORST_LAG, float(max(known)), place)
 
 
 def family_names(families: Iterable[Family]) -> set[str]:

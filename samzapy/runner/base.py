@@ -37,6 +37,32 @@ def scrape_tokens(config: JobConfig, token: str) -> tuple[str, ...]:
     return tokens.read, tokens.act
 
 
+class StartableJob(ABC):
+    """A job that was checked, and that a runner claims when it is ready to run it.
+
+    - `config`: its file. `model`: its containers, as far as they are known before the claim.
+    - `endless`: no input has an end.
+    """
+
+    config: JobConfig
+    model: JobModel
+
+    @property
+    @abstractmethod
+    def endless(self) -> bool: ...
+
+    @abstractmethod
+    def announce(self) -> bool:
+        """Ask a run of the job that may go on to get ready for a handover; returns whether there is one.
+
+        It hands the job over at the claim, so a runner gets everything ready first that needs no ownership. Without one, a
+        runner claims at once."""
+
+    @abstractmethod
+    def claim(self) -> PreparedJob:
+        """Make this run the owner of the job. Raises ConfigError, EnvironmentFailure."""
+
+
 class JobFailed(SamzapyError):
     """Raised when the runner gives a job up. `exit_code` is that of the last failure."""
 
@@ -46,8 +72,8 @@ class JobFailed(SamzapyError):
 
 
 @dataclass(frozen=True)
-class PreparedJob:
-    """A job that can start: its streams and folders are checked and created.
+class PreparedJob(StartableJob):
+    """A job that this run owns: its surroundings were checked and created.
 
     - `ends`: the offset at which each partition ends; None for an endless run.
     - `run_id`, `epoch`: the run as recorded beside the checkpoints, None without a record. The epochs of its attempts are
@@ -69,9 +95,21 @@ class PreparedJob:
     epoch: int | None = None
     lease_ms: int = 0
 
+    @property
+    def endless(self) -> bool:
+        return self.ends is None
+
+    def announce(self) -> bool:
+        """The run before, if there was one, has lost the job already."""
+        return False
+
+    def claim(self) -> PreparedJob:
+        """The job itself."""
+        return self
+
 
 def _ignore(_: object) -> None:
-    """The default of both listeners."""
+    """The default of all listeners."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +118,14 @@ class RunOptions:
 
     `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
     (`status page: ...`, `container 0 failed: ...`). Any thread may call them, and they must not block. `verbose` shows
-    Spark's own log lines.
+    Spark's own log lines. `on_claimed` gets the job once this run owns it.
     """
 
     on_status: Callable[[JobStatus], None] = _ignore
     on_event: Callable[[str], None] = _ignore
     verbose: bool = False
     on_page: Callable[[str], None] = _ignore
+    on_claimed: Callable[[PreparedJob], None] = _ignore
 
 
 @dataclass(frozen=True)
@@ -103,15 +142,15 @@ class JobOutcome:
 
 
 class Runner(ABC):
-    """Runs a prepared job to its end."""
+    """Runs a job to its end."""
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
         """Check, before anything is created, that this runner can run the job. Returns warnings; raises ConfigError."""
         return ()
 
     @abstractmethod
-    def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
-        """Run the job; blocks.
+    def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
+        """Claim the job, and run it; blocks.
 
         At SIGTERM and SIGINT the containers commit and stop; a second signal ends the process at once, with 128 + its
         number. Raises SamzapyError if the job fails; its `exit_code` is that of the process.

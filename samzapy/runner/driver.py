@@ -1,7 +1,8 @@
 """The driver's side of a run, wherever the containers run: their coordinator, signals, and threads beside them.
 
-1. `OwnershipWatch` checks whether a newer run has taken the job over, and whether this run was asked to drain.
-2. `ClockKeeper` writes the job's checkpoint clock to the broker.
+1. `OwnershipWatch` checks whether a newer run has taken the job over, and whether this run was asked to drain, or to hand
+   the job over.
+2. `ClockKeeper` records the job's checkpoint clock.
 3. `StopSignals` asks the job to stop at the first SIGTERM or SIGINT, and ends the process at the second.
 
 The first two run in their own threads (`Periodic`), with their own clients, so a slow broker does not delay the containers.
@@ -21,13 +22,14 @@ from typing import Any, final
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.container.supervision.job_records import JobRecords, Ownership
+from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, Ownership
 from samzapy.container.supervision.log_lines import record_of
 from samzapy.coordinator.coordinator import Coordinator, Oversight
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError
+from samzapy.failpoints import reach
 from samzapy.job.facts import Facts, UserFailure
-from samzapy.runner.base import PreparedJob
+from samzapy.runner.base import JobFailed, PreparedJob
 
 
 def _nothing() -> None:
@@ -41,8 +43,9 @@ class Periodic:
     def __init__(
         self, name: str, pace_s: float, look: Callable[[], bool], last: Callable[[], object] = _nothing
     ) -> None:
-        """`look` returns whether to go on. `last` is called at the end, in the same thread, also after an exception."""
-        self._pace_s = pace_s
+        """`look` returns whether to go on, and may change `pace_s`. `last` is called at the end, in the same thread, also after
+        an exception."""
+        self.pace_s = pace_s
         self._look = look
         self._last = last
         self._closed = threading.Event()
@@ -65,7 +68,7 @@ class Periodic:
 
     def _run(self) -> None:
         try:
-            while not self._closed.wait(self._pace_s) and self._look():
+            while not self._closed.wait(self.pace_s) and self._look():
                 pass
         finally:
             self._last()
@@ -73,7 +76,11 @@ class Periodic:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that the end of a run waits for a check of the owner; the check only reads, so it may be left unfinished.
+#: Seconds between two looks at the owner at most, and during a handover; looks that are made so often without a handover.
+_OWNER_PACE_S, _HANDOVER_PACE_S, _MOST_HURRIED = 1.0, 0.1, 600
+#: Seconds that a run that has let go of its job waits for the one that has asked for it.
+_CLAIMED_S = 20.0
+#: Seconds that the end of a run waits for a look at the owner; the look changes nothing, so it may be left behind.
 _OWNER_PATIENCE_S = 2.0
 #: Seconds between two checks of the clock, and the time that the end of a run waits until the clock is written.
 _CLOCK_PACE_S, _CLOCK_PATIENCE_S = 1.0, 10.0
@@ -110,36 +117,59 @@ def log_failure(container_id: str, failure: UserFailure) -> None:
 
 
 @contextmanager
-def watching(prepared: PreparedJob, coordinator: Coordinator) -> Iterator[None]:
-    """Watch the job's owner, and write its clock, inside the context."""
+def watching(
+    prepared: PreparedJob, coordinator: Coordinator, on_event: Callable[[str], None] = lambda _: None
+) -> Iterator[OwnershipWatch]:
+    """Watch the job's owner and keep its clock, as long as the context lasts. `on_event` hears of a handover."""
     config = prepared.config
     ownership = Ownership.of(config, prepared.run_id)
-    pace_s = config.spark.lease_ms / 3000
+    pace_s = min(config.spark.lease_ms / 3000, _OWNER_PACE_S)
     with (
-        OwnershipWatch(ownership, coordinator, pace_s, notes_end=prepared.lease_ms > 0),
+        OwnershipWatch(
+            ownership, coordinator, pace_s, notes_end=True, on_event=on_event, job_name=config.name
+        ) as watch,
         ClockKeeper(JobRecords.of(config, "clock"), coordinator),
     ):
-        yield
+        yield watch
 
 
 @final
 class OwnershipWatch:
-    """While entered, checks the job's owner and requests to drain.
+    """While entered, looks at the job's owner, and at requests to drain or to hand the job over.
 
-    1. If a newer run owns the job, the coordinator abandons this run. With transactions a fenced container notices earlier;
-       without them, and for an idle container, only this check does.
-    2. If the run was asked to drain, the coordinator has the containers drain.
+    1. A newer run owns the job: the coordinator abandons the run. With transactions a container that is fenced finds out
+       earlier; without them, and for a container that has nothing to do, there is only this look.
+    2. The run was asked to drain: the coordinator has the containers drain.
+    3. A new run asks for the job: this is the run before in `samzapy.runner.handover`. Leaving the context well means that
+       every container has ended.
     """
 
     def __init__(
-        self, ownership: Ownership, coordinator: Coordinator, pace_s: float, *, notes_end: bool = False
+        self,
+        ownership: Ownership,
+        coordinator: Coordinator,
+        pace_s: float,
+        *,
+        notes_end: bool = False,
+        on_event: Callable[[str], None] = lambda _: None,
+        job_name: str = "",
     ) -> None:
-        """`pace_s`: seconds between two checks, a third of a lease. `notes_end`: record that the run ended well, so that the
-        next run need not wait for its lease to expire. A job without a record of its owner is not watched."""
+        """`pace_s`: seconds between two looks, at most a third of a lease. `notes_end`: write down that a run has ended well,
+        so that the next run waits for nothing. Without a record of its owner a job is not watched."""
         self._ownership = ownership
         self._coordinator = coordinator
         self._notes_end = notes_end
-        self._looks = Periodic("ownership", pace_s, self._owned, last=ownership.close)
+        self._on_event = on_event
+        self._job_name = job_name
+        self._pace_s = pace_s
+        self._request: HandoverRequest | None = None
+        self._hurried = 0
+        self._looks = Periodic("ownership", pace_s, self._owned, last=self._close)
+
+    @property
+    def lets_go(self) -> bool:
+        """Whether the run was asked to let go of the job: whatever else only one run can have goes with it."""
+        return self._request is not None and self._request.go
 
     def __enter__(self) -> OwnershipWatch:
         if self._ownership.known:
@@ -149,23 +179,60 @@ class OwnershipWatch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         ended = self._looks.end(_OWNER_PATIENCE_S)
         if self._ownership.known and self._notes_end and kind is None and ended:
-            self._note_end()
+            asked = self._request
+            if asked is None or not self.lets_go:
+                with closing(self._ownership):
+                    self._note_end()
+                return
+            # 5, 6  of a handover
+            reach("handover.5")
+            with closing(self._ownership):
+                self._note_end()
+                reach("handover.6")
+                self._await_claim(asked)
+
+    def _await_claim(self, asked: HandoverRequest) -> None:
+        """Wait for step 7 of a handover. Raises JobFailed if nothing comes of it."""
+        claimed = threading.Event()
+
+        def look() -> bool:
+            try:
+                self._ownership.look()
+            except JobTakenOver:
+                claimed.set()
+            except SamzapyError as cause:
+                logger.warning("Whether the new run has taken over is not known (%s); asking again", cause)
+                self._ownership.close()
+            return not claimed.is_set()
+
+        looks = Periodic("claimed", _HANDOVER_PACE_S, look)
+        looks.start()
+        came = claimed.wait(_CLAIMED_S)
+        looks.end(_OWNER_PATIENCE_S)
+        if not came:
+            raise JobFailed(
+                f"{_taken_over(self._job_name, asked)} up to its last step and is gone: start the job again"
+            )
 
     def _note_end(self) -> None:
         try:
             self._ownership.note_end()
         except SamzapyError as cause:
-            logger.warning(
-                "The end of the run could not be recorded, so the next run waits for the length of a lease: %s", cause
-            )
-        finally:
+            logger.warning("The end of the run is not written down, so the next one waits for it: %s", cause)
+
+    def _close(self) -> None:
+        """After the last look. What a handover needs to end stays open."""
+        if not self.lets_go:
             self._ownership.close()
 
     def _owned(self) -> bool:
         try:
-            self._ownership.look()
-            if self._ownership.asked_to_drain():
+            with self._ownership.one_look():
+                self._ownership.look()
+                drain, request = self._ownership.asked_to_drain(), self._ownership.asked_to_hand_over()
+            if drain:
                 self._coordinator.drain()
+            self._follow(request)
         except JobTakenOver as taken:
             self._coordinator.abandon(str(taken))
             return False
@@ -173,6 +240,26 @@ class OwnershipWatch:
             logger.warning("Cannot tell whether another run has taken over (%s); asking again", cause)
             self._ownership.close()
         return True
+
+    def _follow(self, request: HandoverRequest | None) -> None:
+        """Steps 2 and 5 of a handover."""
+        before = self._request
+        if request is not None and request != before:
+            if before is None or before.by != request.by:
+                self._ownership.answer(request)
+                reach("handover.2")
+            if request.go and not (before and before.go):
+                self._on_event(f"{_taken_over(self._job_name, request)}: every task commits, and this run ends")
+                self._coordinator.stop()
+            self._request, self._hurried = request, _MOST_HURRIED
+        self._hurried = max(0, self._hurried - 1)
+        self._coordinator.hurry(hurried=self._hurried > 0)
+        self._looks.pace_s = min(self._pace_s, _HANDOVER_PACE_S) if self._hurried else self._pace_s
+
+
+def _taken_over(job_name: str, request: HandoverRequest) -> str:
+    by = request.by
+    return str(JobTakenOver.by(job_name, by.started_ms, by.host, by.pid))
 
 
 @final

@@ -20,7 +20,15 @@ from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskM
 from samzapy.job.facts import Stall
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.queries.exchange import Exchange, LocalQuestions
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, run_token, scrape_tokens
+from samzapy.runner.base import (
+    JobOutcome,
+    PreparedJob,
+    Runner,
+    RunOptions,
+    StartableJob,
+    run_token,
+    scrape_tokens,
+)
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
 
@@ -75,9 +83,12 @@ class LocalRunner(Runner):
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
 
-    def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
+    def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the job."""
-        config = prepared.config
+        config = job.config
+        job.announce()
+        prepared = job.claim()
+        options.on_claimed(prepared)
         if prepared.model.standbys:
             options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")
         model = ContainerModel("0", prepared.model.tasks)
@@ -97,8 +108,8 @@ class LocalRunner(Runner):
             StopSignals(restarts.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
-            _page(config, coordinator, exchange, options, token),
-            watching(prepared, coordinator),
+            _page(config, coordinator, exchange, options, token) as close_page,
+            watching(prepared, coordinator, options.on_event) as watch,
         ):
             try:
                 restarts.run()
@@ -106,7 +117,9 @@ class LocalRunner(Runner):
                 if coordinator.abandoned is None or isinstance(cause, JobTakenOver):
                     raise
                 raise JobTakenOver(coordinator.abandoned) from cause
-        return JobOutcome(coordinator.status(), signals.received)
+            if watch.lets_go:
+                close_page()
+        return JobOutcome(coordinator.status(), signals.received or coordinator.stopping)
 
     def _restarts(
         self,
@@ -153,10 +166,11 @@ class LocalRunner(Runner):
 @contextmanager
 def _page(
     config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions, token: str
-) -> Iterator[None]:
-    """Serve the status page on this machine, if the job file names a port for it or has queries on."""
+) -> Iterator[Callable[[], None]]:
+    """Serve the status page on this machine, if the job file names a port for it or has queries on. Yields what closes it
+    earlier."""
     if config.page_port is None and not config.supervision.query.enabled:
-        yield
+        yield lambda: None
         return
     from samzapy.runner.serving import records_of, serve  # noqa: PLC0415  # a server is needed by this job only
 
@@ -172,7 +186,7 @@ def _page(
     try:
         options.on_event(f"status page: {service.page}")
         options.on_page(service.page)
-        yield
+        yield service.close
     finally:
         service.close()
 

@@ -1,5 +1,8 @@
 """Checks and sets up a job before any container runs; creates nothing before everything is checked.
 
+`preparing` stops before the first step that needs ownership, so that a runner can get ready before it claims the job, and
+the run before goes on until then.
+
 It also checks that the job may write to its folders on this machine, and that they have room.
 """
 
@@ -9,12 +12,14 @@ import os
 import pwd
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from samzapy.admin.job_check import check_copies, existing, input_partitions, streams_of, weakly_kept
 from samzapy.admin.positions import kept_clocks
-from samzapy.admin.take_over import Claim, refuse_foreign, take_over
+from samzapy.admin.running import may_answer
+from samzapy.admin.take_over import Claim, has_ended, refuse_foreign, take_over
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
@@ -22,6 +27,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import store_factory
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
 from samzapy.config.own_streams import checkpoint_stream
@@ -30,10 +36,11 @@ from samzapy.config.tasks import checkpoint, processing
 from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.side_inputs import load_processors
-from samzapy.container.supervision.job_records import open_job
+from samzapy.container.supervision.job_records import JobRecords, open_job, this_run
 from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.failpoints import arm_from_environment, reach
 from samzapy.job.model import JobModel
 from samzapy.job.planner import (
     InputPartitions,
@@ -48,7 +55,8 @@ from samzapy.job.planner import (
     to_json,
 )
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
-from samzapy.runner.base import PreparedJob
+from samzapy.runner.base import PreparedJob, StartableJob
+from samzapy.runner.handover import AskedHandover, Handover, NoHandover
 from samzapy.runner.spark.master import Master
 from samzapy.serializers import StreamSerdes, task_serdes
 from samzapy.storage.changelog.topic import access_log_spec, changelog_spec, check_described, vanished
@@ -59,7 +67,7 @@ from samzapy.system.factories import has_transactions, load_factory, system_fact
 
 
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
-    """Check and set up, in this order.
+    """Check, claim and set up, in this order. A run of the job that goes on is not asked to hand it over, but fenced.
 
     1  check that the systems allow the guarantee, that the task class and the stores' engines can be imported, that the
        systems and engines accept their settings, and that the job's folders can be written to
@@ -75,31 +83,101 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     Inputs with different partition counts cause a warning (Samza's rule: one task for each partition number of the largest),
     and for a CopartitionedTask, which would miss matches, an error. Raises ConfigError, EnvironmentFailure.
     """
+    with _checked(config, until_end=until_end) as job:
+        return job.claim()
+
+
+@contextmanager
+def preparing(config: JobConfig, *, until_end: bool = False) -> Iterator[StartableJob]:
+    """As `prepare`, up to step 2; the rest is the job's `claim`, which asks a run that goes on to let go."""
+    arm_from_environment(os.environ)
+    with _checked(config, until_end=until_end) as job:
+        yield job
+
+
+@contextmanager
+def _checked(config: JobConfig, *, until_end: bool) -> Iterator[_CheckedJob]:
     code = _checked_code(config)
-    state, task_class = code.state, code.task_class
     with open_job(config, "driver") as (clients, checkpoints):
         streams = KnownStreams(clients)
         streams.look(streams_of(config))
         counts = _partition_counts(config, streams)
-        check_transaction_timeout(config.task.transaction_timeout_ms, clients, state.system)
+        check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
         check_copies(config, clients.admin, streams)
-        planned = _planned(config, clients, checkpoints, counts, code, streams)
+        with closing(_CheckedJob(config, code, clients, checkpoints, streams, counts, until_end=until_end)) as job:
+            yield job
+
+
+class _CheckedJob(StartableJob):
+    """A job after step 2 of `prepare`."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        code: _Code,
+        clients: SystemClients,
+        checkpoints: CheckpointManager,
+        streams: KnownStreams,
+        counts: Mapping[SystemStream, int],
+        *,
+        until_end: bool,
+    ) -> None:
+        self.config = config
+        self.model = plan(config, counts)
+        self._code = code
+        self._clients = clients
+        self._checkpoints = checkpoints
+        self._streams = streams
+        self._counts = counts
+        self._until_end = until_end
+        self._run = this_run()
+        self._handover: Handover = NoHandover()
+
+    @property
+    def endless(self) -> bool:
+        return not self._until_end and not any(self.config.stream(stream).bounded for stream in self._counts)
+
+    def announce(self) -> bool:
+        config, checkpoints = self.config, self._checkpoints
+        if not config.handover_ms or not _started_before(config, self._streams):
+            return False
+        before, complete = checkpoints.peek_owner()
+        if before is None or before.job != (config.name, config.id) or not may_answer(before):
+            return False
+        if complete and has_ended(checkpoints, before):
+            return False
+        asked, answers = JobRecords.of(config, "handover"), JobRecords.of(config, "handover")
+        wait, patience_s = threading.Event().wait, config.handover_ms / 1000
+        self._handover = AskedHandover(asked, answers, before, self._run, patience_s, SYSTEM_CLOCK, wait, may_answer)
+        self._handover.begin()
+        return True
+
+    def claim(self) -> PreparedJob:
+        """Steps 3 to 8."""
+        config, clients, task_class = self.config, self._clients, self._code.task_class
+        self._handover.complete()
+        planned = _planned(config, clients, self._checkpoints, self._counts, self._code, self._streams, self._run)
         claim = planned.claim
-        ends = _ends(config, clients, planned.model, until_end)
-        kept = weakly_kept(config, streams)
-    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, claim.state), *kept)
-    return PreparedJob(
-        config,
-        planned.model,
-        ends,
-        tuple(_warnings(config, counts, planned.inputs, task_class)),
-        claim.run.id,
-        weaker,
-        planned.clocks,
-        transactions=claim.state.system is not None,
-        epoch=None if config.task.checkpoint is None else claim.run.epoch,
-        lease_ms=claim.run.lease_ms,
-    )
+        reach("handover.7")
+        ends = _ends(config, clients, planned.model, self._until_end)
+        kept = weakly_kept(config, self._streams)
+        weaker = guarantee_warnings(config, load_factory, task_class)
+        return PreparedJob(
+            config,
+            planned.model,
+            ends,
+            tuple(_warnings(config, self._counts, planned.inputs, task_class)),
+            claim.run.id,
+            (*weaker, *weakened_state(config.stores, claim.state), *kept),
+            planned.clocks,
+            transactions=claim.state.system is not None,
+            epoch=None if config.task.checkpoint is None else claim.run.epoch,
+            lease_ms=claim.run.lease_ms,
+        )
+
+    def close(self) -> None:
+        """Close the clients of the handover."""
+        self._handover.close()
 
 
 @dataclass(frozen=True)
@@ -167,17 +245,18 @@ def _planned(
     counts: Mapping[SystemStream, int],
     code: _Code,
     streams: KnownStreams,
+    run: JobRun,
 ) -> _Planned:
     """Steps 3 to 6 of `prepare`."""
 
-    def taken_over(model: JobModel, run: JobRun | None = None) -> Claim:
+    def taken_over(model: JobModel, run: JobRun) -> Claim:
         members = [container.id for container in model.containers]
         tasks = [task.name for task in model.tasks]
         wait = threading.Event().wait
         return take_over(config, clients, checkpoints, code.state, members, tasks, wait, run=run)
 
     # 3  the job is taken over
-    claim = taken_over(plan(config, counts)) if _started_before(config, streams) else None
+    claim = taken_over(plan(config, counts), run) if _started_before(config, streams) else None
     # 4  the model
     with checkpoints.one_pass():
         before, inputs = _inputs(config, checkpoints, counts, code)
@@ -188,7 +267,7 @@ def _planned(
     # 5  checkpoints
     checkpoints.start()
     if claim is None or not _covers(claim, config.job_name, model):
-        claim = taken_over(model, None if claim is None else claim.run)
+        claim = taken_over(model, run if claim is None else claim.run)
     # 6  streams
     _create(config, clients, missing, partitions, streams)
     owned = {task.name: task.changelog_partition for task in model.tasks}

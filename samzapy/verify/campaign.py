@@ -9,6 +9,7 @@ from pathlib import Path
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
+from samzapy.verify.recovery import longest
 from samzapy.verify.scenario import Listener, Plan, Row, Scenario
 from samzapy.verify.target import Target, spread
 
@@ -72,12 +73,15 @@ COLUMNS = (
     "reordered",
     "mismatches",
     "recovery s",
+    "Spark's s",
+    "pause s",
     "verdict",
 )
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A scenario's line; `recovery s` is the longest."""
+    """A scenario's line; `recovery s` is the longest, `Spark's s` Spark's part of it, `pause s` the longest time without outputs
+    in an upgrade."""
     count = row.verdict.count
     return (
         row.plan.scenario,
@@ -87,9 +91,13 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{count('duplicates'):,}",
         f"{count('order'):,}",
         f"{row.verdict.mismatches:,}",
-        f"{max(row.recovery_s):.1f}" if row.recovery_s else "",
+        *map(_tenths, longest(row.recoveries)),
         row.word,
     )
+
+
+def _tenths(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.1f}"
 
 
 def totals(rows: Sequence[Row], name: str = "all") -> tuple[str, ...]:
@@ -98,7 +106,6 @@ def totals(rows: Sequence[Row], name: str = "all") -> tuple[str, ...]:
     def total(check: str) -> str:
         return f"{sum(row.verdict.count(check) for row in rows):,}"
 
-    slowest = max((seconds for row in rows for seconds in row.recovery_s), default=0.0)
     return (
         name,
         f"{sum(row.plan.events for row in rows):,}",
@@ -107,7 +114,7 @@ def totals(rows: Sequence[Row], name: str = "all") -> tuple[str, ...]:
         total("duplicates"),
         total("order"),
         f"{sum(row.verdict.mismatches for row in rows):,}",
-        f"{slowest:.1f}" if slowest else "",
+        *map(_tenths, longest(tuple(each for row in rows for each in row.recoveries))),
         "kept" if all(row.kept for row in rows) else "BROKEN",
     )
 

@@ -33,8 +33,9 @@ from samzapy.errors import SamzapyError
 PACE_S = 0.05
 
 _SAMZAPY = (sys.executable, "-c", "from samzapy.cli.main import main; main()")
-_PAGE = re.compile(r"^status page: (https?://\S+)/\?token=(\S+)$", re.MULTILINE)
-_CERTIFICATE = re.compile(r"^certificate of (\S+): SHA-256 (\S+)$", re.MULTILINE)
+#: The modules that fork Python workers: Spark's and ours.
+_DAEMONS = ("pyspark.daemon", "samzapy.runner.spark.daemon")
+_PAGE = re.compile(r"^status page: (https?://\S+)/\?token=([^\s#]+)(?:#(\S+))?$", re.MULTILINE)
 
 Found = TypeVar("Found")
 
@@ -60,6 +61,7 @@ class JobProcess:
         number = len(list(folder.glob("run-*.log")))
         self._log, self._out = folder / f"run-{number}.log", folder / f"run-{number}.out"
         tie = shutil.which("setpriv") if self.tied else None
+        self.began = SYSTEM_CLOCK.monotonic()
         with self._out.open("wb") as out, self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*((tie, "--pdeathsig", "KILL") if tie else ()), *self.samzapy, "run", *arguments],
@@ -70,7 +72,12 @@ class JobProcess:
                 env={**os.environ, **environ},
                 start_new_session=True,
             )
+        self._born = psutil.Process(self.process.pid).create_time()
         self._client: CoordinatorClient | None = None
+
+    def start_of(self, process: psutil.Process) -> float:
+        """When a process of this machine was started, by the monotonic clock. Raises psutil.NoSuchProcess."""
+        return self.began + float(process.create_time()) - self._born
 
     @property
     def exit_code(self) -> int | None:
@@ -100,8 +107,7 @@ class JobProcess:
             page = _PAGE.search(self.errors)
             if page is None:
                 return None
-            shown = dict(_CERTIFICATE.findall(self.errors))
-            self._client = CoordinatorClient(page[1], page[2], shown.get(page[1]))
+            self._client = CoordinatorClient(page[1], page[2], page[3])
         try:
             return self._client.status()
         except SamzapyError:
@@ -118,6 +124,13 @@ class JobProcess:
     def executors(self) -> list[psutil.Process]:
         """The executors' JVMs."""
         return executors(self.below())
+
+    def spark(self) -> list[psutil.Process]:
+        """The driver's JVM, or the script that starts it."""
+        try:
+            return psutil.Process(self.process.pid).children()
+        except psutil.NoSuchProcess:
+            return []
 
     def terminate(self) -> None:
         """Ask it to commit and stop."""
@@ -235,4 +248,4 @@ def _parent(process: psutil.Process) -> psutil.Process | None:
 
 
 def _is_daemon(process: psutil.Process | None) -> bool:
-    return process is not None and "pyspark.daemon" in command_line(process)
+    return process is not None and any(name in command_line(process) for name in _DAEMONS)

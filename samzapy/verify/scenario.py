@@ -38,6 +38,7 @@ from samzapy.verify import checkers
 from samzapy.verify.checkers import Finding, state
 from samzapy.verify.evidence import Evidence, fold
 from samzapy.verify.processes import NoProgress
+from samzapy.verify.recovery import Recovery, spark_part
 from samzapy.verify.scene import LONGEST_RECOVERY_S, LONGEST_START_S, Scene
 from samzapy.verify.streams import Streams, collect, streams_of
 from samzapy.verify.target import (
@@ -118,6 +119,10 @@ def judge(
     return Verdict(guarantee, tuple(finding for finding in findings if finding.count), may_be_late)
 
 
+#: The events of a stretch are written in so many steps during an upgrade, so that some come all the time; each at least so large.
+_STEPS, _LEAST_STEP = 1_000, 8
+#: The faults that end with other Python workers.
+_RESTARTED = {Kind.WORKER, Kind.EXECUTOR, Kind.DRIVER, Kind.UPGRADE}
 #: Seconds past the lease for which a zombie stays stopped at most: by then a successor may have started.
 _PAST_LEASE_S = 3.0
 
@@ -127,6 +132,10 @@ def strike(fault: Fault, scene: Scene, target: Target, stranger: Stranger) -> No
     broker = target.broker
     if fault.kind is Kind.DRIVER:
         scene.kill_driver()
+    elif fault.kind is Kind.UPGRADE:
+        step = max(_LEAST_STEP, (fault.until - fault.after) // _STEPS)
+        feeder = scene.feeder
+        scene.upgrade(lambda: feeder.allow(min(fault.until, feeder.acknowledged + step)))
     elif fault.kind is Kind.OVERLAP:
         scene.overlap(stopped=target.may_stop_runs and fault.choice % 2 == 0)
     elif fault.kind is Kind.FOREIGN_WRITER:
@@ -205,7 +214,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Row:
-    """The end of a scenario. `recovery_s`: of each fault that was waited for. `gave_up`: why the job ended by itself.
+    """The end of a scenario. `recoveries`: of each fault that was waited for. `gave_up`: why the job ended by itself.
 
     The streams of a `job` that broke its promise are kept; their names begin with the job's.
     """
@@ -213,7 +222,7 @@ class Row:
     plan: Plan
     verdict: Verdict
     struck: tuple[Fault, ...]
-    recovery_s: tuple[float, ...]
+    recoveries: tuple[Recovery, ...]
     seconds: float
     job: str = ""
     gave_up: tuple[str, ...] = ()
@@ -246,7 +255,8 @@ class Row:
             "duplicated": count("duplicates"),
             "reordered": count("order"),
             "mismatches": self.verdict.mismatches,
-            "recovery_s": [round(seconds, 2) for seconds in self.recovery_s],
+            "recovery_s": [round(each.seconds, 2) for each in self.recoveries],
+            "recoveries": [each.to_json() for each in self.recoveries],
             "seconds": round(self.seconds, 1),
             "gave_up": list(self.gave_up),
             "violations": [str(finding) for finding in self.verdict.violations],
@@ -282,7 +292,7 @@ class Scenario:
         self._struck: list[Fault] = []
         self._clock = clock
         self._name = f"verify-{plan.scenario}-{secrets.token_hex(4)}"
-        self._recovery_s: list[float] = []
+        self._recoveries: list[Recovery] = []
         self._findings: list[Finding] = []
 
     def run(self) -> Row:
@@ -302,14 +312,14 @@ class Scenario:
             stack.callback(feeder.close)
             scene = Scene(self._folder, job_file, feeder, self._clock, self._target.containers)
             stack.callback(scene.close)
-            self._through_faults(scene, Stranger(streams, changelog(self._name, "sum")))
+            self._through_faults(scene, Stranger(streams, changelog(self._name, "sum")), watcher)
             scene.close()
             verdict = self._judge(streams, watcher, scene.state)
             if not verdict.violations:
                 streams.delete(streams_of(self._name))
             gave_up = tuple(scene.gave_up)
         seconds = self._clock.monotonic() - started
-        return Row(self._plan, verdict, tuple(self._struck), tuple(self._recovery_s), seconds, self._name, gave_up)
+        return Row(self._plan, verdict, tuple(self._struck), tuple(self._recoveries), seconds, self._name, gave_up)
 
     def _feeder(self, streams: Streams) -> Feeder:
         plan = self._plan
@@ -318,7 +328,7 @@ class Scenario:
         producer, stream = streams.producer(), f"{self._name}-in"
         return Feeder(producer, stream, PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
 
-    def _through_faults(self, scene: Scene, stranger: Stranger) -> None:
+    def _through_faults(self, scene: Scene, stranger: Stranger, watcher: Watcher) -> None:
         """Feed and strike until everything is processed and committed. A job that hangs is a finding."""
         plan = self._plan
         kinds = self._target.kinds
@@ -328,7 +338,7 @@ class Scenario:
             self._tell("starting")
             scene.until(lambda: scene.caught_up(scene.feeder.ends), "running", LONGEST_START_S)
             for fault in schedule(plan.scenario, kinds, plan.faults, plan.events, plan.own_seed):
-                self._through(fault, scene, stranger)
+                self._through(fault, scene, stranger, watcher)
             scene.feeder.allow(plan.events)
             scene.fed(plan.events)
             scene.recovered(scene.feeder.ends)
@@ -336,20 +346,25 @@ class Scenario:
         except NoProgress as hung:
             self._findings.append(Finding("progress", 1, str(hung)))
 
-    def _through(self, fault: Fault, scene: Scene, stranger: Stranger) -> None:
+    def _through(self, fault: Fault, scene: Scene, stranger: Stranger, watcher: Watcher) -> None:
         feeder = scene.feeder
-        feeder.allow(fault.until)
+        upgrade = fault.kind is Kind.UPGRADE
+        feeder.allow(fault.after if upgrade else fault.until)
         scene.fed(fault.after)
         struck = self._clock.monotonic()
         self._struck.append(fault)
         strike(fault, scene, self._target, stranger)
+        feeder.allow(fault.until)
         if not fault.patient:
             self._tell(f"{fault}; not waited for")
             return
         scene.fed(min(feeder.acknowledged + _PROOF_OF_LIFE, fault.until))
         scene.recovered(feeder.ends)
-        self._recovery_s.append(self._clock.monotonic() - struck)
-        self._tell(f"{fault}; recovered in {self._recovery_s[-1]:.1f} s")
+        now = self._clock.monotonic()
+        spark_s = spark_part(scene.run, struck) if fault.kind in _RESTARTED else None
+        pause_s = watcher.longest_pause(struck, now) if upgrade else None
+        self._recoveries.append(Recovery(now - struck, spark_s, pause_s))
+        self._tell(f"{fault}; recovered in {self._recoveries[-1]}")
 
     def _tell(self, line: str) -> None:
         self._listener.happened(self._plan, line)

@@ -57,8 +57,27 @@ class Scene:
         self._left += self.run.kill()
         self.run = self._new_run()
 
+    def upgrade(self, meanwhile: Callable[[], object]) -> None:
+        """Start a second run on the same local state, as for a new version of the job; the first one hands the job over.
+
+        `meanwhile` is called again and again. Returns when the second run is at work, and the first has ended. Raises
+        NoProgress if it does not."""
+        first = self.run
+        self._earlier.append(first)
+        self._left += first.below()
+        self.run = self._new_run()
+
+        def look() -> bool:
+            meanwhile()
+            return self._running()
+
+        self.until(look, "the new run at work", LONGEST_RECOVERY_S)
+        self.until(lambda: first.exit_code is not None, "the run before has let go", LONGEST_STOP_S)
+        if "has taken over" not in first.errors:
+            raise NoProgress(f"the run before ended with exit code {first.exit_code}: {first.last_words}")
+
     def overlap(self, *, stopped: bool) -> None:
-        """Start a second run with another number of containers and its own local state.
+        """Start a second run with another number of containers and its own local state, which asks for no handover.
 
         The first run goes on, or is `stopped` until the second one works. Returns when the first has ended because it
         was superseded. Raises NoProgress if it does not."""
@@ -69,7 +88,7 @@ class Scene:
         self._overlaps += 1
         self._containers = 1 if self._containers > 1 else self._most
         try:
-            self.run = self._new_run()
+            self.run = self._new_run("--config", "job.handover.ms=0")
             self.until(self._running, "a second run at work", LONGEST_RECOVERY_S)
         finally:
             resume(frozen)
@@ -163,12 +182,12 @@ class Scene:
             run.close()
         end(self._left)
 
-    def _new_run(self) -> JobProcess:
+    def _new_run(self, *arguments: str) -> JobProcess:
         given = {"job.container.count": str(self._containers), "job.logged.store.base.dir": self._state}
         more = (
             [part for key, value in given.items() for part in ("--config", f"{key}={value}")] if self._overlaps else []
         )
-        return JobProcess(self._folder, self._name, *more)
+        return JobProcess(self._folder, self._name, *more, *arguments)
 
     @property
     def _state(self) -> str:

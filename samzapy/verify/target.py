@@ -33,6 +33,8 @@ class Kind(Enum):
     """SIGSTOP to a worker until its lease is over, and SIGCONT."""
     OVERLAP = "overlap"
     """A second run with other containers while the first goes on, or is stopped by SIGSTOP until the second is at work."""
+    UPGRADE = "upgrade"
+    """A second run, of a new version of the job, takes over from the first one, which commits and lets go."""
     FOREIGN_WRITER = "foreign-writer"
     """A record of another writer in a changelog: the job must refuse it until it is corrected and adopted."""
     BROKER_RESTART = "broker-restart"
@@ -136,7 +138,7 @@ class Target:
         """The possible faults: they touch only processes below the command's own driver, and its own broker."""
         kinds = [Kind.DRIVER]
         if self._parsed.on_this_machine:
-            kinds = [Kind.WORKER, Kind.DRIVER, Kind.ZOMBIE, Kind.OVERLAP]
+            kinds = [Kind.WORKER, Kind.DRIVER, Kind.ZOMBIE, Kind.OVERLAP, Kind.UPGRADE]
             if self.master.startswith("local-cluster"):
                 kinds.insert(1, Kind.EXECUTOR)
         kinds.append(Kind.FOREIGN_WRITER)

@@ -50,9 +50,7 @@ _OWNERS = (
         "if self._abandoned or grant is None:",
         (_LEASES,),
     ),
-    Mutant(
-        "samzapy/coordinator/leases.py", ".monotonic() >= grant.expires", ".monotonic() > grant.expires", (_LEASES,)
-    ),
+    Mutant("samzapy/coordinator/leases.py", "now >= self.expires", "now > self.expires", (_LEASES,)),
     Mutant(
         "samzapy/coordinator/leases.py",
         "max(self._last_epoch + 1, self._clock.wall_ms() if self._by_clock else 0)",

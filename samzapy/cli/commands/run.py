@@ -60,33 +60,39 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     from samzapy.cli.terminal_log import terminal_log
     from samzapy.config.loader import load_job
     from samzapy.container.supervision.log_files import DRIVER, PageAddress, container_file, process_logging
-    from samzapy.runner.base import RunOptions
+    from samzapy.runner.base import PreparedJob, RunOptions
     from samzapy.runner.local import runner_of
-    from samzapy.runner.prepare import prepare
+    from samzapy.runner.prepare import preparing
 
     config = load_job(job, overrides, strict=flags.strict)
     add_import_paths(config.spark.py_files)
     check_task_class(config.task.task_class)
     runner = runner_of(flags.runner)
     unfit = runner.check(config)
-    prepared = prepare(config, until_end=flags.until_end)
     display = RunDisplay(Console(stderr=True))
     log = config.supervision.log
-    for warning in (*unfit, *prepared.warnings):
-        display.event(f"warning: {warning}")
-    for weaker in prepared.guarantee_warnings:
-        if not weaker.durability:
-            display.event(f"weaker than {config.task.guarantee.value}: {weaker}")
+
+    def warn(prepared: PreparedJob) -> None:
+        for warning in (*unfit, *prepared.warnings):
+            display.event(f"warning: {warning}")
+        for weaker in prepared.guarantee_warnings:
+            if not weaker.durability:
+                display.event(f"weaker than {config.task.guarantee.value}: {weaker}")
+
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
     page = PageAddress(log, config.job_name)
     here = flags.runner == "local"
     file, container = (container_file("0"), "0") if here else (DRIVER, "")
-    with display, process_logging(log, config.job_name, file, container, terminal):
-        options = RunOptions(
-            on_status=display.status, on_event=display.event, verbose=flags.verbose, on_page=page.write
-        )
+    options = RunOptions(
+        on_status=display.status, on_event=display.event, verbose=flags.verbose, on_page=page.write, on_claimed=warn
+    )
+    with (
+        preparing(config, until_end=flags.until_end) as start,
+        display,
+        process_logging(log, config.job_name, file, container, terminal),
+    ):
         try:
-            outcome = runner.run(prepared, options)
+            outcome = runner.run(start, options)
         finally:
             page.remove()
     if flags.as_json:

@@ -34,8 +34,9 @@ def verify(**given: Any) -> None:
     """Run a job with known results while it is killed, paused and cut off, and check its results.
 
     Scenarios: worker, executor, driver (SIGKILL), zombie (SIGSTOP past the lease, then SIGCONT), overlap (a second run
-    with other containers, while the first one runs on or is stopped), foreign-writer (a record of another writer in a
-    changelog, which the job must refuse), broker-restart and broker-kill (only for a broker that this command has
+    with other containers, while the first one runs on or is stopped), upgrade (a second run takes over from the
+    first, which commits and lets go), foreign-writer (a record of another writer in a changelog, which the job must refuse),
+    broker-restart and broker-kill (only for a broker that this command has
     started), and mixed: all of them. The command touches only its own processes and streams. On a remote master these
     are the driver and the changelogs.
 

@@ -16,15 +16,17 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.errors import JobTakenOver
+from samzapy.errors import JobTakenOver, RestoreError
 from samzapy.system.clients import SystemClients, job_clients
 
 
@@ -81,6 +83,30 @@ def this_run(clock: Clock = SYSTEM_CLOCK) -> JobRun:
     return JobRun(secrets.token_hex(8), clock.wall_ms(), socket.gethostname(), os.getpid())
 
 
+@dataclass(frozen=True)
+class HandoverRequest:
+    """A new run, `by`, asks the run `run` to get ready for a handover; with `go`, to commit and let go now."""
+
+    run: str
+    by: JobRun
+    go: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As a record of the job."""
+        by = {"run": self.by.id, "started-ms": self.by.started_ms, "host": self.by.host, "pid": self.by.pid}
+        return {"run": self.run, "by": by, "go": self.go}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> HandoverRequest:
+        """The inverse. Raises RestoreError."""
+        try:
+            by = data["by"]
+            run = JobRun(str(by["run"]), int(by["started-ms"]), str(by["host"]), int(by["pid"]))
+            return cls(str(data["run"]), run, bool(data["go"]))
+        except (KeyError, TypeError, ValueError) as cause:
+            raise RestoreError(f"the job's record of a handover cannot be read ({type(cause).__name__})") from cause
+
+
 class Ownership:
     """One run's claim to its job; its containers and its driver check it. One thread at a time."""
 
@@ -120,11 +146,29 @@ class Ownership:
         asked = self._records.checkpoints.read_record(JobRecord.DRAIN)
         return asked is not None and asked.get("run") == self._run_id
 
+    def asked_to_hand_over(self) -> HandoverRequest | None:
+        """The request of a new run, if this one is asked; with the clients of `look`. Raises RestoreError."""
+        if self._run_id is None or not self._records.is_open:
+            return None
+        asked = self._records.checkpoints.read_record(JobRecord.HANDOVER)
+        return None if asked is None or asked.get("run") != self._run_id else HandoverRequest.from_json(asked)
+
+    def answer(self, request: HandoverRequest) -> None:
+        """Record that this run has heard the request; with the clients of `look`."""
+        value = {"run": self._run_id, "by": request.by.id}
+        self._records.checkpoints.write_record(JobRecord.HEARD, value)
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Inside, all looks and questions cost one request to the broker."""
+        with self._records.checkpoints.one_pass():
+            yield
+
     def note_end(self) -> None:
-        """Record that this run has ended. Raises JobTakenOver."""
-        self.look()
-        if self._records.is_open:
-            self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id})
+        """Record that this run has ended. Raises JobTakenOver, if that is known."""
+        if not self._records.is_open:
+            self.look()
+        self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id})
 
     def close(self) -> None:
         """Close what `look` has opened; the next one opens it again."""

@@ -88,6 +88,7 @@ class PageAddress:
 
     def __init__(self, config: LogConfig, job_name: str) -> None:
         self._path = log_folder(config, job_name) / "page.url"
+        self._written: str | None = None
 
     def write(self, address: str) -> None:
         """Keep the address; where that cannot be, it is in the log alone."""
@@ -96,6 +97,7 @@ class PageAddress:
             self._path.unlink(missing_ok=True)
             with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(address)
+            self._written = address
         except OSError as cause:
             logger.warning("The address of the status page is not kept: %s", cause)
 
@@ -107,9 +109,10 @@ class PageAddress:
             return None
 
     def remove(self) -> None:
-        """The run has ended."""
+        """The run has ended. The address of a run that has taken over stays."""
         with suppress(OSError):
-            self._path.unlink()
+            if self._written is not None and self.read() == self._written:
+                self._path.unlink()
 
 
 @contextmanager

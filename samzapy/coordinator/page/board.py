@@ -22,7 +22,7 @@ from samzapy.coordinator.clocks import as_text
 from samzapy.coordinator.page.history import PACE_S, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector
 from samzapy.coordinator.page.view import StoreSums, Tables, catch_up_s, container_rows, graph, tables
-from samzapy.coordinator.progress import SHARE, JobStatus
+from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.lease import TaskProgress
 
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 #: The sections that change while the job runs, in the order of the page. Each has a template.
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
+#: A snapshot and its drawing may take one part in so many of a core: 20,000 partitions are drawn every three seconds.
+SHARE = 40.0
 #: Searches with HTML that is kept for all readers; further ones are rendered for each reader.
 _DRAWN = 16
 #: Clocks of tasks that are shown, the slowest first.

@@ -7,9 +7,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import nsmallest
 
 from samzapy.coordinator.page.history import History
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
+from samzapy.metrics.columns import MetricColumns
+from samzapy.metrics.series import PartitionSnapshot
 
 #: Rows of a table. A search finds the others.
 ROWS = 50
@@ -142,36 +145,74 @@ def catch_up_s(history: History) -> float | None:
 def tables(status: JobStatus, history: History, readers: Mapping[str, str], search: str) -> Tables:
     """The tables of the page. `readers`: the task that reads each partition, where it is known. `search` is a part of the name
     of a partition, a container or a task; empty for all."""
-    everything = [row for container in status.containers for row in _partitions(container, history, readers)]
-    rows = [row for row in everything if search.lower() in f"{row.name} {row.task} container {row.container}".lower()]
-    rows.sort(key=lambda row: (-(row.lag or 0), row.container, _natural(row.name)))
-    in_order = sorted(everything, key=lambda row: _natural(row.name))
-    return Tables(rows[:ROWS], len(rows), _strip(in_order))
+    known = [
+        (name, container.id, partition)
+        for container in sorted(status.containers, key=_id)
+        for name, partition in _in_order(container.partitions)
+    ]
+    wanted = search.lower()
+    found = [each for each in known if not wanted or wanted in _searched(each, readers)]
+    # What has the same lag stays in order.
+    rows = [_row(each, history, readers) for each in nsmallest(ROWS, found, key=_most_lag_first)]
+    return Tables(rows, len(found), _strip(known))
 
 
-def _partitions(container: ContainerStatus, history: History, readers: Mapping[str, str]) -> Iterable[PartitionRow]:
-    for name, (position, end, lag, age_s) in container.partitions.items():
-        heat = -1 if lag is None else bisect_right(_HEAT, lag)
-        task, rate = readers.get(name, ""), history.rate_of(name)
-        yield PartitionRow(name, container.id, task, position, end, lag, rate, age_s, heat)
+_Known = tuple[str, str, PartitionSnapshot]
 
 
-def _strip(rows: Sequence[PartitionRow]) -> Sequence[Cell]:
-    width = -(-len(rows) // CELLS) or 1
-    groups = [rows[start : start + width] for start in range(0, len(rows), width)]
-    return [Cell(max(row.heat for row in group), _label(group)) for group in groups]
+def _id(container: ContainerStatus) -> str:
+    return container.id
 
 
-def _label(group: Sequence[PartitionRow]) -> str:
-    names = group[0].name if len(group) == 1 else f"{group[0].name} to {group[-1].name}"
-    known = [row.lag for row in group if row.lag is not None]
-    return f"{names}: lag {sum(known):,}" if known else f"{names}: end not known"
+def _in_order(partitions: Mapping[str, PartitionSnapshot]) -> Iterable[tuple[str, PartitionSnapshot]]:
+    return [(name, partitions[name]) for name in _sorted(tuple(partitions))]
+
+
+def _searched(each: _Known, readers: Mapping[str, str]) -> str:
+    return f"{each[0]} {readers.get(each[0], '')} container {each[1]}".lower()
+
+
+def _most_lag_first(each: _Known) -> int:
+    return -(each[2].lag or 0)
+
+
+def _row(each: _Known, history: History, readers: Mapping[str, str]) -> PartitionRow:
+    name, container_id, (position, end, lag, age_s) = each
+    task, rate = readers.get(name, ""), history.rate_of(name)
+    return PartitionRow(name, container_id, task, position, end, lag, rate, age_s, _heat(lag))
+
+
+def _heat(lag: int | None) -> int:
+    return -1 if lag is None else bisect_right(_HEAT, lag)
+
+
+def _strip(known: Sequence[_Known]) -> Sequence[Cell]:
+    lags: dict[str, int | None] = {}
+    for name, _, partition in known:
+        # A partition may be an input of several containers.
+        lags[name] = partition.lag if lags.get(name) is None else max(lags[name] or 0, partition.lag or 0)
+    names = _sorted(tuple(lags))
+    width = -(-len(names) // CELLS) or 1
+    groups = [names[start : start + width] for start in range(0, len(names), width)]
+    return [_cell(group, [lag for name in group if (lag := lags[name]) is not None]) for group in groups]
+
+
+def _cell(names: Sequence[str], lags: Sequence[int]) -> Cell:
+    those = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    label = f"{those}: lag {sum(lags):,}" if lags else f"{those}: end not known"
+    return Cell(_heat(max(lags, default=None)), label)
 
 
 @lru_cache(maxsize=100_000)
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """A sort key that puts `in[10]` after `in[9]`."""
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name))
+
+
+@lru_cache(maxsize=4_096)
+def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of a job's partitions, or of a container's, do not change from one drawing to the next."""
+    return tuple(sorted(names, key=_natural))
 
 
 class StoreSums:
@@ -200,27 +241,33 @@ class StoreSums:
         metrics = container.metrics
         known = self._summed.get(container.id)
         if known is None or known[0] is not metrics:
-            groups = [values for _, values in metrics.items() if any(name.startswith(_STORE) for name in values)]
-            known = self._summed[container.id] = (metrics, len(groups), _sums(groups))
+            known = self._summed[container.id] = (metrics, *_sums(MetricColumns.of(metrics)))
         return known[1:]
 
 
 _STORE, _COUNT = "store.", "tasks"
 
 
-def _sums(groups: Iterable[Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
+def _sums(columns: MetricColumns) -> tuple[int, Mapping[str, Mapping[str, float]]]:
+    """How many tasks have stores, and the sums of their metrics by store. The tasks of a job have the same names, so they are
+    added up before anybody looks at a name."""
+    alike: dict[int, tuple[tuple[str, ...], list[Sequence[float]]]] = {}
+    for _, names, values in columns.blocks():
+        alike.setdefault(id(names), (names, []))[1].append(values)
     stores: dict[str, dict[str, float]] = {}
-    for values in groups:
+    tasks = 0
+    for names, blocks in alike.values():
         seen = set()
-        for name, value in values.items():
+        for name, value in zip(names, map(sum, zip(*blocks, strict=True)), strict=True):
             if name.startswith(_STORE):
                 store, _, metric = name[len(_STORE) :].rpartition(".")
                 sums = stores.setdefault(store, {})
                 sums[metric] = sums.get(metric, 0) + value
                 seen.add(store)
         for store in seen:
-            stores[store][_COUNT] = stores[store].get(_COUNT, 0) + 1
-    return stores
+            stores[store][_COUNT] = stores[store].get(_COUNT, 0) + len(blocks)
+        tasks += len(blocks) if seen else 0
+    return tasks, stores
 
 
 def _store(name: str, sums: Mapping[str, float]) -> StoreRow:

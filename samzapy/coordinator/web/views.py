@@ -6,9 +6,9 @@ GET /status                     the JobStatus as JSON, without metrics
 GET /containers/ID/metrics      the metrics of one container as JSON, by group and name
 ```
 
-Looking never holds up reports, however many look: a view is made from the job's status in a thread of its own (`Kept`), one
-at a time, and is shown to everybody who asks until it has aged `SHARE` times the CPU time that it took. So all who look need
-at most a twentieth of a core for each view, and the view of a small job is a few milliseconds old. A long one makes `Pauses`.
+Readers never delay reports, however many there are. A separate thread renders a view from the job's status, one at a time
+(`Kept`), and all readers get the same answer until it has aged `SHARE` times the CPU time that it took. So each view needs at
+most a twentieth of a core, and the view of a small job is a few milliseconds old. A long one makes `Pauses`.
 """
 
 from __future__ import annotations
@@ -27,32 +27,34 @@ from starlette.routing import Route
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import SHARE, JobStatus
+from samzapy.coordinator.progress import JobStatus
 from samzapy.strict_json import encode
 
 logger = logging.getLogger(__name__)
 
+#: How much longer a view is shown than the CPU time that it took to make.
+SHARE = 20.0
 #: Seconds of work between two rests of the thread that makes views, and those of a rest.
 WORK_S, REST_S = 0.002, 0.008
 
 
 class Rendered(NamedTuple):
-    """The answer to a look: the body, its media type, the HTTP status."""
+    """The answer to a reader: the body, its media type, the HTTP status."""
 
     body: bytes
     media_type: str
     status: int = 200
 
 
-#: Makes an answer of the job's status.
+#: Renders an answer from the job's status.
 View = Callable[[JobStatus], Rendered]
 
 
 class Pauses:
     """Lets the reports through while a view is made: after `WORK_S` of work its thread rests for `REST_S`.
 
-    A thread that computes gives up Python's lock every 5 ms only, and the thread of the reports needs the lock anew after each
-    read and write of a socket. Beside such a thread it answers some 60 reports a second. Used by one thread.
+    A thread that computes gives up Python's lock now and then only, and the thread of the reports needs the lock anew after each
+    read and write of a socket. Beside such a thread it is many times slower. Used by one thread.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Pauses:
 
 
 class Kept:
-    """One view, as it was when somebody last asked for it and it was due. Used by the thread of one event loop."""
+    """One view, rendered at a request if the last answer is too old. Used by the thread of one event loop."""
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class Kept:
         self._newest: asyncio.Future[Rendered] | None = None
 
     async def __call__(self, request: Request) -> Response:
-        """The answer; everybody who asks while it is made waits for the same one."""
+        """The answer. Requests that come while it is rendered wait for the same one."""
         newest = self._newest
         if newest is None or (newest.done() and self._clock.monotonic() >= self._fresh_until):
             newest = self._newest = asyncio.get_running_loop().run_in_executor(self._worker, self._make)
@@ -99,7 +101,7 @@ class Kept:
         try:
             return self._view(self._look())
         except Exception as error:
-            logger.exception("A view of the job cannot be made")
+            logger.exception("Cannot render a view of the job")
             return Rendered(f"{type(error).__name__}\n".encode(), "text/plain", 500)
         finally:
             self._fresh_until = self._clock.monotonic() + SHARE * (self._work_s() - began)
@@ -108,7 +110,7 @@ class Kept:
 def views(
     coordinator: Coordinator, page: Iterable[Route], added: Mapping[str, View], worker: ThreadPoolExecutor
 ) -> Starlette:
-    """All that can be looked at: the `page`, this module's views, and those `added` by path, made in threads of `worker`."""
+    """The application for readers: the `page`, this module's views, and those `added` by path, rendered in threads of `worker`."""
     pause = Pauses()
 
     def as_json(status: JobStatus) -> Rendered:

@@ -33,6 +33,7 @@ from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.master import Master, environment, spark_settings
+from samzapy.runner.spark.worker import warm_up
 
 _QUIET = """\
 status = error
@@ -228,7 +229,7 @@ def spark_application(
             except BaseException:
                 jvm.close()
                 raise
-        application = SparkApplication(jvm, context, master.address)
+        application = SparkApplication(jvm, context, master)
         try:
             with _starting(master.address):
                 for path in config.spark.py_files:
@@ -264,10 +265,10 @@ def _starting(address: str) -> Iterator[None]:
 class SparkApplication:
     """A started Spark application: the driver's JVM and its context."""
 
-    def __init__(self, jvm: DriverJvm, context: Any, address: str) -> None:
-        """`address`: of the master."""
+    def __init__(self, jvm: DriverJvm, context: Any, master: Master) -> None:
         self._jvm = jvm
-        self._address = address
+        self._address = master.address
+        self._executors = master.executors
         self.context = context
 
     def close(self) -> None:
@@ -323,6 +324,16 @@ class SparkApplication:
             if set(hosts) <= {place.host for place in self.executors()}:
                 return
             wait(_EXECUTORS_PACE_S)
+
+    def warm(self, containers: int) -> None:
+        """Have the executors start the daemon of their Python workers, and a worker for each container, which ends at once.
+        What may be raised is Spark's own."""
+        wait = threading.Event().wait
+        for _ in range(int(_EXECUTORS_S / _EXECUTORS_PACE_S)):
+            if len(self.executors()) >= self._executors:
+                break
+            wait(_EXECUTORS_PACE_S)
+        self.context.parallelize(range(containers), containers).foreachPartition(warm_up)
 
     def kill(self) -> None:
         """Kill the driver's JVM at once; the executors end with it."""

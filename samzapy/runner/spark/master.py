@@ -35,12 +35,14 @@ _REMOTE = re.compile(r"^(spark|k8s|yarn)\b")
 
 @dataclass(frozen=True)
 class Master:
-    """A master. `slots`: the number of one-core tasks that run at a time, None if it is not known before the start.
-    `on_this_machine`: driver and executors share files and the loopback address."""
+    """A master. `slots`: how many tasks of one core run at a time, None if that is not known before it runs.
+    `on_this_machine`: driver and executors share files and the loopback address. `executors`: those that will come, as far
+    as the address says, beside the driver itself."""
 
     address: str
     slots: int | None
     on_this_machine: bool
+    executors: int = 0
 
     @classmethod
     def parse(cls, address: str) -> Master:
@@ -54,7 +56,7 @@ class Master:
             return cls(address, slots, on_this_machine=True)
         cluster = _LOCAL_CLUSTER.match(address)
         if cluster is not None:
-            return cls(address, int(cluster[1]) * int(cluster[2]), on_this_machine=True)
+            return cls(address, int(cluster[1]) * int(cluster[2]), on_this_machine=True, executors=int(cluster[1]))
         if _REMOTE.match(address):
             return cls(address, None, on_this_machine=False)
         allowed = "expected local[N,F], local-cluster[N,CORES,MB], spark://HOST:PORT, yarn or k8s://URL"
@@ -222,6 +224,9 @@ def _state(config: JobConfig, master: Master) -> Iterator[str]:
 
 PREFIX = "job.spark.conf."
 
+#: The daemon that forks Python workers (`samzapy.runner.spark.daemon`).
+DAEMON_MODULE = "samzapy.runner.spark.daemon"
+
 _DEFAULTS = {
     # Spark's own page has no password, so it is off by default.
     "spark.ui.enabled": "false",
@@ -246,7 +251,7 @@ _ON_THIS_MACHINE = {
     "spark.executor.extraJavaOptions": _LIGHT_JVM,
 }
 
-_PYTHON = "spark.pyspark.python"
+_PYTHON, _DAEMON = "spark.pyspark.python", "spark.python.daemon.module"
 
 #: The values that the guarantees need, with the reasons. Other values are refused.
 _FIXED = {
@@ -271,6 +276,9 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     if master.on_this_machine:
         for key, value in _ON_THIS_MACHINE.items():
             settings.setdefault(key, value)
+        if _PYTHON not in given:
+            # The executors' Python is this one, so it has the module.
+            settings.setdefault(_DAEMON, DAEMON_MODULE)
     logging = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
     settings[_DRIVER_OPTIONS] = f"{settings.get(_DRIVER_OPTIONS, '')} {logging}".strip()
     return settings

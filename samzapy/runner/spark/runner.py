@@ -1,4 +1,7 @@
-"""Runs a job on Spark: starts the coordinator, the application and the supervisor, and ends them in reverse order.
+"""Runs a job on Spark: claims it, and starts the coordinator, the application and the supervisor; ends them in reverse.
+
+Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed; and where a run
+of the job goes on, the job is claimed once Spark is there with its executors and their Python.
 
 `SparkJob` runs containers as one Spark job, waits for it in a thread, and puts its failure into one line.
 """
@@ -10,9 +13,11 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, final
 from uuid import uuid4
 
 from pyspark import RDD
@@ -21,10 +26,13 @@ from pyspark.serializers import CPickleSerializer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.web.tls import Identity
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
 from samzapy.errors import EnvironmentFailure
+from samzapy.job.model import JobModel
 from samzapy.queries.exchange import Exchange
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, run_token
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
@@ -127,6 +135,46 @@ class SparkJob:
             self._ended()
 
 
+#: Seconds that a Spark gets to become warm. Where it waits for resources that the run before has, it cannot.
+_WARM_S = 60.0
+
+
+@final
+class StartingSpark:
+    """Starts Spark in a thread, from entering on; leaving stops it. `warm_for`: the containers that it is made ready for, 0
+    to let the first ones find it as it is."""
+
+    def __init__(self, start: Callable[[ExitStack], SparkApplication], warm_for: int) -> None:
+        """`start` leaves on the stack it gets what ends Spark."""
+        self._start = start
+        self._warm_for = warm_for
+        self._opened = ExitStack()
+        self._threads = ThreadPoolExecutor(2, "spark-start")
+
+    def __enter__(self) -> StartingSpark:
+        self._started = self._threads.submit(self._start, self._opened)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        with suppress(Exception):
+            self._started.result()
+        self._opened.close()
+        self._threads.shutdown()
+
+    def application(self) -> SparkApplication:
+        """Spark, once it has started. Raises EnvironmentFailure, ConfigError."""
+        return self._started.result()
+
+    def warm(self) -> None:
+        """Wait until Spark has started, and has its executors and their Python, as far as that can be had in time. Raises as
+        `application`."""
+        warming = self._threads.submit(self.application().warm, self._warm_for)
+        try:
+            warming.result(_WARM_S)
+        except Exception as cause:  # noqa: BLE001  # it is about time only
+            logger.warning("Spark is not warm before the job is taken over: %s", one_line(cause) or "it takes too long")
+
+
 class SparkRunner(Runner):
     """Runs a job's containers as the tasks of a Spark job, until they end or a signal stops them.
 
@@ -141,40 +189,39 @@ class SparkRunner(Runner):
         """Check that the executors can reach the streams and folders of the job file. Raises ConfigError."""
         return check_reach(config)
 
-    def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
+    def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
-        config = prepared.config
-        master = _checked_master(prepared)
+        config = job.config
+        master = _checked_master(config, job.model, endless=job.endless)
         token = run_token()
-        directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
-        raw = config.raw if master.on_this_machine else without_sparks_secrets(config.raw)
-        spec = JobSpec(prepared.model, raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
-        coordinator = coordinator_of(prepared, spec, self._clock)
         host = coordinator_host(config.spark, master)
-        # Spark takes seconds to stop. A signal meanwhile must not end the process before it reports why the job failed, so
-        # the handlers are removed last.
-        with ExitStack() as handlers, ExitStack() as stack:
-            port = config.spark.coordinator_port
-            identity = coordinator_identity(
-                config.spark.coordinator_tls, host, self._clock, remote=not master.on_this_machine
-            )
-            records = records_of(config, coordinator, Exchange(coordinator.holder))
-            service = serve(
-                coordinator,
-                records,
-                token,
-                host,
-                port,
-                second=config.page_port,
-                max_series=config.prometheus.max_series,
-                identity=identity,
-            )
-            stack.callback(service.close)
-            if service.address.fingerprint is not None:
-                options.on_event(f"certificate of {service.url}: SHA-256 {service.address.fingerprint}")
-            options.on_event(f"status page: {service.page}")
+        identity = coordinator_identity(
+            config.spark.coordinator_tls, host, self._clock, remote=not master.on_this_machine
+        )
+
+        def start(opened: ExitStack) -> SparkApplication:
+            return opened.enter_context(spark_application(config, master, token, verbose=options.verbose))
+
+        everyone = len(job.model.containers) + len(job.model.standbys)
+        # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
+        # so the handlers go last; and containers are answered until Spark has stopped.
+        with (
+            ExitStack() as handlers,
+            ExitStack() as services,
+            StartingSpark(start, everyone) as starting,
+            ExitStack() as stack,
+        ):
+            if job.announce():
+                starting.warm()
+            prepared = job.claim()
+            options.on_claimed(prepared)
+            _checked_master(config, prepared.model, endless=prepared.endless)
+            coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
+            service = _served(coordinator, config, token, host, identity)
+            services.callback(service.close)
+            options.on_event(f"status page: {service.pinned_page}")
             options.on_page(service.pinned_page)
-            spark = stack.enter_context(spark_application(config, master, token, verbose=options.verbose))
+            spark = starting.application()
             locality = stack.enter_context(Locality(place_records(config)))
             placed = config.placement.chooses and not master.one_executor
             supervisor = Supervisor(
@@ -187,8 +234,11 @@ class SparkRunner(Runner):
                 config.task.shutdown_ms / 1000,
             )
             handlers.enter_context(StopSignals(supervisor.stop, spark.kill))
-            stack.enter_context(watching(prepared, coordinator))
+            watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
             status = supervisor.run()
+            if watch.lets_go and (config.spark.coordinator_port or config.page_port):
+                # The new run cannot listen there before.
+                service.close()
         return JobOutcome(status, supervisor.stopped)
 
     def _submitter(
@@ -212,12 +262,36 @@ class SparkRunner(Runner):
         return submit
 
 
-def _checked_master(prepared: PreparedJob) -> Master:
+def _spec(prepared: PreparedJob, master: Master) -> JobSpec:
+    """The job as its containers get it."""
+    config = prepared.config
+    directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
+    raw = config.raw if master.on_this_machine else without_sparks_secrets(config.raw)
+    return JobSpec(prepared.model, raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
+
+
+def _served(
+    coordinator: Coordinator, config: JobConfig, token: str, host: str, identity: Identity | None
+) -> CoordinatorService:
+    """The coordinator's service, at the ports of the job file. Raises EnvironmentFailure."""
+    return serve(
+        coordinator,
+        records_of(config, coordinator, Exchange(coordinator.holder)),
+        token,
+        host,
+        config.spark.coordinator_port,
+        second=config.page_port,
+        max_series=config.prometheus.max_series,
+        identity=identity,
+    )
+
+
+def _checked_master(config: JobConfig, model: JobModel, *, endless: bool) -> Master:
     """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
-    address = prepared.config.spark.master
-    containers, standbys = len(prepared.model.containers), len(prepared.model.standbys)
+    address = config.spark.master
+    containers, standbys = len(model.containers), len(model.standbys)
     master = Master.parse(address) if address else Master.default(containers)
     master.check_standbys(standbys)
-    if prepared.ends is None or standbys:
+    if endless or standbys:
         master.check_slots(containers + standbys)
     return master

@@ -21,6 +21,7 @@ import logging
 import os
 import select
 import signal
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -51,6 +52,7 @@ from samzapy.job.facts import Stall
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import replica_of
 from samzapy.runner.base import TOKEN, scrape_tokens
+from samzapy.runner.spark.daemon import preload
 
 _PR_SET_PDEATHSIG = 1
 
@@ -165,6 +167,16 @@ _running = False
 
 class AttemptFailed(Exception):
     """Raised in the worker so that Spark retries the task; the driver already has the reason."""
+
+
+#: Seconds that a worker that only warms its executor holds its slot, so that the others get workers as well.
+_WARM_S = 0.3
+
+
+def warm_up(_: Iterable[int]) -> None:
+    """Import what a container needs, which takes longest where it has to be read from the disk."""
+    preload()
+    threading.Event().wait(_WARM_S)
 
 
 def run_container(coordinator: CoordinatorAddress, container_ids: Iterable[str]) -> Iterator[ContainerReport]:

@@ -13,11 +13,11 @@ import pytest
         (["--guarantee", "twice"], "exactly-once"),
         (
             ["--system", "local", "--scenario", "broker-kill"],
-            "worker, executor, driver, zombie, overlap, foreign-writer, mixed",
+            "worker, executor, driver, zombie, overlap, upgrade, foreign-writer, mixed",
         ),
         (
             ["--system", "local", "--master", "local[2,4]", "--scenario", "executor"],
-            "worker, driver, zombie, overlap, foreign-writer, mixed",
+            "worker, driver, zombie, overlap, upgrade, foreign-writer, mixed",
         ),
         (["--bootstrap", "broker:9092", "--master", "yarn", "--scenario", "worker"], "one of driver"),
         (["--scenario", "mars"], "broker-kill, mixed"),

@@ -213,6 +213,13 @@ def test_a_port_of_the_page_is_any_port_or_none(load, problems):
     assert problems({"job.page.port": "65536"}) == ["job.page.port: expected an integer from 0 to 65535, got '65536'"]
 
 
+def test_a_handover_has_some_time_or_none_at_all(load, problems):
+    assert load().handover_ms == 10_000
+    assert load({"job.handover.ms": "0"}, strict=True).handover_ms == 0
+    (found,) = problems({"job.handover.ms": "-1"})
+    assert found.startswith("job.handover.ms: expected an integer from 0 to ")
+
+
 def test_the_memory_for_caches_has_a_default_and_is_known_even_under_strict(load):
     assert load().cache_max_bytes == 268_435_456
     config = load({"container.cache.max.bytes": "1000000"}, strict=True)

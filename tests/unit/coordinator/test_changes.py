@@ -153,7 +153,7 @@ def test_a_container_s_metrics_take_little_memory_and_share_their_names():
 
 def test_the_pace_of_a_large_job_leaves_room_for_three_heartbeats_in_a_lease():
     assert Pace.of(1, 15.0) == Pace(1.0, 1.0)
-    assert Pace.of(1_000, 15.0) == Pace(4.0, 10.0)
+    assert Pace.of(650, 15.0) == Pace(3.25, 10.0)
     assert Pace.of(100_000, 15.0).heartbeat_s == 5.0
 
 

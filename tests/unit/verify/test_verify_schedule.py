@@ -66,7 +66,7 @@ def test_a_mixed_schedule_draws_from_all_kinds_and_sometimes_does_not_wait():
 
 @pytest.mark.parametrize(
     ("kills", "expected"),
-    [(2, [1, 1]), (9, [1] * 9), (20, [2] * 8 + [4])],
+    [(2, [1, 1]), (9, [1] * 9), (24, [2] * 9 + [6])],
 )
 def test_kills_are_spread_over_the_scenarios_and_what_is_left_goes_to_mixed(kills, expected):
     found = spread(kills, ALL)

@@ -17,9 +17,13 @@ CLUSTER, LOCAL, REMOTE = "local-cluster[2,1,1024]", "local[2,4]", "spark://maste
 @pytest.mark.parametrize(
     ("master", "own_broker", "expected"),
     [
-        (CLUSTER, True, "worker executor driver zombie overlap foreign-writer broker-restart broker-kill mixed"),
-        (CLUSTER, False, "worker executor driver zombie overlap foreign-writer mixed"),
-        (LOCAL, False, "worker driver zombie overlap foreign-writer mixed"),
+        (
+            CLUSTER,
+            True,
+            "worker executor driver zombie overlap upgrade foreign-writer broker-restart broker-kill mixed",
+        ),
+        (CLUSTER, False, "worker executor driver zombie overlap upgrade foreign-writer mixed"),
+        (LOCAL, False, "worker driver zombie overlap upgrade foreign-writer mixed"),
         (REMOTE, False, "driver foreign-writer mixed"),
     ],
 )

@@ -1,0 +1,226 @@
+"""A run that hands its job over to the next one, both in this process, on the memory system."""
+
+import threading
+import uuid
+from collections import Counter
+from contextlib import closing
+
+import pytest
+
+from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
+from samzapy.api.checkpoint import JobRecord, JobRun
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.checkpoint import manager_for
+from samzapy.config.loader import load_job
+from samzapy.container.supervision.job_records import HandoverRequest, this_run
+from samzapy.errors import JobTakenOver, RestoreError, SamzapyError
+from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.runner import driver
+from samzapy.runner.base import JobFailed, RunOptions
+from samzapy.runner.local import LocalRunner
+from samzapy.runner.prepare import prepare, preparing
+from samzapy.system.clients import job_clients
+from samzapy.system.factories import system_factory
+
+DEADLINE_S = 60.0
+
+
+class Echo(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        collector.send(OutgoingMessageEnvelope(SystemStream("sys", "out"), envelope.message, key=envelope.key))
+
+
+class Run:
+    """One start of the job in a thread, as the command starts it."""
+
+    def __init__(self, config):
+        self._config = config
+        self._seen = threading.Condition()
+        self._processed = 0
+        self.running = False
+        self.events = []
+        self.outcome = self.failure = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def processed(self, number):
+        with self._seen:
+            assert self._seen.wait_for(lambda: self._processed >= number, DEADLINE_S), self.failure
+
+    def join(self):
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+        return self.failure
+
+    def _run(self):
+        try:
+            with preparing(self._config) as job:
+                options = RunOptions(on_status=self._on_status, on_event=self.events.append)
+                self.outcome = LocalRunner().run(job, options)
+        except (SamzapyError, FailPointReached) as failure:
+            self.failure = failure
+
+    def _on_status(self, status):
+        with self._seen:
+            self._processed = status.processed
+            self._seen.notify_all()
+
+
+class Scene:
+    def __init__(self, **keys):
+        self.flat = {
+            "job.name": "handed",
+            "job.default.system": "sys",
+            "job.spark.lease.ms": "1500",
+            "task.class": f"{__name__}:Echo",
+            "task.inputs": "sys.in",
+            # Only a stop commits.
+            "task.commit.ms": "600000",
+            "task.guarantee": "at-least-once",
+            "systems.sys.samza.factory": "memory",
+            "systems.sys.cluster": uuid.uuid4().hex,
+            "systems.sys.default.stream.samza.offset.default": "oldest",
+            **keys,
+        }
+        settings = load_job(self.flat).systems["sys"]
+        factory = system_factory(settings)
+        self._producer = factory.producer(settings, "test")
+        self._consumer = lambda: factory.consumer(settings, "test")
+        self._admin = factory.admin(settings, "test")
+        for stream in ("in", "out"):
+            self._admin.create(StreamSpec(stream, 2))
+        self.sent = 0
+
+    def start(self, **keys):
+        return Run(load_job(self.flat | keys))
+
+    def send(self, count):
+        numbers = range(self.sent, self.sent + count)
+        self._producer.send([OutgoingRecord("in", b"k", b"%d" % n, n % 2) for n in numbers])
+        self._producer.flush()
+        self.sent = numbers.stop
+
+    def outputs(self):
+        ssps = [SystemStreamPartition("sys", "out", n) for n in range(2)]
+        found = Counter()
+        with closing(self._consumer()) as consumer:
+            ranges = self._admin.offsets(ssps)
+            for ssp in ssps:
+                consumer.register(ssp, ranges[ssp].oldest)
+            consumer.start()
+            while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
+                for batch in consumer.poll(0.1, 5_000):
+                    found.update(map(int, batch.values))
+        return found
+
+    def record(self, record):
+        config = load_job(self.flat)
+        with closing(job_clients(config, "test")) as clients, closing(manager_for(config, clients)) as checkpoints:
+            return checkpoints.read_record(record)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_armed():
+    yield
+    disarm()
+
+
+def end(scene, run):
+    """Hand the job over to a run that ends at the ends of the inputs."""
+    with preparing(load_job(scene.flat), until_end=True) as job:
+        LocalRunner().run(job, RunOptions())
+    assert run.join() is None
+
+
+def test_the_run_before_commits_and_ends_well_and_the_next_one_repeats_nothing():
+    scene = Scene()
+    scene.send(100)
+    first = scene.start()
+    first.processed(100)
+    second = scene.start()
+    assert first.join() is None
+    assert first.outcome.stopped
+    assert any("has taken over: every task commits" in line for line in first.events)
+    scene.send(50)
+    second.processed(50)
+    end(scene, second)
+    assert scene.outputs() == Counter(range(150))
+
+
+def test_without_a_handover_the_run_before_is_fenced():
+    scene = Scene()
+    scene.send(100)
+    first = scene.start()
+    first.processed(100)
+    second = scene.start(**{"job.handover.ms": "0"})
+    assert isinstance(first.join(), JobTakenOver)
+    second.processed(100)
+    end(scene, second)
+    assert set(scene.outputs()) == set(range(100))
+
+
+def test_a_new_run_that_dies_before_it_asks_for_the_job_costs_the_run_before_nothing():
+    scene = Scene()
+    scene.send(100)
+    first = scene.start()
+    first.processed(100)
+    arm("handover.3")
+    assert isinstance(scene.start().join(), FailPointReached)
+    scene.send(100)
+    first.processed(200)
+    assert scene.record(JobRecord.HEARD)["run"] == scene.record(JobRecord.HANDOVER)["run"]
+    end(scene, first)
+
+
+@pytest.mark.parametrize("point", ["handover.4", "handover.7"])
+def test_a_new_run_that_dies_after_that_leaves_a_job_that_the_next_start_continues(point, monkeypatch):
+    monkeypatch.setattr(driver, "_CLAIMED_S", 0.5)
+    scene = Scene()
+    scene.send(100)
+    first = scene.start()
+    first.processed(100)
+    arm(point)
+    assert isinstance(scene.start().join(), FailPointReached)
+    failure = first.join()
+    if point == "handover.4":
+        assert isinstance(failure, JobFailed)
+        assert "start the job again" in str(failure)
+    else:
+        assert failure is None
+    scene.send(50)
+    LocalRunner().run(prepare(load_job(scene.flat), until_end=True), RunOptions())
+    assert scene.outputs() == Counter(range(150))
+
+
+@pytest.mark.parametrize("point", ["handover.5", "handover.6"])
+def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point):
+    scene = Scene(**{"job.handover.ms": "500"})
+    scene.send(100)
+    first = scene.start()
+    first.processed(100)
+    arm(point)
+    second = scene.start()
+    assert isinstance(first.join(), FailPointReached)
+    scene.send(50)
+    second.processed(50)
+    end(scene, second)
+    assert set(scene.outputs()) == set(range(150))
+
+
+def test_a_run_that_has_ended_is_not_asked():
+    scene = Scene()
+    scene.send(10)
+    LocalRunner().run(prepare(load_job(scene.flat), until_end=True), RunOptions())
+    with preparing(load_job(scene.flat), until_end=True) as job:
+        assert not job.announce()
+        LocalRunner().run(job, RunOptions())
+    assert scene.record(JobRecord.HANDOVER) is None
+
+
+def test_a_request_survives_being_written_down_and_a_broken_one_is_refused():
+    request = HandoverRequest("5f0c", this_run(), go=True)
+    again = HandoverRequest.from_json(request.to_json())
+    assert (again.run, again.go, again.by) == ("5f0c", True, request.by)
+    with pytest.raises(RestoreError, match="record of a handover cannot be read"):
+        HandoverRequest.from_json({"run": "5f0c", "by": {"run": "x"}})
+    assert HandoverRequest("a", JobRun("b", 1, "h", 2)) != request
