@@ -23,9 +23,8 @@ _offset = attrgetter("offset")
 
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
-#: The outputs of a slice wait in memory until its end; those of larger slices no longer fit the processor's cache. Kafka's
-#: consumer brings up to 500 messages of a partition together, which so are one slice.
-_MAX_SLICE = 512
+#: The outputs of a slice wait in memory until its end; those of larger slices no longer fit the processor's cache.
+_MAX_SLICE = 256
 
 
 class Processing(ABC):
