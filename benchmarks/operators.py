@@ -128,17 +128,18 @@ OPERATORS: dict[str, tuple[Callable[[int], Messages], Callable[[Messages], objec
 }  # fmt: skip
 
 
-def run(only: Collection[str] = (), rounds: int = ROUNDS, count: int = COUNT) -> list[Row]:
-    """Measure the operators named in `only` by a part of their name, all of them if it is empty; `rounds` times each."""
-    rows = []
-    for name, (make, hand, ours) in OPERATORS.items():
-        if only and not any(part in name for part in only):
-            continue
-        messages = make(count)
-        turns = [(cpu_s(lambda: hand(messages)), ours(messages)) for _ in range(rounds)]  # noqa: B023
-        hand_s, ours_s = (min(times) / len(messages) * 1e6 for times in zip(*turns, strict=True))
-        rows.append(Row(name, hand_s, ours_s))
-    return rows
+def named(only: Collection[str]) -> list[str]:
+    """The operators with one of these parts in their names, all of them if there is none."""
+    return [name for name in OPERATORS if not only or any(part in name for part in only)]
+
+
+def measure(name: str, rounds: int = ROUNDS, count: int = COUNT) -> Row:
+    """Measure one operator, `rounds` times."""
+    make, hand, ours = OPERATORS[name]
+    messages = make(count)
+    turns = [(cpu_s(lambda: hand(messages)), ours(messages)) for _ in range(rounds)]
+    hand_s, ours_s = (min(times) / len(messages) * 1e6 for times in zip(*turns, strict=True))
+    return Row(name, hand_s, ours_s)
 
 
 def main() -> None:
@@ -148,12 +149,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--messages", type=int, default=COUNT)
     options = parser.parse_args()
-    print(f"{'operator':36} {'messages/CPU-s':>14} {'CPU-s/M':>8} {'by hand':>8} {'ratio':>6}")
-    for name in [each for each in OPERATORS if not options.only or any(part in each for part in options.only)]:
-        for row in run([name], options.rounds, options.messages):
-            print(
-                f"{row.operator:36} {row.messages_per_s:14,.0f} {row.cpu_s:8.2f} {row.by_hand_cpu_s:8.2f} {row.ratio:6.1f}"
-            )
+    print(f"{'operator':40} {'messages/CPU-s':>14} {'CPU-s/M':>8} {'by hand':>8} {'ratio':>6}")
+    for name in named(options.only):
+        row = measure(name, options.rounds, options.messages)
+        print(
+            f"{name:40} {row.messages_per_s:14,.0f} {row.cpu_s:8.2f} {row.by_hand_cpu_s:8.2f} {row.ratio:6.1f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

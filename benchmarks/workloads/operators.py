@@ -12,8 +12,7 @@ import sys
 from dataclasses import asdict
 
 from benchmarks.kafka import Kafka
-from benchmarks.operators import COUNT, OPERATORS
-from benchmarks.operators import run as run_operators
+from benchmarks.operators import COUNT, OPERATORS, measure
 from benchmarks.workloads.base import BARE, Comparison, Workload
 from samzapy.bench.measuring import Measurement, MeasurementFailed, Program
 
@@ -79,8 +78,7 @@ class Operators(Workload):
 
 
 def main() -> None:
-    (row,) = run_operators([sys.argv[1]], 1, int(sys.argv[2]))
-    print(json.dumps(asdict(row)))
+    print(json.dumps(asdict(measure(sys.argv[1], 1, int(sys.argv[2])))))
 
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ from samzapy.job.transactions import state_transactions
 from samzapy.system.factories import load_factory
 
 #: A process with the libraries of a container loaded, and one task with its clock, counters and buffers.
-PROCESS_BYTES, TASK_BYTES = 110_000_000, 100_000
+PROCESS_BYTES, TASK_BYTES = 75_000_000, 100_000
 #: Records that were polled: two polls of 2,000, of a kilobyte each, as bytes and as objects.
 POLL_BYTES = 16_000_000
 #: The run loop, the heartbeat, the look at lag and its clients' callbacks; RocksDB's pools and its timer.
-PROCESS_THREADS, ENGINE_THREADS = 4, 4
+PROCESS_THREADS, ENGINE_THREADS = 5, 3
 #: Standard streams, pipes, the log and the connection to the coordinator.
 PROCESS_FILES = 12
 

@@ -55,14 +55,14 @@ class JobQueries:
         clock: Clock = SYSTEM_CLOCK,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`address`: the one that the run has printed, with its token; None: that of a run on this machine. `deadline_s`:
-        seconds until a question without an answer fails."""
+        """`address`: the one that the run has printed, with its token, and after `#` the fingerprint of a certificate that it has
+        to show; None: that of a run on this machine. `deadline_s`: seconds until a question without an answer fails."""
         self._config = config
         self._address = address
         self._deadline_s = deadline_s
         self._clock = clock
         self._wait = wait
-        self._pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(_CONNECT_S, _ANSWER_S))
+        self._pools: dict[str, urllib3.PoolManager] = {}
 
     def store(self, name: str, *, standby: bool = False) -> StoreQueries:
         """One store; with `standby` a standby may answer while there is no owner. Raises ConfigError for an unknown one."""
@@ -71,7 +71,8 @@ class JobQueries:
 
     def close(self) -> None:
         """Drop the connections."""
-        self._pool.clear()
+        for pool in self._pools.values():
+            pool.clear()
 
     def __enter__(self) -> JobQueries:
         return self
@@ -96,10 +97,10 @@ class JobQueries:
                 self._wait(again.pause_s)
 
     def _asked(self, path: str, parameters: Mapping[str, str]) -> tuple[Any, Mapping[str, str]] | None:
-        url, token = self._where()
+        url, token, fingerprint = self._where()
         full = f"{url}{path}?{urlencode(parameters, quote_via=quote)}"
         try:
-            answer = self._pool.request("GET", full, headers={"authorization": f"Bearer {token}"})
+            answer = self._pool(fingerprint).request("GET", full, headers={"authorization": f"Bearer {token}"})
         except urllib3.exceptions.HTTPError as cause:
             raise _Again(f"{url} does not answer ({type(cause).__name__})", _AGAIN_S) from cause
         body = _body(answer.data)
@@ -114,12 +115,24 @@ class JobQueries:
             raise EnvironmentFailure(f"job '{self._config.name}': {url} refuses the token: {line}")
         raise StoreError(line)
 
-    def _where(self) -> tuple[str, str]:
+    def _pool(self, fingerprint: str) -> urllib3.PoolManager:
+        pool = self._pools.get(fingerprint)
+        if pool is None:
+            # The fingerprint says more than any authority; without one, the authorities of this machine decide.
+            pool = self._pools[fingerprint] = urllib3.PoolManager(
+                retries=False,
+                timeout=urllib3.Timeout(connect=_CONNECT_S, read=_ANSWER_S),
+                cert_reqs="CERT_NONE" if fingerprint else None,
+                assert_fingerprint=fingerprint or None,
+            )
+        return pool
+
+    def _where(self) -> tuple[str, str, str]:
         address = self._address or PageAddress(self._config.supervision.log, self._config.job_name).read()
         if address is None:
             raise _Again("no run of it on this machine has an address; name one", _AGAIN_S)
         parts = urlsplit(address)
-        return f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query).get("token", [""])[0]
+        return f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query).get("token", [""])[0], parts.fragment
 
 
 class _Again(Exception):

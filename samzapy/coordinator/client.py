@@ -120,7 +120,7 @@ class CoordinatorClient:
 
     def questions(self, path: str, body: bytes, answer_s: float) -> bytes:
         """Send answers about stores, and wait for the next questions, at most `answer_s`."""
-        return self._send("POST", path, body, urllib3.Timeout(CONNECT_S, answer_s))
+        return self._send("POST", path, body, urllib3.Timeout(connect=CONNECT_S, read=answer_s))
 
     def close(self) -> None:
         """Drop the connections."""

@@ -211,9 +211,9 @@ _ON_LOOPBACK = Addresses()
 class CoordinatorService:
     """Serves one coordinator at its `addresses` until closed.
 
-    `address` is that of containers, `url` its URL, and `page` the URL of the page, with the token that reads. `pinned_page` is for
-    commands: in its fragment, which no server gets to see, it has the fingerprint of the page's certificate, if there is
-    one. Raises EnvironmentFailure when an address cannot be had.
+    `address` is that of containers, `url` its URL, and `page` the URL of the page, with the token that reads. `pinned_page` has
+    the fingerprint of the page's certificate, if there is one, in its fragment, which a browser keeps for itself. Raises
+    EnvironmentFailure when an address cannot be had.
     """
 
     def __init__(

@@ -111,6 +111,11 @@ _GROUPS: Mapping[str, Mapping[str, Named]] = {
         )
     },
     "standby": {"lag": Named(gauge("standby_lag_messages", "Changelog records that a standby still has to read."))},
+    "queries": {
+        "questions": Named(counter("queries_answered", "Questions about its stores that the container answered.")),
+        "entries": Named(counter("query_entries", "Entries in the answers to questions about stores.")),
+        **_timer("answer", summary("query_seconds", "Time that the container took to read its answers.")),
+    },
     "guarantee": {
         "outside-transaction": Named(counter("outputs_outside_transaction", "Outputs sent outside the transaction.")),
         "offsets-skipped": Named(counter("offsets_skipped", "Offsets after the checkpoint that a start skipped.")),

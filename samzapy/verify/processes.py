@@ -35,8 +35,7 @@ PACE_S = 0.05
 _SAMZAPY = (sys.executable, "-c", "from samzapy.cli.main import main; main()")
 #: The modules that fork Python workers: Spark's and ours.
 _DAEMONS = ("pyspark.daemon", "samzapy.runner.spark.daemon")
-_PAGE = re.compile(r"^status page: (https?://\S+)/\?token=(\S+)$", re.MULTILINE)
-_CERTIFICATE = re.compile(r"^certificate of (\S+): SHA-256 (\S+)$", re.MULTILINE)
+_PAGE = re.compile(r"^status page: (https?://\S+)/\?token=([^\s#]+)(?:#(\S+))?$", re.MULTILINE)
 
 Found = TypeVar("Found")
 
@@ -108,8 +107,7 @@ class JobProcess:
             page = _PAGE.search(self.errors)
             if page is None:
                 return None
-            shown = dict(_CERTIFICATE.findall(self.errors))
-            self._client = CoordinatorClient(page[1], page[2], shown.get(page[1]))
+            self._client = CoordinatorClient(page[1], page[2], page[3])
         try:
             return self._client.status()
         except SamzapyError:

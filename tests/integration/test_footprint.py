@@ -20,6 +20,7 @@ from samzapy.verify.processes import until
 PARTITIONS, STORES = 8, 3
 #: The stated margins: a third, and eight for what comes and goes.
 MARGIN, FEW = 4 / 3, 8
+OPTIONS = ("--py-files", "keep_task.py", "--config", "job.page.port=0")
 TASK = """\
 from samzapy.api.task import InitableTask, StreamTask
 
@@ -99,18 +100,18 @@ def job(request, tmp_path):
 
 def test_a_container_needs_what_was_planned(job):
     planned = job.planned()
-    running = JobProcess(job.folder, "job.properties", "--runner", "local", "--config", "job.page.port=0")
+    running = JobProcess(job.folder, "job.properties", "--runner", "local", *OPTIONS)
     try:
-        running.until_status(lambda status: status["containers"][0]["phase"] == "running")
+        running.until_status(lambda status: status["containers"][0]["phase"] == "running", 200)
         process = psutil.Process(running.process.pid)
         idle = process.memory_info().rss
-        assert planned.start_bytes / MARGIN < idle < planned.start_bytes * MARGIN
+        assert planned.start_bytes / MARGIN < idle < planned.start_bytes * MARGIN, (planned.start_bytes, idle)
         job.send(40_000)
-        until(lambda: running.status()["processed"] == 40_000, "40,000 messages")
+        until(lambda: running.status()["processed"] == 40_000, "40,000 messages", 200)
         seen = process.memory_info().rss, process.num_threads(), process.num_fds()
     finally:
         running.process.kill()
         running.wait()
     assert idle < seen[0] < planned.most_bytes
-    assert planned.threads / MARGIN - FEW < seen[1] < planned.threads * MARGIN + FEW
-    assert planned.files / MARGIN - FEW < seen[2] < planned.files * MARGIN + FEW
+    assert planned.threads / MARGIN - FEW < seen[1] < planned.threads * MARGIN + FEW, (planned.threads, seen)
+    assert planned.files / MARGIN - FEW < seen[2] < planned.files * MARGIN + FEW, (planned.files, seen)

@@ -103,6 +103,19 @@ def cluster(tmp_path_factory):
     made.close()
 
 
+def test_executors_on_other_hosts_report_over_tls_to_the_certificate_of_their_run(cluster, tmp_path, kafka):
+    scene = Scene(cluster, tmp_path, kafka, **{"job.container.count": "2"})
+    scene.write()
+    run = scene.start("--until-end", "--json")
+    try:
+        assert run.wait(WAIT_S) == 0, run.errors
+    finally:
+        run.close()
+    page = re.search(r"^status page: https://127\.0\.0\.1:\d+/\?token=[^#]+#[0-9a-f]{64}$", run.errors, re.MULTILINE)
+    assert page is not None, run.errors
+    scene.check()
+
+
 def test_containers_go_back_to_the_host_that_has_their_state_and_elsewhere_while_it_is_gone(cluster, tmp_path, kafka):
     scene = Scene(cluster, tmp_path, kafka, **{"job.container.count": "2"})
     scene.run()

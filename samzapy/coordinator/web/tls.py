@@ -7,6 +7,9 @@
 3. asyncio passes a TLS connection to its protocol after the handshake only, and allows a minute for that. So connections are
    accepted without TLS, count as strangers' from the start (`Handshake`), and have as much time as any stranger.
 
+Measured on two busy cores, over keep-alive connections: TLS takes a fifth to a quarter more CPU for a heartbeat on both sides (server
+940 us instead of 760), and a new connection with its handshake about 1.6 ms more on the server.
+
 `cryptography` makes the certificate. It is installed with samzapy, since TLS is on by default where the master is remote: an
 extra would be missing on the first such run, and an `openssl` command is not there in most images.
 """

@@ -219,9 +219,7 @@ class SparkRunner(Runner):
             coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
             service = _served(coordinator, config, token, host, identity)
             services.callback(service.close)
-            if service.address.fingerprint is not None:
-                options.on_event(f"certificate of {service.url}: SHA-256 {service.address.fingerprint}")
-            options.on_event(f"status page: {service.page}")
+            options.on_event(f"status page: {service.pinned_page}")
             options.on_page(service.pinned_page)
             spark = starting.application()
             locality = stack.enter_context(Locality(place_records(config)))

@@ -5,6 +5,9 @@
    limit, a write flushes the memtable of its own store; RocksDB does not flush that of an idle store. So memory stays near the
    limit, no write waits, and many idle stores with full memtables make the files of the others small.
 
+Each part of a store that was written to has an arena block at the least, an eighth of its write buffer and 1 MiB at the most, so
+a limit below the sum of those has no more effect.
+
 Filters and indexes of open tables are outside of both: about 1.5 bytes a key of the store, for as long as a table is open.
 
 A container is a process, so its share is found by the process; it is given back with the last store's factory.

@@ -11,6 +11,8 @@ from samzapy.container.standby import standby_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport
+from samzapy.queries.exchange import Exchange, LocalQuestions
+from samzapy.queries.questions import Problem, Question
 from samzapy.runner.prepare import prepare
 
 DEADLINE_S = 60.0
@@ -24,7 +26,9 @@ class Standby:
         model = prepare(config).model
         self.coordinator = Coordinator(config.name, JobSpec(model, config.raw), 60.0)
         lease = LocalLease(self.coordinator, "0-1")
-        self.container = standby_container(config, model.container("0-1"), lease, look_s=0.05)
+        self.exchange = Exchange(self.coordinator.holder)
+        questions = LocalQuestions(self.exchange, "0-1", lambda: lease.epoch)
+        self.container = standby_container(config, model.container("0-1"), lease, look_s=0.05, questions=questions)
         self.report: ContainerReport | None = None
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -204,3 +208,17 @@ def test_tasks_of_one_partition_each_have_local_stores_and_copies_too(tmp_path):
     for store in (tmp_path / "state" / "counting-1" / "counts").glob("*]"):
         shutil.rmtree(store)
     assert sources(job.run()) == {"standby"}
+
+
+def test_a_standby_shows_its_copies_to_those_who_ask_and_says_how_far_it_is_behind(job):
+    job.send(*messages(0, 400))
+    job.run()
+    standby = Standby(job, **{"job.query.enabled": "true"})
+    standby.caught_up(50)
+    question = Question("counts", None, None, 1_000, 2**20)
+    answer = standby.exchange.ask("0-1", question).result(DEADLINE_S)
+    assert {entry.key.decode(): int(entry.value) for entry in answer.entries} == {f"k{n}": 8 for n in range(50)}
+    assert answer.as_of.keys() == {0, 1}
+    assert 0 <= answer.lag <= 2, "the ends of transactions are offsets, too"
+    standby.stop()
+    assert standby.exchange.ask("0-1", question).result(0).problem is Problem.MOVING

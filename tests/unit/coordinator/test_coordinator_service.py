@@ -1,5 +1,6 @@
 import json
 import socket
+import sys
 import time
 import zlib
 
@@ -12,7 +13,7 @@ from samzapy.coordinator import service as service_module
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import BODY_LIMIT, Addresses, CoordinatorService
-from samzapy.coordinator.web.views import Rendered
+from samzapy.coordinator.web.views import Pauses, Rendered
 from samzapy.coordinator.wire import DETAILS_LIMIT, AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
 from samzapy.job.lease import ContainerReport, Directive
@@ -206,6 +207,26 @@ def test_a_view_that_fails_is_an_error_and_the_next_look_makes_it_again(coordina
         assert until(lambda: ask(service, "GET", "/view").status == 200)
     finally:
         service.close()
+
+
+def test_a_view_that_takes_long_rests_between_its_pieces():
+    work, rests = iter([0.0, 0.0015, 0.0025, 0.0025, 0.003, 0.005, 0.005]), []
+    pause = Pauses(lambda: next(work), rests.append)
+    for _ in range(5):
+        pause()
+    assert rests == [0.008, 0.008]
+
+
+def test_while_reports_are_served_a_thread_that_computes_gives_way_sooner(coordinator):
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    try:
+        service = CoordinatorService(coordinator, TOKEN)
+        assert sys.getswitchinterval() == pytest.approx(0.001)
+        service.close()
+        assert sys.getswitchinterval() == pytest.approx(0.005)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def until(condition, patience_s=20.0):

@@ -105,3 +105,12 @@ def test_a_released_attempt_is_asked_to_stop_and_its_successor_and_the_others_ar
     assert leases.renew("0", epoch) is Directive.STOP
     assert leases.renew("1", other) is Directive.CONTINUE
     assert leases.renew("0", leases.grant("0")) is Directive.CONTINUE
+
+
+def test_the_standings_of_many_containers_are_of_one_moment(leases, clock):
+    epoch = leases.grant("0")
+    assert leases.standings(["1", "0"]) == [("waiting", 0, None), ("running", 1, epoch)]
+    clock.advance_to(15.0)
+    assert leases.standings(["0"]) == [("lost", 1, epoch)]
+    leases.finish("0", epoch, ContainerState.DONE)
+    assert leases.standings(["0"]) == [("done", 1, epoch)]

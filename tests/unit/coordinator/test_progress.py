@@ -163,6 +163,21 @@ def test_a_partition_has_its_newest_position_beside_the_lag_that_was_measured():
     assert then.lag == 9
 
 
+def test_partitions_are_made_anew_only_when_something_has_come_to_them():
+    job = coordinator()
+    lease = LocalLease(job, "0")
+    positions, lags = {"m.in[0]": 3}, {"m.in[0]": PartitionLag(3, 10, 7)}
+    lease.report(report(lease, positions=positions, facts=Facts(lags)))
+    first = job.status().containers[0]
+    assert (first.lag, first.processed) == (7, 0)
+    lease.report(report(lease, positions=positions, processed=5))
+    then = job.status().containers[0]
+    assert then.processed == 5
+    assert then.partitions is first.partitions
+    lease.report(report(lease, positions={"m.in[0]": 4}, processed=5))
+    assert job.status().containers[0].partitions["m.in[0]"] == PartitionSnapshot(4, 10, 7)
+
+
 def test_a_stall_ends_with_the_report_that_no_longer_has_it_and_a_failure_stays():
     job = coordinator()
     lease = LocalLease(job, "0")

@@ -1,17 +1,21 @@
 """Stores over HTTP: from the address through the driver to containers and back. Engines are real, containers are threads."""
 
 import json
+from datetime import datetime, timezone
 from urllib.parse import quote, urlencode
 
 import pytest
 import urllib3
 
+import samzapy
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
-from samzapy.coordinator.client import CoordinatorClient, HttpQuestions
+from samzapy.coordinator.client import CONNECT_S, CoordinatorClient, HttpQuestions
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.web import queries as queries_module
+from samzapy.coordinator.web.tls import made_for
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -57,7 +61,7 @@ class Container:
     """An attempt of one container that answers over HTTP."""
 
     def __init__(self, scene, container_id, stores, end=None):
-        self.client = CoordinatorClient(scene.service.url, TOKEN)
+        self.client = CoordinatorClient(scene.service.url, TOKEN, scene.service.address.fingerprint)
         self.lease, _ = self.client.register(container_id)
         self.stores = CommittedStores()
         parts = (lambda: end,) if end is not None else ()
@@ -76,12 +80,15 @@ class Container:
 
 
 class Scene:
-    def __init__(self, flat):
+    def __init__(self, flat, addresses=None):
         config = load_job(flat)
         self.coordinator = Coordinator("j", JobSpec(MODEL, flat), 15.0)
         self.exchange = Exchange(self.coordinator.holder)
         self.service = CoordinatorService(
-            self.coordinator, TOKEN, records=records_of(config, self.coordinator, self.exchange)
+            self.coordinator,
+            TOKEN,
+            addresses or Addresses(),
+            records=records_of(config, self.coordinator, self.exchange),
         )
         self.containers = []
 
@@ -311,6 +318,15 @@ def test_a_container_whose_connection_ends_is_moving_at_once(empty):
     client.close()
 
 
+def test_a_container_waits_for_questions_longer_than_for_a_connection(empty, monkeypatch):
+    monkeypatch.setattr(queries_module, "WAIT_S", CONNECT_S + 0.5)
+    client = CoordinatorClient(empty.service.url, TOKEN)
+    lease, _ = client.register("0")
+    assert HttpQuestions(client, "0", lambda: lease.epoch).exchange([]) == []
+    assert "0" in empty.exchange._desks, "it has not left"
+    client.close()
+
+
 def test_a_standby_answers_for_an_owner_that_moves_if_it_is_asked_to(empty):
     copies = {"counts": {1: engine_with({b"b": b"2"}, 1, 5), 3: engine_with({}, 3, 6)}}
     empty.container("1-1", copies, end=10)
@@ -372,5 +388,23 @@ def test_keyed_stores_are_asked_of_one_task(empty):
         made.container("0", {"counts": {0: engine_with({}, 0), 2: engine_with({}, 2)}})
         found = {made.get(f"/stores/counts/key-{n}")[0] for n in range(8)}
         assert found == {404, 503}, "only the keys of container 1 have to wait for it"
+    finally:
+        made.close()
+
+
+def test_with_tls_containers_and_clients_ask_the_certificate_that_they_know():
+    identity = made_for("127.0.0.1", datetime.now(timezone.utc))
+    made = Scene(FLAT, Addresses(identity=identity))
+    try:
+        made.container("0", {"counts": {0: engine_with({b"a": b"1"}, 0), 2: engine_with({}, 2)}})
+        with samzapy.query(FLAT, made.service.pinned_page, deadline_s=10) as job:
+            assert job.store("counts").get("a", partition=0) == 1
+        other = made_for("127.0.0.1", datetime.now(timezone.utc)).fingerprint
+        for address in (f"{made.service.page}#{other}", made.service.page):
+            with (
+                samzapy.query(FLAT, address, deadline_s=0) as job,
+                pytest.raises(RetriableError, match="does not answer \\(SSLError\\)"),
+            ):
+                job.store("counts").get("a", partition=0)
     finally:
         made.close()

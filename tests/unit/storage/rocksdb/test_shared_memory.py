@@ -1,0 +1,85 @@
+"""The RocksDB stores of a container share a block cache and a limit of their memtables."""
+
+import gc
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.config.loader import load_job
+from samzapy.config.stores.engines import SHARED_CACHE
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.storage.rocksdb.memory import shared_memory
+from samzapy.verify.processes import until
+
+MIB = 1_048_576
+SMALL = {"container.rocksdb.cache.bytes": "4194304", "container.rocksdb.write.buffer.bytes": "1048576"}
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """`opened(store, properties)`: an engine of a factory of its own, which is closed after the test."""
+    engines = []
+
+    def open_one(store, properties):
+        factory = RocksDbStorageEngineFactory()
+        engines.append((factory, factory.open(tmp_path / store, EngineSettings(store, properties))))
+        return engines[-1][1]
+
+    yield open_one
+    for _, engine in engines:
+        engine.close()
+
+
+def fill(engine, number):
+    engine.write({b"%d-%d" % (number, key): b"v" * 1_000 for key in range(100)}, b"m")
+
+
+def test_memtables_of_many_stores_stay_near_their_common_limit(opened):
+    limit = 16 * MIB
+    wanted = {"container.rocksdb.write.buffer.bytes": str(limit)}
+    engines = [opened(f"s{number}", wanted) for number in range(8)]
+    for number in range(80):
+        for engine in engines:
+            fill(engine, number)
+    # 64 MiB were written, and each store alone would keep its 32. A flush takes its time.
+    memtables = shared_memory(SHARED_CACHE.default, limit).memtables
+    until(lambda: memtables.get_usage() < 2 * limit, lambda: f"{memtables.get_usage():,} B")
+
+
+def test_a_store_with_a_write_buffer_of_its_own_is_not_counted_with_the_others(opened):
+    own = opened("own", {**SMALL, "container.write.buffer.size.bytes": "33554432"})
+    for number in range(40):
+        fill(own, number)
+    assert own.metrics()["cur-size-all-mem-tables"] > 3 * MIB
+    assert shared_memory(4_194_304, 1_048_576).memtables.get_usage() == 0
+
+
+def test_blocks_of_all_stores_are_in_one_cache_unless_a_store_has_its_own(opened):
+    engines = [opened(f"s{number}", SMALL) for number in range(3)]
+    own = opened("own", {**SMALL, "container.cache.size.bytes": "1048576"})
+    for number, engine in enumerate([*engines, own]):
+        fill(engine, number)
+        engine.flush()
+        assert engine.get(b"%d-1" % number) is not None
+    usage = [engine.metrics()["block-cache-usage"] for engine in engines]
+    assert len(set(usage)) == 1
+    assert usage[0] > own.metrics()["block-cache-usage"]
+
+
+def test_the_memory_is_given_back_with_the_last_factory(tmp_path):
+    factory = RocksDbStorageEngineFactory()
+    factory.open(tmp_path / "s", EngineSettings("s", SMALL)).close()
+    first = id(shared_memory(4_194_304, 1_048_576))
+    assert first == id(shared_memory(4_194_304, 1_048_576))
+    held = shared_memory(4_194_304, 1_048_576)
+    assert held.memtables.get_buffer_size() == 1_048_576
+    del factory
+    gc.collect()
+
+
+def test_the_keys_of_the_container_reach_its_rocksdb_stores(tmp_path):
+    store = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "string"}
+    job = {"job.name": "j", "task.class": "a:B", "task.inputs": "m.in", "systems.m.samza.factory": "memory", **store}
+    assert "container.rocksdb.cache.bytes" not in load_job(job).stores["s"].properties
+    assert load_job({**job, **SMALL}).stores["s"].properties.items() >= SMALL.items()
+    assert load_job({**job, **SMALL}).warnings == ()
