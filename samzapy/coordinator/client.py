@@ -50,7 +50,7 @@ CONNECT_S, ANSWER_S = 2.0, 5.0
 #: Seconds between two reports of metrics, unless the phase changes.
 METRICS_S = 10.0
 
-_PATIENCE = urllib3.Timeout(CONNECT_S, ANSWER_S)
+_PATIENCE = urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
 
 #: The service answers so to a container that does not, or no longer, belong to it.
 _NOT_OURS = {403, 404}
@@ -116,7 +116,9 @@ class CoordinatorClient:
 
     def details(self, path: str, body: bytes, answer_s: float) -> Taken:
         """Send packed details, and wait for the answer, at most `answer_s`."""
-        return self._read(Taken, path, self._send("POST", path, body, urllib3.Timeout(CONNECT_S, answer_s)))
+        return self._read(
+            Taken, path, self._send("POST", path, body, urllib3.Timeout(connect=CONNECT_S, read=answer_s))
+        )
 
     def questions(self, path: str, body: bytes, answer_s: float) -> bytes:
         """Send answers about stores, and wait for the next questions, at most `answer_s`."""

@@ -21,9 +21,13 @@ def rotate(lines: int, path: Path, max_bytes: int, files: int) -> None:
     log: IO[bytes] = path.open("ab", buffering=0)
     try:
         while chunk := os.read(lines, _CHUNK):
-            log.write(chunk)
-            if log.tell() >= max_bytes and chunk.endswith(b"\n"):
+            # Up to the end of the last line.
+            whole = chunk.rfind(b"\n") + 1
+            if whole and log.tell() + whole >= max_bytes:
+                log.write(chunk[:whole])
                 log = _next(log, path, files)
+                chunk = chunk[whole:]
+            log.write(chunk)
     finally:
         log.close()
 

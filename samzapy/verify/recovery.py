@@ -20,7 +20,7 @@ from samzapy.verify.processes import JobProcess
 
 class Recovery(NamedTuple):
     """In seconds. `spark_s`: Spark's part, None if it is not known. `pause_s`: how long a partition was without outputs; None
-    if that was not watched."""
+    if that was not watched, or the events ran out meanwhile."""
 
     seconds: float
     spark_s: float | None = None

@@ -119,8 +119,8 @@ def judge(
     return Verdict(guarantee, tuple(finding for finding in findings if finding.count), may_be_late)
 
 
-#: The events of a stretch are written in so many steps during an upgrade, so that some come all the time; each at least so large.
-_STEPS, _LEAST_STEP = 1_000, 8
+#: During an upgrade each step writes this part of the events that its stretch has left, so that some come however long it takes.
+_STEP = 1 / 1_000
 #: The faults that end with other Python workers.
 _RESTARTED = {Kind.WORKER, Kind.EXECUTOR, Kind.DRIVER, Kind.UPGRADE}
 #: Seconds past the lease for which a zombie stays stopped at most: by then a successor may have started.
@@ -133,9 +133,7 @@ def strike(fault: Fault, scene: Scene, target: Target, stranger: Stranger) -> No
     if fault.kind is Kind.DRIVER:
         scene.kill_driver()
     elif fault.kind is Kind.UPGRADE:
-        step = max(_LEAST_STEP, (fault.until - fault.after) // _STEPS)
-        feeder = scene.feeder
-        scene.upgrade(lambda: feeder.allow(min(fault.until, feeder.acknowledged + step)))
+        scene.upgrade(lambda: scene.feeder.allow(_next_step(scene.feeder.acknowledged, fault.until)))
     elif fault.kind is Kind.OVERLAP:
         scene.overlap(stopped=target.may_stop_runs and fault.choice % 2 == 0)
     elif fault.kind is Kind.FOREIGN_WRITER:
@@ -154,6 +152,11 @@ def strike(fault: Fault, scene: Scene, target: Target, stranger: Stranger) -> No
             broker.start()
         else:
             broker.restart()
+
+
+def _next_step(written: int, until: int) -> int:
+    """The number of events up to which an upgrade goes on."""
+    return min(until, written + 1 + int((until - written) * _STEP))
 
 
 def _victim(fault: Fault, scene: Scene) -> psutil.Process:
@@ -354,6 +357,8 @@ class Scenario:
         struck = self._clock.monotonic()
         self._struck.append(fault)
         strike(fault, scene, self._target, stranger)
+        # Without events there are no outputs, whoever works.
+        watched = upgrade and feeder.acknowledged < fault.until
         feeder.allow(fault.until)
         if not fault.patient:
             self._tell(f"{fault}; not waited for")
@@ -362,7 +367,7 @@ class Scenario:
         scene.recovered(feeder.ends)
         now = self._clock.monotonic()
         spark_s = spark_part(scene.run, struck) if fault.kind in _RESTARTED else None
-        pause_s = watcher.longest_pause(struck, now) if upgrade else None
+        pause_s = watcher.longest_pause(struck, now) if watched else None
         self._recoveries.append(Recovery(now - struck, spark_s, pause_s))
         self._tell(f"{fault}; recovered in {self._recoveries[-1]}")
 

@@ -10,7 +10,7 @@ import urllib3
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator import service as service_module
-from samzapy.coordinator.client import CoordinatorClient
+from samzapy.coordinator.client import ANSWER_S, CONNECT_S, CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import BODY_LIMIT, Addresses, CoordinatorService
 from samzapy.coordinator.web.views import Pauses, Rendered
@@ -50,6 +50,21 @@ def ask(service, method, path, *, token=TOKEN, body=None, **headers):
     return urllib3.request(
         method, service.url + path, body=body, headers={**sent, **headers}, retries=False, redirect=False, timeout=60
     )
+
+
+def test_a_call_waits_for_a_connection_and_for_its_answer_each_as_long_as_it_may(client, monkeypatch):
+    waits = []
+    request = urllib3.PoolManager.request
+
+    def noted(pool, *args, timeout, **more):
+        waits.append((timeout.total, timeout.connect_timeout, timeout.read_timeout))
+        return request(pool, *args, timeout=timeout, **more)
+
+    monkeypatch.setattr(urllib3.PoolManager, "request", noted)
+    client.status()
+    with pytest.raises(EnvironmentFailure):
+        client.details("/containers/0/details", b"", 7.0)
+    assert waits == [(None, CONNECT_S, ANSWER_S), (None, CONNECT_S, 7.0)]
 
 
 def test_a_container_registers_reports_and_hears_what_to_do(client, coordinator):

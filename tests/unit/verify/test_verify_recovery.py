@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from samzapy.verify.recovery import Recovery, longest, spark_part
+from samzapy.verify.scenario import _next_step
 from samzapy.verify.traffic import Watcher
 
 
@@ -57,3 +58,12 @@ def test_a_pause_is_of_one_partition_within_the_given_time():
     watcher._arrivals = [(1.0, 0), (2.0, 1), (2.5, 0), (2.6, 1), (9.0, 0), (9.1, 1)]
     assert watcher.longest_pause(1.5, 3.0) == pytest.approx(0.6)
     assert watcher.longest_pause(0.0, 10.0) == pytest.approx(6.5)
+
+
+def test_events_come_all_the_time_during_an_upgrade_and_never_more_than_there_are():
+    steps, written = 0, 4_000
+    while written < 10_000:
+        nearer = _next_step(written, 10_000)
+        assert written < nearer <= written + 7
+        steps, written = steps + 1, nearer
+    assert steps > 1_500
