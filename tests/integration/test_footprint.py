@@ -20,6 +20,9 @@ from samzapy.verify.processes import until
 PARTITIONS, STORES = 8, 3
 #: The stated margins: a third, and eight for what comes and goes.
 MARGIN, FEW = 4 / 3, 8
+#: The process of a local run is the job's driver as well. On Kafka its looks at the owner, the clock and the lag have clients
+#: of their own, which are not a container's.
+DRIVERS_THREADS = {"local": 0, "kafka": 16}
 OPTIONS = ("--py-files", "keep_task.py", "--config", "job.page.port=0")
 TASK = """\
 from samzapy.api.task import InitableTask, StreamTask
@@ -40,6 +43,7 @@ class Job:
     def __init__(self, folder, system):
         self.name = f"footprint-{uuid4().hex[:8]}"
         self.folder = folder
+        self.system = system["systems.s.samza.factory"]
         self.keys = {
             "job.name": self.name,
             "task.class": "keep_task:Keep",
@@ -113,5 +117,6 @@ def test_a_container_needs_what_was_planned(job):
         running.process.kill()
         running.wait()
     assert idle < seen[0] < planned.most_bytes
-    assert planned.threads / MARGIN - FEW < seen[1] < planned.threads * MARGIN + FEW, (planned.threads, seen)
+    threads = planned.threads + DRIVERS_THREADS[job.system]
+    assert threads / MARGIN - FEW < seen[1] < threads * MARGIN + FEW, (planned.threads, seen)
     assert planned.files / MARGIN - FEW < seen[2] < planned.files * MARGIN + FEW, (planned.files, seen)

@@ -45,7 +45,9 @@ def calls(monkeypatch):
     make_client = kafka_clients.make_client
 
     def counting(kind, properties, client_errors):
-        made["clients"] += 1
+        # The driver looks at the job's owner once a second: whether it has looked by the end is a matter of time.
+        if "-owner" not in properties["client.id"]:
+            made["clients"] += 1
         return Counting(make_client(kind, properties, client_errors), made)
 
     for module in (kafka_admins, kafka_consumers, kafka_producers):
