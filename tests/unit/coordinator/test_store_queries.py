@@ -71,8 +71,13 @@ class Container:
         self.source = HttpQuestions(self.client, container_id, lambda: self.lease.epoch)
         self._thread = Answering(self.source, self.stores, Registry())
         self._thread.__enter__()
-        exchange = scene.exchange
-        until(lambda: container_id in exchange._desks and exchange._desks[container_id].wake, "it does not ask")
+        desks = scene.exchange._desks
+
+        def asks():
+            desk = desks.get(container_id)
+            return desk is not None and desk.epoch == self.lease.epoch and desk.wake
+
+        until(asks, "it does not ask")
 
     def close(self):
         self._thread.__exit__(None, None, None)
