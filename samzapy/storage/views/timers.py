@@ -11,7 +11,7 @@ due     t <clock> <time> <key>   the time to look at the key, in order: 8 bytes,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush, nsmallest
 from itertools import islice
 from math import inf
@@ -61,11 +61,6 @@ class FirstTimers:
         """The last entry in memory; None if all are."""
         return self._until
 
-    @property
-    def head(self) -> Place | None:
-        """The first one in memory."""
-        return self._heap[0] if self._heap else None
-
     def earliest(self) -> int:
         """A time before which there is no timer, NEVER if there is none at all. It may be too early."""
         if self._heap:
@@ -86,8 +81,12 @@ class FirstTimers:
 
     def cut(self) -> list[Place]:
         """Drop the later half; returns those that have no due entry for their time."""
-        self._heap.sort()
-        self._heap, dropped = self._heap[: _MOST // 2], self._heap[_MOST // 2 :]
+        heap = sorted(set(self._heap))
+        kept = _MOST // 2
+        # The places of one time and key stay together, since entries are read from the store after `until` only.
+        while kept < len(heap) and heap[kept][:2] == heap[kept - 1][:2]:
+            kept += 1
+        self._heap, dropped = heap[:kept], heap[kept:]
         self._until = self._heap[-1][:2]
         return [place for place in dropped if place[0] != place[2]]
 
@@ -212,17 +211,10 @@ class TimerStore(Timers):
     def first_due(self, clock: TimerClock, through_ms: int) -> int:
         """As `earliest`, and exact up to `through_ms`: due entries of timers that have moved or were cancelled are passed
         over until then. Called as `fire`."""
-        first, get = self._of(clock), self.between_messages.get
-        while (earliest := first.earliest()) <= through_ms:
-            place = first.head
-            if place is None:
-                self._read_on(first)
-            elif (time_ms := get(first.times + place[1])) == earliest:
-                break
-            else:
-                first.take(through_ms)
-                self._pass_over(first, place, time_ms)
-        return earliest
+        first = self._of(clock)
+        if first.earliest() <= through_ms and (place := self._next(first, through_ms, {})) is not None:
+            first.add(place)
+        return first.earliest()
 
     def fire(self, clock: TimerClock, now_ms: int, most: int) -> Iterator[Timer]:
         """Take the first timers that are due at `now_ms` out of the store, in order, each right before it is returned. One
@@ -235,55 +227,63 @@ class TimerStore(Timers):
             times = first.times + place[1]
             if store.get(times) == place[0]:
                 store.delete(times)
-                store.delete(first.due + _bytes(place[2]) + place[1])
+                store.delete(_entry(first, place))
                 yield _timer(place)
             else:
-                self._pass_over(first, place, store.get(times))
+                self._move(first, place, store.get(times))
 
     def tidy(self) -> None:
         """Keep the number of timers in memory. Called as `fire`."""
         for first in (self._event, self._wall):
             if first.overfull:
                 for place in first.cut():
-                    self._pass_over(first, place, self.between_messages.get(first.times + place[1]))
+                    self._move(first, place, self.between_messages.get(first.times + place[1]))
 
     def _due(self, first: FirstTimers, now_ms: int, most: int) -> list[Place]:
-        found, last, get = list[Place](), None, self.between_messages.get
-        while len(found) < most:
+        found = dict[bytes, Place]()
+        while len(found) < most and (place := self._next(first, now_ms, found)) is not None:
+            found[place[1]] = place
+            first.passed_ms = max(first.passed_ms, place[0])
+        return list(found.values())
+
+    def _next(self, first: FirstTimers, now_ms: int, found: Mapping[bytes, Place]) -> Place | None:
+        """Take out the next place whose timer fires at its time, except for keys that were found; moves or drops those before.
+
+        Two places of a timer that come due together become one. They are there if it was set again for an earlier time.
+        """
+        moved: Place | None = None
+        while True:
             place = first.take(now_ms)
             if place is None:
                 if not first.reads_on(now_ms):
-                    break
+                    return None
                 self._read_on(first)
-            elif last is not None and place[:2] == last[:2]:
-                # A timer that was set again for its earlier time is in memory twice.
-                if place != last:
-                    self._drop_entry(first, place)
-            else:
-                last = place
-                time_ms = get(first.times + place[1])
-                if time_ms == place[0]:
-                    found.append(place)
-                    first.passed_ms = max(first.passed_ms, place[0])
-                else:
-                    self._pass_over(first, place, time_ms)
-        return found
+                continue
+            other = moved if moved is not None and moved[:2] == place[:2] else found.get(place[1])
+            if other is not None:
+                if other[2] != place[2] and self._has_entry(first, place):
+                    self.between_messages.delete(_entry(first, place))
+            elif (time_ms := self.between_messages.get(first.times + place[1])) != place[0]:
+                moved = place if self._move(first, place, time_ms) else moved
+            elif place[0] == place[2] or self._has_entry(first, place):
+                return place
 
-    def _pass_over(self, first: FirstTimers, place: Place, time_ms: int | None) -> None:
-        """Take a timer that was in memory to the time at which it fires, `time_ms` (None: never)."""
+    def _move(self, first: FirstTimers, place: Place, time_ms: int | None) -> bool:
+        """Take a place out of memory to `time_ms`, at which its timer fires (None: never); returns False if it is dropped."""
+        # A place has no entry if its message was undone, or if its timer fired by another place with the same entry.
+        if not self._has_entry(first, place):
+            return False
         _, packed, entry_ms = place
-        if time_ms is None or time_ms < place[0]:
-            # One that fires earlier has another entry.
-            if time_ms != entry_ms:
-                self._drop_entry(first, place)
-        elif not first.add((time_ms, packed, entry_ms)) and time_ms != entry_ms:
-            self._drop_entry(first, place)
+        if time_ms is None or time_ms < entry_ms:
+            self.between_messages.delete(_entry(first, place))
+            return False
+        if not first.add((time_ms, packed, entry_ms)) and time_ms != entry_ms:
+            self.between_messages.delete(_entry(first, place))
             self.between_messages.put(first.due + _bytes(time_ms) + packed, True)
+        return True
 
-    def _drop_entry(self, first: FirstTimers, place: Place) -> None:
-        entry, store = first.due + _bytes(place[2]) + place[1], self.between_messages
-        if store.get(entry) is not None:
-            store.delete(entry)
+    def _has_entry(self, first: FirstTimers, place: Place) -> bool:
+        return self.between_messages.get(_entry(first, place)) is not None
 
     def _of(self, clock: TimerClock) -> FirstTimers:
         return self._event if clock is TimerClock.EVENT else self._wall
@@ -309,6 +309,10 @@ class TimerStore(Timers):
         except Exception as cause:
             raise StoreRefused(f"store '{self._name}': MessagePack does not write the key {key!r:.100}") from cause
         return packed
+
+
+def _entry(first: FirstTimers, place: Place) -> bytes:
+    return first.due + _bytes(place[2]) + place[1]
 
 
 def _add_due(store: KeyValueStore[bytes, Any], first: FirstTimers, time_ms: int, packed: bytes) -> None:
