@@ -2,14 +2,12 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from samzapy.runner.spark import daemon
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the kernel does not list threads")
 def test_what_is_imported_before_the_fork_starts_no_thread_and_prints_nothing():
     # As Spark sets it for its workers.
     script = (

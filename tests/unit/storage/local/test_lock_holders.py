@@ -29,13 +29,12 @@ def stores(tmp_path):
     return made
 
 
-@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this kernel does not show its locks")
 def test_the_process_that_holds_a_lock_is_named_for_its_own_store_only(stores):
     held, free = stores
     command = [sys.executable, "-c", HOLD, str(held / "LOCK")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"locked\n"
-        assert locking_pid(held) in {holder.pid, None}
+        assert locking_pid(held) == holder.pid
         assert locking_pid(free) is None
         holder.stdin.close()
     assert locking_pid(held) is None
