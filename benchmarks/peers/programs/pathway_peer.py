@@ -19,7 +19,7 @@ MINI_BATCH_MS = 1_500
 
 
 class Event(pw.Schema):
-    id: int
+    number: int
     user: str
     page: str
     amount: float
@@ -43,7 +43,13 @@ def main() -> None:
     run = parsed()
     settings = {"bootstrap.servers": run.bootstrap, "group.id": run.id, "auto.offset.reset": "earliest"}
     events = pw.io.kafka.read(
-        settings, topic=run.input, schema=Event, format="json", autocommit_duration_ms=MINI_BATCH_MS
+        settings,
+        topic=run.input,
+        schema=Event,
+        format="json",
+        autocommit_duration_ms=MINI_BATCH_MS,
+        # No column can be called `id`.
+        json_field_paths={"number": "/id"},
     )
     if run.workload == PASS_THROUGH:
         seen = events.with_columns(seen=True)
