@@ -1,4 +1,4 @@
-"""Turns a job's status into the snapshot that metrics are made from."""
+"""Converts a job's status to the snapshot of which its metrics are made."""
 
 from __future__ import annotations
 
