@@ -81,7 +81,7 @@ class CoordinatorClient:
         driver = self._read(Versioned, path, body).version
         if driver != VERSION:
             raise EnvironmentFailure(
-                f"samzapy {VERSION} is installed for the executor's Python, the driver has {driver}"
+                f"samzapy {VERSION} is installed for the executor's Python, the driver has {driver}: install {driver} there"
             )
         answer = self._read(Registration, path, body)
         lease = HttpLease(self, container_id, answer.epoch, answer.lease_ms / 1000, answer.predecessor)
@@ -152,7 +152,7 @@ class CoordinatorClient:
         try:
             return read(kind, answer)
         except WireError as cause:
-            raise RetriableError(f"coordinator {self._url} answered {path} with something else ({cause})") from cause
+            raise RetriableError(f"coordinator {self._url} sent an unreadable answer to {path}: {cause}") from cause
 
 
 class HttpLease(ContainerLease):
@@ -288,7 +288,7 @@ class HttpQuestions(QuestionSource):
         try:
             asked = read_asked(self._client.questions(self._path, body, WAIT_S + ANSWER_S))
         except ValueError as cause:
-            raise RetriableError(f"the coordinator answered {self._path} with something else ({cause})") from cause
+            raise RetriableError(f"the coordinator sent an unreadable answer to {self._path}: {cause}") from cause
         if not asked.owned:
             raise TaskMigrated("a newer attempt runs this container")
         return asked.questions

@@ -35,7 +35,7 @@ PROBES = ("/healthz", "/readyz")
 
 
 def coordinator_identity(tls: TlsConfig, host: str, clock: Clock, *, remote: bool) -> Identity | None:
-    """The certificate of a run's coordinator at `host`, None for no TLS: that of the job file, else a new one. `remote`: the
+    """The certificate for a run's coordinator at `host`: the job file's, else a new one; None without TLS. `remote`: the
     containers are on other machines. Raises ConfigError."""
     if not (remote if tls.enabled is None else tls.enabled):
         return None
@@ -59,7 +59,7 @@ def _pem(key: str, path: str) -> str:
     except OSError as cause:
         raise ConfigError([ConfigProblem(key, path, f"cannot be read ({cause.strerror})")]) from cause
     except UnicodeDecodeError as cause:
-        raise ConfigError([ConfigProblem(key, path, "is no file in PEM")]) from cause
+        raise ConfigError([ConfigProblem(key, path, "is not a PEM file")]) from cause
 
 
 def serve(
@@ -73,9 +73,9 @@ def serve(
     max_series: int,
     identity: Identity | None = None,
 ) -> CoordinatorService:
-    """Serve the coordinator of a job at `host:port`, with TLS if it has an `identity`, and without TLS at the port `second` of the
-    loopback address (None: not there). `records` answers questions about the job's records; `/metrics` has `max_series` series
-    at most.
+    """Serve the coordinator of a job at `host:port`, with TLS if it has an `identity`. `second`: a further port, on the loopback
+    address and without TLS; None for none. `records` answers questions about the job's records; `/metrics` has at most
+    `max_series` series.
 
     Raises EnvironmentFailure if a port is taken.
     """
@@ -90,7 +90,7 @@ def serve(
 
 
 def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) -> Records:
-    """What answers questions about the job's records: those about its stores only if the job file has queries on.
+    """Make the parts that answer questions about the job's records, about its stores only if the job file turns queries on.
 
     Raises ConfigError for serdes that cannot be made.
     """
@@ -102,7 +102,7 @@ def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) 
 
 
 def views_of(coordinator: Coordinator, bounds: Bounds = Bounds()) -> Mapping[str, View]:  # noqa: B008  # frozen
-    """The views of a job's metrics, in bounded number, and of its probes, by path."""
+    """The views of a job's metrics, within `bounds`, and of its probes, by path."""
     tasks = frozenset(task.name for task in coordinator.spec.model.tasks)
     pause = Pauses()
 

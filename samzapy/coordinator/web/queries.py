@@ -186,7 +186,7 @@ class StoreQueries(Queries):
         found = [entry for entry in answer.entries if text.is_alive(entry)]
         as_of = _as_of(answer)
         if not found:
-            raise _Failure(404, f"store '{text.name}': no entry of this key", as_of=as_of)
+            raise _Failure(404, f"store '{text.name}': no entry with this key", as_of=as_of)
         if len(found) > 1 or answer.more:
             where = ", ".join(str(entry.partition) for entry in found[:10])
             raise _Failure(409, f"store '{text.name}': several tasks have this key; add partition= ({where})")
@@ -213,7 +213,7 @@ class StoreQueries(Queries):
         number = _number({"partition": given}, "partition", 0, 0, max(partitions))
         if number not in partitions:
             raise BadQuestion(
-                f"partition: the job's tasks have {', '.join(map(str, sorted(partitions)))}, got {number}"
+                f"partition: expected one of {', '.join(map(str, sorted(partitions)))}, got {number}"
             )
         return self._owners.of_partition(number)
 
@@ -331,7 +331,7 @@ def _last_of_path(request: Request) -> str:
 def _bounds(text: StoreText, given: Mapping[str, str]) -> tuple[bytes | None, bytes | None]:
     if "prefix" in given:
         if "from" in given or "to" in given:
-            raise BadQuestion("prefix: expected either a prefix, or from and to")
+            raise BadQuestion("prefix: cannot be combined with from and to, choose one of them")
         start = text.prefix(given["prefix"])
         return start, first_beyond(start)
     lower, upper = (text.bound(given[part], part) if part in given else None for part in ("from", "to"))

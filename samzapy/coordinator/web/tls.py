@@ -46,7 +46,7 @@ class Identity:
         """The SHA-256 of the certificate, in 64 hexadecimal digits. Raises ValueError if there is none."""
         found = _CERTIFICATE.search(self.certificate)
         if found is None:
-            raise ValueError("holds no certificate in PEM")
+            raise ValueError("contains no PEM certificate")
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(found[0])).hexdigest()
 
     def context(self) -> ssl.SSLContext:
@@ -64,7 +64,9 @@ class Identity:
                 made.load_cert_chain(certificate, key, password="")
             except ssl.SSLError as cause:
                 reason = (
-                    "is not the certificate's" if "MISMATCH" in str(cause) else "is no key in PEM without a password"
+                    "does not belong to the certificate"
+                    if "MISMATCH" in str(cause)
+                    else "contains no PEM key, or one with a password"
                 )
                 raise ValueError(reason) from cause
         return made
