@@ -70,7 +70,9 @@ class Answering:
                 questions = self._source.exchange(answers)
                 failing = False
             except SamzapyError as cause:
-                logger.log(logging.DEBUG if failing else logging.INFO, "Questions about the stores are not answered: %s", cause)
+                logger.log(
+                    logging.DEBUG if failing else logging.INFO, "Questions about the stores are not answered: %s", cause
+                )
                 failing = True
                 answers = []
                 self._closed.wait(_AGAIN_S)

@@ -66,7 +66,5 @@ def token() -> None:
 
     given = os.environ.get(TOKEN)
     if not given:
-        raise EnvironmentFailure(
-            f"{TOKEN} is not set, so each run draws its own token: set it for the run and here"
-        )
+        raise EnvironmentFailure(f"{TOKEN} is not set, so each run draws its own token: set it for the run and here")
     click.echo(Tokens(given).read)

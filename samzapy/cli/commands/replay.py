@@ -53,7 +53,9 @@ def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     if given["as_json"] and (given["at_failures"] or given["before"]):
         raise click.UsageError("--json cannot be combined with the debugger (--pdb, --break)")
     if given["other"] and (given["at_failures"] or given["before"]):
-        raise click.UsageError("--diff cannot be combined with the debugger: replay one version at a time, the other with -c task.class=...")
+        raise click.UsageError(
+            "--diff cannot be combined with the debugger: replay one version at a time, the other with -c task.class=..."
+        )
     config = load_job(job, pairs(overrides))
     add_import_paths(config.spark.py_files)
     check_task_class(config.task.task_class)

@@ -120,7 +120,7 @@ class Admission:
 
 
 def connections(admission: Admission) -> type[H11Protocol]:
-    """uvicorn's protocol, with connections that report to `admission`."""
+    """A protocol of uvicorn with connections that report to `admission`."""
 
     class Connection(H11Protocol):
         """One connection."""

@@ -212,9 +212,7 @@ class StoreQueries(Queries):
         partitions = self._owners.partitions
         number = _number({"partition": given}, "partition", 0, 0, max(partitions))
         if number not in partitions:
-            raise BadQuestion(
-                f"partition: expected one of {', '.join(map(str, sorted(partitions)))}, got {number}"
-            )
+            raise BadQuestion(f"partition: expected one of {', '.join(map(str, sorted(partitions)))}, got {number}")
         return self._owners.of_partition(number)
 
     async def _asked(self, text: StoreText, question: Question, owners: Owners, given: Mapping[str, str]) -> Answer:

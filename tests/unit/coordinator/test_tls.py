@@ -215,7 +215,9 @@ def test_files_that_are_no_identity_are_refused_with_their_keys(files, tmp_path)
     certificate, key = files
     other = tmp_path / "other.pem"
     other.write_text(made_for("x", NOW).key)
-    assert refusal(certificate, other).startswith("job.spark.coordinator.tls.key.location: does not belong to the certificate")
+    assert refusal(certificate, other).startswith(
+        "job.spark.coordinator.tls.key.location: does not belong to the certificate"
+    )
     assert refusal(key, key).startswith("job.spark.coordinator.tls.certificate.location: contains no PEM certificate")
     assert refusal(certificate, certificate).startswith("job.spark.coordinator.tls.key.location: contains no PEM key")
     assert refusal(tmp_path / "none.pem", key).startswith(
