@@ -54,7 +54,7 @@ class Pauses:
     """Lets the reports through while a view is made: after `WORK_S` of work its thread rests for `REST_S`.
 
     A thread that computes gives up Python's lock now and then only, and the thread of the reports needs the lock anew after each
-    read and write of a socket. Beside such a thread it is many times slower. Used by one thread.
+    read and write of a socket. Beside such a thread it is many times slower. One thread at a time uses it.
     """
 
     def __init__(
@@ -66,7 +66,8 @@ class Pauses:
 
     def __call__(self) -> None:
         """Rest, if it is time."""
-        if self._work_s() - self._since >= WORK_S:
+        # Less than before: another thread has taken over.
+        if not 0 <= self._work_s() - self._since < WORK_S:
             self._rest(REST_S)
             self._since = self._work_s()
 
