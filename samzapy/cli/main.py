@@ -31,6 +31,7 @@ _COMMANDS = {
     "replay": "Process messages of a task again, with the state it had, and send nothing.",
     "startpoint": "Set where the next start of a job begins.",
     "metrics": "Print a Grafana dashboard and alert rules.",
+    "pack": "Pack the environment of a job's executors in one archive.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs and stores.",

@@ -56,7 +56,7 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
 
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     """Load, prepare and run the job, and show its progress; prints the outcome on standard output."""
-    from samzapy.admin.user_code import add_import_paths, check_task_class
+    from samzapy.admin.user_code import add_import_paths, check_archives, check_task_class
     from samzapy.cli.terminal_log import terminal_log
     from samzapy.config.loader import load_job
     from samzapy.container.supervision.log_files import DRIVER, PageAddress, container_file, process_logging
@@ -66,6 +66,7 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
 
     config = load_job(job, overrides, strict=flags.strict)
     add_import_paths(config.spark.py_files)
+    check_archives(config.spark.archives)
     check_task_class(config.task.task_class)
     runner = runner_of(flags.runner)
     unfit = runner.check(config)
