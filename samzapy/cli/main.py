@@ -38,7 +38,7 @@ _COMMANDS = {
     "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
 }
 #: Commands that are in the module of another one.
-_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint"}
+_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint", "pack": "run"}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
