@@ -167,7 +167,7 @@ def tables(
         pause()
         known += [(name, container.id, partition) for name, partition in _in_order(container.partitions)]
     found = _matching(known, readers, search.lower(), pause) if search else known
-    # What has the same lag stays in order.
+    # Partitions with equal lags stay in order.
     rows = [_row(each, history, readers) for each in nsmallest(ROWS, found, key=_most_lag_first)]
     pause()
     return Tables(rows, len(found), _strip(known, pause))
@@ -241,7 +241,7 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
 
 @lru_cache(maxsize=4_096)
 def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of a job's partitions, or of a container's, do not change from one drawing to the next."""
+    """Names in natural order. Cached, because the partitions of a job or a container are the same in the next rendering."""
     return tuple(sorted(names, key=_natural))
 
 
@@ -280,8 +280,8 @@ _STORE, _COUNT = "store.", "tasks"
 
 
 def _sums(columns: MetricColumns) -> tuple[int, Mapping[str, Mapping[str, float]]]:
-    """How many tasks have stores, and the sums of their metrics by store. The tasks of a job have the same names, so they are
-    added up before anybody looks at a name."""
+    """The number of tasks with stores, and the sums of their metrics by store. The tasks of a job have the same names, so whole
+    columns are added up before the names are read."""
     alike: dict[int, tuple[tuple[str, ...], list[Sequence[float]]]] = {}
     for _, names, values in columns.blocks():
         alike.setdefault(id(names), (names, []))[1].append(values)
