@@ -263,14 +263,7 @@ class CoordinatorService:
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
         hosts = _hosts(self.url) | _hosts(page)
-        self._board = Board(
-            coordinator.status,
-            records.inspector,
-            SYSTEM_CLOCK,
-            _readers(coordinator),
-            partial(_host_of, coordinator),
-            pause=Pauses(),
-        )
+        self._board = _board(coordinator, records)
         self._board.start()
         shown = views(coordinator, [*page_routes(self._board), *records.queries.routes], added, self._worker)
         guard = Guard(records.queries.over(Calls(coordinator)), shown, self.tokens, hosts, frozenset(open_to_all))
@@ -305,6 +298,11 @@ class CoordinatorService:
         sys.setswitchinterval(self._switch_s)
         for each in self._sockets:
             each.close()
+
+
+def _board(coordinator: Coordinator, records: Records) -> Board:
+    readers, host_of = _readers(coordinator), partial(_host_of, coordinator)
+    return Board(coordinator.status, records.inspector, SYSTEM_CLOCK, readers, host_of, pause=Pauses())
 
 
 def _readers(coordinator: Coordinator) -> Mapping[str, str]:
