@@ -32,7 +32,7 @@ URL = Key(
 )
 USER_INFO = Key(_name("basic.auth.user.info"), TEXT, None, "USER:PASSWORD for the registry.")
 TOKEN = Key(_name("bearer.auth.token"), TEXT, None, "The token for the registry, in place of a user.")
-CLUSTER = Key(_name("bearer.auth.logical.cluster"), TEXT, "", "The registry's cluster that the token is for.")
+CLUSTER = Key(_name("logical.cluster"), TEXT, "", "The registry's cluster that the token is for.")
 CA = Key(_name("ssl.ca.location"), TEXT, None, "The file of the authorities that may sign the registry's certificate.")
 CERTIFICATE = Key(_name("ssl.certificate.location"), TEXT, None, "The file of the job's certificate for the registry.")
 PRIVATE_KEY = Key(_name("ssl.key.location"), TEXT, None, "The file of the certificate's key.")

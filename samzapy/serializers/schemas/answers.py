@@ -121,7 +121,6 @@ class Registry:
         return KnownSchema(schema_id, schema.schema_str or "", tuple(found.items()))
 
     def _gather(self, schema: Schema, found: dict[str, str]) -> None:
-        form = "serialized" if self._kind == "PROTOBUF" else None
         for each in schema.references or ():
             if each.name in found:
                 continue

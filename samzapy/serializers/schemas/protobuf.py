@@ -218,6 +218,8 @@ def _place_in(data: bytes) -> tuple[tuple[int, ...], int]:
     count, at = _number(data, FRAME)
     if count == 0:
         return (0,), at
+    if count < 0:
+        raise SerdeError(f"protobuf serde: expected the place of a class after the schema id, got {count} numbers")
     place = []
     for _ in range(count):
         index, at = _number(data, at)
