@@ -19,6 +19,7 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.scrape import job_snapshot
 from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.web.live import LiveInspector
 from samzapy.coordinator.web.queries import Records, StoreQueries
 from samzapy.coordinator.web.tls import Identity, made_for
 from samzapy.coordinator.web.views import Pauses, Rendered, View
@@ -90,7 +91,8 @@ def serve(
 
 
 def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) -> Records:
-    """What answers questions about the job's records: those about its stores only if the job file has queries on.
+    """What answers questions about the job's records. If the job file has queries on, those about its stores go to its
+    containers, those of the page as well; without, the page reads the changelogs.
 
     Raises ConfigError for serdes that cannot be made.
     """
@@ -98,7 +100,9 @@ def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) 
     if not limits.enabled:
         return Records(inspector)
     owners = StoreOwners(coordinator.spec.model, limits.keyed, config.task.broadcast_inputs)
-    return Records(inspector, StoreQueries(coordinator, exchange, owners, store_texts(config), limits))
+    texts = store_texts(config)
+    live = LiveInspector(inspector, exchange, owners, texts, limits.timeout_ms / 1000)
+    return Records(live, StoreQueries(coordinator, exchange, owners, texts, limits))
 
 
 def views_of(coordinator: Coordinator, bounds: Bounds = Bounds()) -> Mapping[str, View]:  # noqa: B008  # frozen
