@@ -23,7 +23,7 @@ _COMMANDS = {
     "drain": "Let a running job process the rest of its inputs, and stop.",
     "logs": "Print the log of a job, and follow it.",
     "status": "Show lag, stalls and failures of a running job.",
-    "check": "Show the meaning of a job file, and all its problems.",
+    "check": "Explain a job file, and list all its problems.",
     "keys": "List the keys of job files.",
     "topic": "Create, list, describe, read and write streams.",
     "store": "Show the stores of a job, and rebuild local ones.",
@@ -60,7 +60,7 @@ class Commands(click.Group):
     (`error: ...`, one each problem) on standard error and the exit code of the error's class."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands whose module is installed."""
+        """The commands with an installed module."""
         return [name for name in _COMMANDS if importlib.util.find_spec(_module(name))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -81,7 +81,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. It does not fail if the reader of its output has gone."""
+        """Run the command. A reader of its output that has gone is no failure."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Sums the reports of the containers to the status of the job."""
+"""Sums up the reports of the containers to the status of the job."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class ContainerStatus:
     def partitions(self) -> Mapping[str, PartitionSnapshot]:
         """Its input partitions by SSP as text, each with the newest position.
 
-        The lag is the one that the container measured when it last asked for the end: by the next look, the newest position
-        is past that end. Until the first look, the end of the run stands for the end of the partition.
+        The lag is as of the container's last request for the end, because the newest position soon passes that end. Until
+        the first request, the end of the run stands for the end of the partition.
         """
         found, lags = {}, self.lags
         for ssp, position in self.positions.items():
@@ -91,8 +91,8 @@ class ContainerStatus:
         return found
 
     def after(self, before: ContainerStatus) -> ContainerStatus:
-        """The same. If nothing has come to its partitions since the status `before`, what was made of them there is kept: most
-        reports are heartbeats."""
+        """This status, with the results that `before` has computed of the same partitions: most reports are heartbeats and
+        change none."""
         if (before.positions, before.ends, before.lags) == (self.positions, self.ends, self.lags):
             vars(self).update({name: vars(before)[name] for name in ("partitions", "lag") if name in vars(before)})
         return self
@@ -338,7 +338,7 @@ def _begins_anew(last: ContainerReport, report: ContainerReport) -> bool:
     return last.epoch != report.epoch or last.processed > report.processed or last.commits > report.commits
 
 
-#: Of each group of metrics those that count what a guarantee does not cover.
+#: By group of metrics, the counters of what a guarantee does not cover.
 _COUNTED = {
     group: [(name, name.partition(".")[2]) for name in COUNTS if name.startswith(f"{group}.")]
     for group in {name.partition(".")[0] for name in COUNTS}

@@ -1,4 +1,4 @@
-"""Reads the commits of one task that its job's checkpoint topic still knows.
+"""Reads the commits of one task that the checkpoint topic of its job still has.
 
 1. A checkpoint names the input positions and the changelog offsets of one commit, so it is the only record of which state
    belongs to which offset.

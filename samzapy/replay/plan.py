@@ -1,4 +1,4 @@
-"""Plans a replay: which commit has the state, which records come after it, and what is not known about the original run.
+"""Plans a replay: finds the commit with the state, the records after it, and the gaps in what is known of the original run.
 
 Only one thing ties state to offsets: a commit. So a replay begins at the last commit before the first record of interest, with
 the state and the positions of that commit.
@@ -59,8 +59,8 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A replay that can be run, as often as one likes. `about` says what it is, `unknown` what the original run may have had
-    otherwise: lines for people."""
+    """A replay that can be run any number of times. `about` describes it, and `unknown` lists where the original run may have
+    differed: lines for people."""
 
     task: TaskModel
     tasks: int
@@ -238,7 +238,7 @@ def _time_of(clients: SystemClients, place: Place, log: OffsetRange) -> int:
 
 
 def _unknown(config: JobConfig, kind: type[AnyTask], task: TaskModel, checkpoint: Checkpoint) -> Iterator[str]:
-    """What is not recorded, and what the replay does instead."""
+    """The facts that are not recorded, and how the replay replaces them."""
     if len(task.ssps) > 1:
         yield "the order across partitions is not recorded: between two commits records come by their times"
     for system in sorted({ssp.system for ssp in task.ssps}):

@@ -1,4 +1,4 @@
-"""Runs a planned replay: restores, proves that the restored state is that of the commit, and gives the steps."""
+"""Runs a planned replay: restores, proves that the restored state is that of the commit, and yields the steps."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Replay:
 
     @property
     def restored(self) -> tuple[str, ...]:
-        """A line for each store: where its entries are from."""
+        """A line for each store, with the source of its entries."""
         assert self._attempt is not None
         lines = []
         for name, result in sorted(self._attempt.stores.restored.items()):
@@ -118,7 +118,7 @@ class Replay:
         return self._attempt.entries(store)
 
     def steps(self) -> Iterator[Step]:
-        """Process the records; gives each step once it is complete."""
+        """Process the records; yields each complete step."""
         assert self._attempt is not None
         return self._attempt.steps(self._rows)
 

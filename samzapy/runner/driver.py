@@ -1,4 +1,4 @@
-"""The driver's side of a run, wherever the containers run: their coordinator, signals, and threads beside them.
+"""Runs the driver's side of a job, wherever its containers run: the coordinator, signals, and threads beside them.
 
 1. `OwnershipWatch` checks whether a newer run has taken the job over, and whether this run was asked to drain, or to hand
    the job over.
@@ -58,7 +58,7 @@ class Periodic:
     def end(self, patience_s: float | None = None) -> bool:
         """Stop, and wait for the thread, at most `patience_s` seconds; returns whether it has ended.
 
-        A call that takes longer is not waited for. Without a `start` this returns at once.
+        It does not wait for a longer call. Without a `start` this returns at once.
         """
         self._closed.set()
         if self._thread.ident is None:
@@ -76,11 +76,11 @@ class Periodic:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at the owner at most, and during a handover; looks that are made so often without a handover.
+#: Most seconds between two looks at the owner, and seconds during a handover; most looks at that pace if no handover follows.
 _OWNER_PACE_S, _HANDOVER_PACE_S, _MOST_HURRIED = 1.0, 0.1, 600
-#: Seconds that a run that has let go of its job waits for the one that has asked for it.
+#: Seconds that a run, once it has let go of its job, waits for the new run to take it over.
 _CLAIMED_S = 20.0
-#: Seconds that the end of a run waits for a look at the owner; the look changes nothing, so it may be left behind.
+#: Seconds that the end of a run waits for a look at the owner; the look changes nothing, so its thread may be left behind.
 _OWNER_PATIENCE_S = 2.0
 #: Seconds between two checks of the clock, and the time that the end of a run waits until the clock is written.
 _CLOCK_PACE_S, _CLOCK_PATIENCE_S = 1.0, 10.0
@@ -126,7 +126,7 @@ def log_lines(container_id: str, facts: Facts) -> None:
 def watching(
     prepared: PreparedJob, coordinator: Coordinator, on_event: Callable[[str], None] = lambda _: None
 ) -> Iterator[OwnershipWatch]:
-    """Watch the job's owner and keep its clock, as long as the context lasts. `on_event` hears of a handover."""
+    """Watch the job's owner and keep its clock, as long as the context lasts. `on_event` gets a line about a handover."""
     config = prepared.config
     ownership = Ownership.of(config, prepared.run_id)
     pace_s = min(config.spark.lease_ms / 3000, _OWNER_PACE_S)
@@ -146,8 +146,8 @@ class OwnershipWatch:
     1. A newer run owns the job: the coordinator abandons the run. With transactions a container that is fenced finds out
        earlier; without them, and for a container that has nothing to do, there is only this look.
     2. The run was asked to drain: the coordinator has the containers drain.
-    3. A new run asks for the job: this is the run before in `samzapy.runner.handover`. Leaving the context well means that
-       every container has ended.
+    3. A new run asks for the job: this run is the previous one in `samzapy.runner.handover`. If the context is left without an
+       exception, every container has ended.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class OwnershipWatch:
         on_event: Callable[[str], None] = lambda _: None,
         job_name: str = "",
     ) -> None:
-        """`pace_s`: seconds between two looks, at most a third of a lease. `notes_end`: write down that a run has ended well,
-        so that the next run waits for nothing. Without a record of its owner a job is not watched."""
+        """`pace_s`: seconds between two looks, at most a third of a lease. `notes_end`: record that the run has ended well, so
+        that the next run need not wait. Without a record of its owner a job is not watched."""
         self._ownership = ownership
         self._coordinator = coordinator
         self._notes_end = notes_end
@@ -174,7 +174,7 @@ class OwnershipWatch:
 
     @property
     def lets_go(self) -> bool:
-        """Whether the run was asked to let go of the job: whatever else only one run can have goes with it."""
+        """Whether the run was asked to let go of the job, and so of everything that only one run can have."""
         return self._request is not None and self._request.go
 
     def __enter__(self) -> OwnershipWatch:
@@ -198,7 +198,7 @@ class OwnershipWatch:
                 self._await_claim(asked)
 
     def _await_claim(self, asked: HandoverRequest) -> None:
-        """Wait for step 7 of a handover. Raises JobFailed if nothing comes of it."""
+        """Wait for step 7 of a handover. Raises JobFailed if it does not come."""
         claimed = threading.Event()
 
         def look() -> bool:
@@ -207,7 +207,7 @@ class OwnershipWatch:
             except JobTakenOver:
                 claimed.set()
             except SamzapyError as cause:
-                logger.warning("Whether the new run has taken over is not known (%s); asking again", cause)
+                logger.warning("Cannot tell whether the new run has taken over (%s); asking again", cause)
                 self._ownership.close()
             return not claimed.is_set()
 
@@ -224,10 +224,10 @@ class OwnershipWatch:
         try:
             self._ownership.note_end()
         except SamzapyError as cause:
-            logger.warning("The end of the run is not written down, so the next one waits for it: %s", cause)
+            logger.warning("Cannot record the end of this run, so the next run may have to wait: %s", cause)
 
     def _close(self) -> None:
-        """After the last look. What a handover needs to end stays open."""
+        """Close the client after the last look, unless the end of a handover needs it."""
         if not self.lets_go:
             self._ownership.close()
 

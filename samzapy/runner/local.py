@@ -200,8 +200,8 @@ class LocalRunner(Runner):
 def _page(
     config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions, token: str
 ) -> Iterator[Callable[[], None]]:
-    """Serve the status page on this machine, if the job file names a port for it or has queries on. Yields what closes it
-    earlier."""
+    """Serve the status page on this machine, if the job file names a port for it or turns queries on. Yields a function that
+    closes it earlier."""
     if config.page_port is None and not config.supervision.query.enabled:
         yield lambda: None
         return
@@ -229,7 +229,7 @@ def runner_of(name: str) -> Runner:
     if name == "local":
         return LocalRunner()
     if name != "spark":
-        raise ValueError(f"runner: spark or local, got {name!r}")
+        raise ValueError(f"runner: expected spark or local, got {name!r}")
     try:
         from samzapy.runner.spark.runner import SparkRunner  # noqa: PLC0415  # pyspark takes its time
     except ImportError as cause:

@@ -327,7 +327,7 @@ class SparkApplication:
 
     def warm(self, containers: int) -> None:
         """Have the executors start the daemon of their Python workers, and a worker for each container, which ends at once.
-        What may be raised is Spark's own."""
+        Raises Spark's own errors."""
         wait = threading.Event().wait
         for _ in range(int(_EXECUTORS_S / _EXECUTORS_PACE_S)):
             if len(self.executors()) >= self._executors:

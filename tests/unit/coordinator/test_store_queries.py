@@ -260,10 +260,10 @@ def test_a_store_without_order_is_read_as_a_whole_but_not_by_range_or_prefix(sce
         ({"limit": "6"}, "limit: expected a number from 1 to 5, got '6'"),
         ({"limit": "x"}, "limit: expected a number from 1 to 5, got 'x'"),
         ({"partition": "4"}, "partition: expected a number from 0 to 3, got '4'"),
-        ({"after": "!"}, "after: expected the `next` of the page before, got '!'"),
-        ({"after": "abcd"}, "after: expected the `next` of the page before, got 'abcd'"),
+        ({"after": "!"}, "after: expected the `next` of the previous page, got '!'"),
+        ({"after": "abcd"}, "after: expected the `next` of the previous page, got 'abcd'"),
         ({"standby": "yes"}, "standby: expected true or false, got 'yes'"),
-        ({"prefix": "a", "from": "b"}, "prefix: expected either a prefix, or from and to"),
+        ({"prefix": "a", "from": "b"}, "prefix: cannot be combined with from and to, choose one of them"),
         ({"form": "b"}, "unknown parameter 'form'; expected after, from, limit, partition, prefix, standby, to"),
         ({"key": "b", "limit": "1"}, "unknown parameter 'limit'; expected key, partition, standby"),
     ],
@@ -416,7 +416,7 @@ def test_a_container_that_asks_wrongly_is_refused(empty, path, body, status):
 def test_a_coordinator_that_answers_something_else_is_asked_again(empty, monkeypatch):
     client = CoordinatorClient(empty.service.url, TOKEN)
     monkeypatch.setattr(client, "questions", lambda *_: b"<html>")
-    with pytest.raises(RetriableError, match="answered /containers/0/questions with something else"):
+    with pytest.raises(RetriableError, match="sent an unreadable answer to /containers/0/questions"):
         HttpQuestions(client, "0", lambda: 1).exchange([])
     client.close()
 

@@ -8,12 +8,12 @@ import pytest
 from samzapy import StreamTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.coordinator.scrape import job_snapshot
 from samzapy.errors import TaskFailed
 from samzapy.metrics.prometheus import render
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
+from samzapy.runner.serving import job_snapshot
 from samzapy.system.factories import system_factory
 
 
