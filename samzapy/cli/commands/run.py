@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import click
 from rich.console import Console
 
 from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.output import json_text
 from samzapy.cli.progress import RunDisplay, summary
 
 
@@ -97,8 +97,7 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
         finally:
             page.remove()
     if flags.as_json:
-        found = {**outcome.status.to_json(), "stopped": outcome.stopped}
-        click.echo(json.dumps(found, default=lambda mapping: dict(mapping.items())))
+        click.echo(json_text({**outcome.status.to_json(), "stopped": outcome.stopped}))
     else:
         click.echo(summary(outcome.status))
 

@@ -173,6 +173,7 @@ class Board:
             search=search,
             answers=self._answer(asked),
             stores=self._inspector.stores,
+            about_stores=self._inspector.about_stores,
             streams=self._inspector.streams,
         )
 

@@ -218,6 +218,7 @@ class SparkRunner(Runner):
         ):
             if job.announce():
                 starting.warm()
+            signals = handlers.enter_context(StopSignals())
             prepared = job.claim()
             options.on_claimed(prepared)
             _checked_master(config, prepared.model, endless=prepared.endless)
@@ -238,7 +239,7 @@ class SparkRunner(Runner):
                 options,
                 config.task.shutdown_ms / 1000,
             )
-            handlers.enter_context(StopSignals(supervisor.stop, spark.kill))
+            signals.calls(supervisor.stop, spark.kill)
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
             status = supervisor.run()
             if watch.lets_go and (config.spark.coordinator_port or config.page_port):
