@@ -31,13 +31,14 @@ _COMMANDS = {
     "replay": "Process messages of a task again, with the state it had, and send nothing.",
     "startpoint": "Set where the next start of a job begins.",
     "metrics": "Print a Grafana dashboard and alert rules.",
+    "pack": "Pack the environment of a job's executors in one archive.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs and stores.",
     "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
 }
 #: Commands that are in the module of another one.
-_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint"}
+_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint", "pack": "run"}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 

@@ -44,6 +44,15 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
         return beyond if self.lower is None else max(beyond, self.lower)
 
 
+#: Bytes of the answers about one key.
+_KEY_BYTES = 65_536
+
+
+def question_of_key(store: str, key: bytes, partitions: int) -> Question:
+    """The question about one key, which each of so many partitions may have."""
+    return Question(store, key, key + b"\x00", partitions, _KEY_BYTES)
+
+
 class Problem(Enum):
     """Why there is no answer."""
 

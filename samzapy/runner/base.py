@@ -145,7 +145,8 @@ class Runner(ABC):
     """Runs a job to its end."""
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Check, before anything is created, that this runner can run the job. Returns warnings; raises ConfigError."""
+        """Check, before anything is created, that this runner can run the job. Returns warnings; raises ConfigError,
+        EnvironmentFailure."""
         return ()
 
     @abstractmethod

@@ -30,6 +30,7 @@ from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web.tls import Identity
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
 from samzapy.errors import EnvironmentFailure
+from samzapy.java import SPARK, find_java
 from samzapy.job.model import JobModel
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
@@ -186,13 +187,17 @@ class SparkRunner(Runner):
         self._wait = threading.Event().wait
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Check that the executors can reach the streams and folders of the job file. Raises ConfigError."""
-        return check_reach(config)
+        """Check that the executors can reach the streams and folders of the job file, and that there is a Java. Raises
+        ConfigError, EnvironmentFailure."""
+        warnings = check_reach(config)
+        find_java(SPARK)
+        return warnings
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = job.config
         master = _checked_master(config, job.model, endless=job.endless)
+        java = find_java(SPARK)
         token = run_token()
         host = coordinator_host(config.spark, master)
         identity = coordinator_identity(
@@ -200,7 +205,7 @@ class SparkRunner(Runner):
         )
 
         def start(opened: ExitStack) -> SparkApplication:
-            return opened.enter_context(spark_application(config, master, token, verbose=options.verbose))
+            return opened.enter_context(spark_application(config, master, java, token, verbose=options.verbose))
 
         everyone = len(job.model.containers) + len(job.model.standbys)
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
@@ -213,6 +218,7 @@ class SparkRunner(Runner):
         ):
             if job.announce():
                 starting.warm()
+            signals = handlers.enter_context(StopSignals())
             prepared = job.claim()
             options.on_claimed(prepared)
             _checked_master(config, prepared.model, endless=prepared.endless)
@@ -233,7 +239,7 @@ class SparkRunner(Runner):
                 options,
                 config.task.shutdown_ms / 1000,
             )
-            handlers.enter_context(StopSignals(supervisor.stop, spark.kill))
+            signals.calls(supervisor.stop, spark.kill)
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
             status = supervisor.run()
             if watch.lets_go and (config.spark.coordinator_port or config.page_port):
