@@ -252,6 +252,7 @@ class TimerStore(Timers):
 
         A timer that was set again for an earlier time has two places. If both come due together, they become one.
         """
+        get, times = self.between_messages.get, first.times
         moved: Place | None = None
         while True:
             place = first.take(now_ms)
@@ -260,13 +261,21 @@ class TimerStore(Timers):
                     return None
                 self._read_on(first)
                 continue
-            other = moved if moved is not None and self._stands_for(first, moved, place) else found.get(place[1])
+            time_ms, packed, entry_ms = place
+            other = found.get(packed)
+            if (
+                moved is not None
+                and moved[1] == packed
+                and moved[0] == time_ms
+                and self._stands_for(first, moved, place)
+            ):
+                other = moved
             if other is not None:
-                if other[2] != place[2] and self._has_entry(first, place):
+                if other[2] != entry_ms and self._has_entry(first, place):
                     self.between_messages.delete(_entry(first, place))
-            elif (time_ms := self.between_messages.get(first.times + place[1])) != place[0]:
-                moved = place if self._move(first, place, time_ms) else moved
-            elif place[0] == place[2] or self._has_entry(first, place):
+            elif (fires_ms := get(times + packed)) != time_ms:
+                moved = place if self._move(first, place, fires_ms) else moved
+            elif time_ms == entry_ms or self._has_entry(first, place):
                 return place
 
     def _move(self, first: FirstTimers, place: Place, time_ms: int | None) -> bool:
@@ -288,8 +297,8 @@ class TimerStore(Timers):
         return False
 
     def _stands_for(self, first: FirstTimers, moved: Place, place: Place) -> bool:
-        """Whether a place that has just moved is enough for the next one, `place`: of the same timer, and with an entry."""
-        return moved[:2] == place[:2] and (moved[2] == place[2] or self._has_entry(first, moved))
+        """Whether a place that has just moved is enough for another one of the same timer and time: it has an entry."""
+        return moved[2] == place[2] or self._has_entry(first, moved)
 
     def _has_entry(self, first: FirstTimers, place: Place) -> bool:
         return self.between_messages.get(_entry(first, place)) is not None
