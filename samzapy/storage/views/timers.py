@@ -11,7 +11,7 @@ due     t <clock> <time> <key>   when to look at the key, in order: 8 bytes, big
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush, nsmallest
 from itertools import islice
 from math import inf
@@ -212,8 +212,8 @@ class TimerStore(Timers):
         """As `earliest`, but exact up to `through_ms`: skips the due entries of moved and cancelled timers. Called as
         `fire`."""
         first = self._of(clock)
-        if first.earliest() <= through_ms and (place := self._next(first, through_ms, {})) is not None:
-            first.add(place)
+        if first.earliest() <= through_ms and (places := self._due(first, through_ms, 1)):
+            first.add(places[0])
         return first.earliest()
 
     def fire(self, clock: TimerClock, now_ms: int, most: int) -> Iterator[Timer]:
@@ -223,7 +223,10 @@ class TimerStore(Timers):
         Called by the run loop between messages, when changes of a message can no longer be undone.
         """
         first, store = self._of(clock), self.between_messages
-        for place in self._due(first, now_ms, most):
+        due = self._due(first, now_ms, most)
+        if due:
+            first.passed_ms = max(first.passed_ms, due[-1][0])
+        for place in due:
             times = first.times + place[1]
             if store.get(times) == place[0]:
                 store.delete(times)
@@ -240,25 +243,18 @@ class TimerStore(Timers):
                     self._move(first, place, self.between_messages.get(first.times + place[1]))
 
     def _due(self, first: FirstTimers, now_ms: int, most: int) -> list[Place]:
-        found = dict[bytes, Place]()
-        while len(found) < most and (place := self._next(first, now_ms, found)) is not None:
-            found[place[1]] = place
-            first.passed_ms = max(first.passed_ms, place[0])
-        return list(found.values())
-
-    def _next(self, first: FirstTimers, now_ms: int, found: Mapping[bytes, Place]) -> Place | None:
-        """Take out the next place with a timer that fires at that time, except for keys that were found. Moves or drops the
-        places before it.
+        """Take out the first places whose timers fire at their times, in order; moves or drops those before.
 
         A timer that was set again for an earlier time has two places. If both come due together, they become one.
         """
         get, times = self.between_messages.get, first.times
+        found: dict[bytes, Place] = {}
         moved: Place | None = None
-        while True:
+        while len(found) < most:
             place = first.take(now_ms)
             if place is None:
                 if not first.reads_on(now_ms):
-                    return None
+                    break
                 self._read_on(first)
                 continue
             time_ms, packed, entry_ms = place
@@ -276,7 +272,8 @@ class TimerStore(Timers):
             elif (fires_ms := get(times + packed)) != time_ms:
                 moved = place if self._move(first, place, fires_ms) else moved
             elif time_ms == entry_ms or self._has_entry(first, place):
-                return place
+                found[packed] = place
+        return list(found.values())
 
     def _move(self, first: FirstTimers, place: Place, time_ms: int | None) -> bool:
         """Move a place to `time_ms`, when its timer fires (None: never); returns False if the place is dropped.
