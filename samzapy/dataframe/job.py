@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from samzapy.admin.job_check import existing
-from samzapy.admin.user_code import add_import_paths
+from samzapy.admin.user_code import make_importable
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
@@ -44,7 +42,7 @@ Job = Path | str | Mapping[str, str] | JobConfig
 def checked_job(job: Job) -> JobConfig:
     """The job, with the user's code importable here. Raises ConfigError."""
     config = job if isinstance(job, JobConfig) else load_job(job)
-    add_import_paths(config.spark.py_files)
+    make_importable(config)
     return config
 
 
@@ -75,14 +73,6 @@ class TravellingJob:
             yield load_job(self.raw)
         finally:
             os.chdir(before)
-
-
-def spark_context(spark: SparkSession) -> SparkContext:
-    """The session's context. Raises ConfigError for one of Spark Connect, which has none."""
-    try:
-        return spark.sparkContext
-    except PySparkException as cause:
-        raise ConfigError([ConfigProblem("spark", type(spark).__name__, "must be a classic SparkSession")]) from cause
 
 
 def on_this_machine(context: SparkContext) -> bool:
