@@ -76,8 +76,8 @@ from samzapy.version import VERSION
 
 if TYPE_CHECKING:
     from samzapy.admin.queries import JobQueries
-    from samzapy.runner.base import JobOutcome
     from samzapy.cli.submission import RunningJob
+    from samzapy.runner.base import JobOutcome
 
 __version__ = VERSION
 

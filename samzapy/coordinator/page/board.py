@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 
 #: The sections that change while the job runs, in the order of the page. Each has a template.
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
-#: A snapshot and its drawing may take one part in so many of a core: 20,000 partitions are drawn every three seconds.
+#: A snapshot and its rendering may use a core divided by this: 20,000 partitions are rendered every three seconds.
 SHARE = 40.0
-#: Searches with HTML that is kept for all readers; further ones are rendered for each reader.
+#: Searches with cached HTML; the results of further searches are rendered for each reader.
 _DRAWN = 16
 #: Clocks of tasks that are shown, the slowest first.
 _CLOCKS = 50
@@ -161,6 +161,7 @@ class Board:
             search=search,
             answers=self._answer(asked),
             stores=self._inspector.stores,
+            about_stores=self._inspector.about_stores,
             streams=self._inspector.streams,
         )
 

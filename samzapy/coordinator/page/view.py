@@ -152,7 +152,7 @@ def tables(status: JobStatus, history: History, readers: Mapping[str, str], sear
     ]
     wanted = search.lower()
     found = [each for each in known if not wanted or wanted in _searched(each, readers)]
-    # What has the same lag stays in order.
+    # Partitions with equal lags stay in order.
     rows = [_row(each, history, readers) for each in nsmallest(ROWS, found, key=_most_lag_first)]
     return Tables(rows, len(found), _strip(known))
 
@@ -211,7 +211,7 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
 
 @lru_cache(maxsize=4_096)
 def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of a job's partitions, or of a container's, do not change from one drawing to the next."""
+    """Names in natural order. Cached, because the partitions of a job or a container are the same in the next rendering."""
     return tuple(sorted(names, key=_natural))
 
 
@@ -249,8 +249,8 @@ _STORE, _COUNT = "store.", "tasks"
 
 
 def _sums(columns: MetricColumns) -> tuple[int, Mapping[str, Mapping[str, float]]]:
-    """How many tasks have stores, and the sums of their metrics by store. The tasks of a job have the same names, so they are
-    added up before anybody looks at a name."""
+    """The number of tasks with stores, and the sums of their metrics by store. The tasks of a job have the same names, so whole
+    columns are added up before the names are read."""
     alike: dict[int, tuple[tuple[str, ...], list[Sequence[float]]]] = {}
     for _, names, values in columns.blocks():
         alike.setdefault(id(names), (names, []))[1].append(values)

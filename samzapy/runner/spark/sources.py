@@ -17,6 +17,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any, final
 from uuid import uuid4
 
@@ -26,6 +28,7 @@ from pyspark.errors import PySparkException
 
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.java import SPARK, find_java
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import RunFolder, SparkApplication, spark_application, starting
 from samzapy.runner.spark.master import DRIVER_HOST, FIXED, KEY, PREFIX, Master, added_settings
@@ -39,6 +42,9 @@ _NEEDED = ("spark.speculation", "spark.python.use.daemon")
 
 class SparkSource(ABC):
     """Where the Spark of a run comes from."""
+
+    def check(self) -> None:  # noqa: B027  # a Spark that is there already has started
+        """Check that this Spark can start. Raises EnvironmentFailure."""
 
     @abstractmethod
     def fit(self, config: JobConfig) -> JobConfig:
@@ -55,13 +61,16 @@ class SparkSource(ABC):
 class OwnSpark(SparkSource):
     """A Spark that starts and ends with the run."""
 
+    def check(self) -> None:
+        find_java(SPARK)
+
     def fit(self, config: JobConfig) -> JobConfig:
         return config
 
     def application(
         self, config: JobConfig, master: Master, token: str, *, verbose: bool
     ) -> AbstractContextManager[SparkApplication]:
-        return spark_application(config, master, token, verbose=verbose)
+        return spark_application(config, master, find_java(SPARK), token, verbose=verbose)
 
 
 @final
@@ -178,21 +187,19 @@ def _fitted(config: JobConfig, master: str | None, settings: Mapping[str, str], 
 
 
 def _ship(context: Any, config: JobConfig, master: Master) -> None:
-    files = shipped_files(config, _scratch().path, on_this_machine=master.on_this_machine)
+    files = shipped_files(config, private_folder(), on_this_machine=master.on_this_machine)
     for path in files:
         context.addPyFile(path)
+    for path in config.spark.archives:
+        context.addArchive(path)
 
 
-_folders: list[RunFolder] = []
-
-
-def _scratch() -> RunFolder:
-    """A folder of this process for archives: executors that come later get them from there."""
-    if not _folders:
-        folder = RunFolder()
-        atexit.register(folder.__exit__, None, None, None)
-        _folders.append(folder)
-    return _folders[0]
+@cache
+def private_folder() -> Path:
+    """A folder that only this user can read, until this process ends: executors that come later get shipped files there."""
+    folder = RunFolder()
+    atexit.register(folder.__exit__, None, None, None)
+    return folder.path
 
 
 @final
