@@ -159,6 +159,9 @@ def _archive(modules: Mapping[str, Path], scratch: Path) -> Path:
     digest = sha256(repr(texts).encode()).hexdigest()[:12]
     path = scratch / f"samzapy-code-{digest}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        # Python looks for a package without __init__.py by its folder.
+        for folder in sorted({f"{each}/" for name in texts for each in Path(name).parents if each.name}):
+            made.writestr(zipfile.ZipInfo(folder, _NO_TIME), b"")
         for name, text in texts.items():
             made.writestr(zipfile.ZipInfo(name, _NO_TIME), text)
     return path

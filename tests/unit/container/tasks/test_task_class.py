@@ -112,7 +112,7 @@ def test_an_init_that_cannot_be_called_is_a_warning():
         {"_on_window": lambda self, collector, coordinator: None},
         {"count": lambda self, collector, coordinator: None},
     ],
-    ids=str,
+    ids="-".join,
 )
 def test_a_method_of_the_classs_own_is_no_warning(methods):
     for name, method in methods.items():
