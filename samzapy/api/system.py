@@ -169,7 +169,8 @@ class SystemConsumer(ABC):
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
         """Wait up to `timeout_s` for the first record, then take the available ones without waiting.
 
-        At most `max_records` records in all. A partition may occur in several batches, in order. Raises
+        At most `max_records` records in all. A partition may occur in several batches, in order. It may return early with
+        none, as after a position has passed a hole: a reader that is to reach an offset may then be there. Raises
         OffsetOutOfRange if a position has left the log, RetriableError or EnvironmentFailure for other errors.
         """
 
