@@ -22,6 +22,8 @@ logger = logging.getLogger(__package__)
 
 #: Seconds that a connection may be silent, and connections at a time.
 _SILENT_S, _MOST = 10.0, 16
+#: Seconds in which the server notices its end, which is a container's: by default it takes half a second.
+_END_S = 0.02
 
 Respond = Callable[[str, list[tuple[str, str]]], object]
 
@@ -57,7 +59,7 @@ def served(
         yield
         return
     logger.info("Metrics are served on http://%s:%d/metrics", host, port)
-    thread = threading.Thread(target=server.serve_forever, name="samzapy-scrapes", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(_END_S,), name="samzapy-scrapes", daemon=True)
     thread.start()
     try:
         yield
