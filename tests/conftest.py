@@ -16,7 +16,7 @@ from samzapy.api.system import SystemAdmin, SystemSettings
 from samzapy.devkafka import DevBroker
 
 #: A file system in memory, and the free bytes that the files of the quick tests may need there.
-MEMORY, ROOM = Path("/dev/shm"), 4 << 30  # noqa: S108  # pytest makes a folder for this user only
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30  # pytest makes a folder for this user only
 
 
 def pytest_configure(config: pytest.Config) -> None:
