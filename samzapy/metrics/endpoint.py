@@ -79,6 +79,8 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
     block_on_close = False
+    #: Connections that come at once and are more than the system keeps are tried again after a second.
+    request_queue_size = 128
 
     def __init__(self, *arguments: Any) -> None:
         self._free = threading.Semaphore(_MOST)
