@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 
 from samzapy.api.system import SystemAdmin, SystemSettings
 from samzapy.devkafka import DevBroker
+from samzapy.errors import EnvironmentFailure
+from samzapy.java import SPARK, find_java
 
 #: A file system in memory, and the free bytes that the files of the quick tests may need there.
 MEMORY, ROOM = Path("/dev/shm"), 4 << 30  # pytest makes a folder for this user only
@@ -32,6 +35,14 @@ def _only_the_tests_own_garbage() -> None:
     """A container collects garbage at its start. Without this it looks at everything that the suite has loaded, which was
     a third of the time of the container's tests."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _the_java_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Leads Spark's own scripts, and sessions that tests start by themselves, to the Java that samzapy finds."""
+    with suppress(EnvironmentFailure):
+        java = find_java(SPARK)
+        os.environ.update(java.environment(tmp_path_factory.mktemp("java")))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Imports the user's code: the files that a job ships, and its task class within a deadline."""
+"""Looks after what a job ships: the files of its code, its archives, and its task class, imported within a deadline."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
 
 _PY_FILES = "job.spark.py.files"
+_ARCHIVES = "job.spark.archives"
 _TASK_CLASS = "task.class"
 
 
@@ -33,6 +34,13 @@ def add_import_paths(py_files: Iterable[str]) -> None:
     for entry in entries:
         if entry not in sys.path:
             sys.path.append(entry)
+
+
+def check_archives(archives: Iterable[str]) -> None:
+    """Raise ConfigError for archives that are not on this machine; those with a URL are left to Spark."""
+    missing = [each for each in archives if "://" not in each and not Path(each.partition("#")[0]).is_file()]
+    if missing:
+        raise ConfigError([ConfigProblem(_ARCHIVES, each, "file not found") for each in missing])
 
 
 def check_task_class(path: str, timeout_s: float = 60.0) -> type[AnyTask]:

@@ -1,9 +1,9 @@
-"""The systems of a job as a replay gets them: clients that only read, and end where the state and the inputs of the replay end.
+"""Gives a replay the systems of its job: clients that only read, and end where the replay's state and inputs end.
 
-1. Changelogs end after the last record of the commit that the replay starts from. The real records behind are not read.
+1. Changelogs end after the last record of the commit that the replay starts from. Later records are not read.
 2. The inputs come from the replay's feed, once the stores are restored.
-3. What the container sends is recorded here. No producer of the real system is ever made, and every call of an admin that
-   changes something is refused.
+3. The records that the container sends are kept here. No producer of the real system is ever made, and every call of an admin
+   that changes something is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from samzapy.system.factories import system_factory
 
 
 class Past:
-    """What the clients of one replay share.
+    """The state that the clients of one replay share.
 
     `ends`: the first offset of each changelog partition that is not part of the state. `read_from`: where the restore has
     begun to read each of them; none for one that it has not read.
@@ -44,7 +44,7 @@ class Past:
     def __init__(
         self, ends: Mapping[SystemStreamPartition, int], feed: Feed, recorder: Recorder, *, from_empty: bool
     ) -> None:
-        """`from_empty`: the changelogs are taken for empty ones, whether they exist or not."""
+        """`from_empty`: treat the changelogs as empty, whether they exist or not."""
         self.from_empty = from_empty
         self._changelogs = {ssp.system_stream for ssp in ends}
         self._ends = dict(ends)
@@ -72,13 +72,13 @@ class Past:
         return stream in self._changelogs
 
     def empty_partitions(self, stream: SystemStream) -> int:
-        """The partitions of a changelog that is taken for empty; 0 for any other stream."""
+        """The number of partitions of a changelog that is treated as empty; 0 for any other stream."""
         return max(
             (ssp.partition + 1 for ssp in self._ends if self.from_empty and ssp.system_stream == stream), default=0
         )
 
     def append(self, ssp: SystemStreamPartition, count: int) -> int:
-        """Records of the replay get the offsets that are next; returns the last one."""
+        """Give the next offsets to `count` records of the replay; returns the last one."""
         self._ends[ssp] += count
         return self._ends[ssp] - 1
 

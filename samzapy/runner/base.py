@@ -16,18 +16,18 @@ from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.model import JobModel
 
-#: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a token.
+#: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a random one.
 #: Spark redacts variables with such names wherever it shows them.
 TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
 
 
 def run_token() -> str:
-    """The token that acts of a run that starts now."""
+    """The token that acts, for a run that starts now."""
     return os.environ.get(TOKEN) or secrets.token_urlsafe(32)
 
 
 def scrape_tokens(config: JobConfig, token: str) -> tuple[str, ...]:
-    """What Prometheus may show to a container of the run with that token that acts: the one that reads, and that one."""
+    """The tokens that the `/metrics` of a container accepts: the one that reads, and `token`, which acts."""
     if not config.prometheus.port:
         return ()
     # Most jobs have no such port.
@@ -53,9 +53,9 @@ class StartableJob(ABC):
 
     @abstractmethod
     def announce(self) -> bool:
-        """Ask a run of the job that may go on to get ready for a handover; returns whether there is one.
+        """Ask the job's present run, if one may be active, to get ready for a handover; returns whether there is one.
 
-        It hands the job over at the claim, so a runner gets everything ready first that needs no ownership. Without one, a
+        It goes on until the claim, so the runner first gets everything ready that needs no ownership. Without such a run, the
         runner claims at once."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class JobFailed(SamzapyError):
 
 @dataclass(frozen=True)
 class PreparedJob(StartableJob):
-    """A job that this run owns: its surroundings were checked and created.
+    """A job that this run owns: everything that it needs was checked or created.
 
     - `ends`: the offset at which each partition ends; None for an endless run.
     - `run_id`, `epoch`: the run as recorded beside the checkpoints, None without a record. The epochs of its attempts are
@@ -100,7 +100,7 @@ class PreparedJob(StartableJob):
         return self.ends is None
 
     def announce(self) -> bool:
-        """The run before, if there was one, has lost the job already."""
+        """There is no run to ask: an earlier one has lost the job already."""
         return False
 
     def claim(self) -> PreparedJob:
@@ -145,7 +145,8 @@ class Runner(ABC):
     """Runs a job to its end."""
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Check, before anything is created, that this runner can run the job. Returns warnings; raises ConfigError."""
+        """Check, before anything is created, that this runner can run the job. Returns warnings; raises ConfigError,
+        EnvironmentFailure."""
         return ()
 
     @abstractmethod

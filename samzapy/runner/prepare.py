@@ -1,7 +1,7 @@
 """Checks and sets up a job before any container runs; creates nothing before everything is checked.
 
-`preparing` stops before the first step that needs ownership, so that a runner can get ready before it claims the job, and
-the run before goes on until then.
+`preparing` stops before the first step that needs ownership, so that the previous run goes on while a runner gets ready to
+claim the job.
 
 It also checks that the job may write to its folders on this machine, and that they have room.
 """
@@ -60,14 +60,14 @@ from samzapy.runner.handover import AskedHandover, Handover, NoHandover
 from samzapy.runner.spark.master import Master
 from samzapy.serializers import StreamSerdes, task_serdes
 from samzapy.storage.changelog.topic import access_log_spec, changelog_spec, check_described, vanished
-from samzapy.storage.engines import check_checkpoints, load_engines
+from samzapy.storage.engines import check_checkpoints, load_engines, make_ready
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.clients import KnownStreams, SystemClients
 from samzapy.system.factories import has_transactions, load_factory, system_factory
 
 
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
-    """Check, claim and set up, in this order. A run of the job that goes on is not asked to hand it over, but fenced.
+    """Check, claim and set up, in this order. An active run of the job is fenced; it is not asked to hand the job over.
 
     1  check that the systems allow the guarantee, that the task class and the stores' engines can be imported, that the
        systems and engines accept their settings, and that the job's folders can be written to
@@ -89,7 +89,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
 @contextmanager
 def preparing(config: JobConfig, *, until_end: bool = False) -> Iterator[StartableJob]:
-    """As `prepare`, up to step 2; the rest is the job's `claim`, which asks a run that goes on to let go."""
+    """Do steps 1 and 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go."""
     arm_from_environment(os.environ)
     with _checked(config, until_end=until_end) as job:
         yield job
@@ -194,7 +194,9 @@ def _checked_code(config: JobConfig) -> _Code:
     state = state_transactions(config, has_transactions)
     task_class = load_task_class(config.task.task_class)
     engines = load_engines(config)
-    StreamSerdes(config, task_serdes(config), task_class)
+    serdes = task_serdes(config)
+    StreamSerdes(config, serdes, task_class).make_ready()
+    make_ready(config, engines, serdes)
     check_timers(config, task_class)
     load_processors(config.stores)
     _check_own_state(config, task_class)
@@ -375,7 +377,7 @@ def _warnings(
         yield f"task.inputs: {apart}"
     if issubclass(task_class, StreamTask) and config.task.asynchronous != AsyncConfig():
         given = [key.name for key in processing.KEYS if key.name in config.resolved]
-        yield f"{', '.join(given)}: without effect on a StreamTask, whose messages are processed one by one"
+        yield f"{', '.join(given)}: without effect on a StreamTask, which processes messages one by one"
 
 
 #: Least free bytes. With less, a store would last for a few commits only, and a checkpoint for none.

@@ -1,4 +1,4 @@
-"""`samzapy check`: show the meaning of a job file, and start nothing."""
+"""`samzapy check`: explain a job file, without starting anything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from samzapy.job.model import JobModel
 @click.option("--show", is_flag=True, help="List every key in force, defaults included.")
 @click.option("--offline", is_flag=True, help="Connect to no system: leaves the job model out.")
 def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
-    """Show the meaning of a job file, and all its problems.
+    """Explain a job file, and list all its problems.
 
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.

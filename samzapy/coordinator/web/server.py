@@ -1,7 +1,7 @@
-"""The server of the coordinator: uvicorn, with the admission's looks beside it, and with TLS on some of its sockets.
+"""Runs uvicorn for the coordinator: with the admission's periodic checks, and with TLS on some of its sockets.
 
-uvicorn has TLS on all of its sockets or on none. Here people on this machine may have a port without it, and connections count
-from before their handshakes on.
+uvicorn itself has TLS on all of its sockets or on none. Here a loopback port for people may do without it, and connections count
+from before their handshakes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def _nothing() -> None:
 
 
 class WatchedServer(uvicorn.Server):
-    """Serves the sockets that `run` is given as they are, and others with TLS, until `end`."""
+    """Serves the sockets passed to `run` without TLS, and those of `secured` with TLS, until `end`."""
 
     def __init__(
         self, config: uvicorn.Config, admission: Admission, secured: Mapping[socket.socket, ssl.SSLContext] = _NONE
     ) -> None:
-        """`secured`: listening sockets beside those that `run` is given, with the TLS of each."""
+        """`secured`: further listening sockets, each with its TLS context."""
         super().__init__(config)
         self._admission = admission
         self._secured = secured
@@ -50,7 +50,7 @@ class WatchedServer(uvicorn.Server):
             self._asked()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, and listen for TLS."""
+        """Start as uvicorn does, and listen for TLS as well."""
         await super().startup(sockets)
         loop = asyncio.get_running_loop()
         for each, context in self._secured.items():
@@ -58,7 +58,8 @@ class WatchedServer(uvicorn.Server):
             self.servers.append(await loop.create_server(made, sock=each, backlog=self.config.backlog))
 
     async def main_loop(self) -> None:
-        """As uvicorn's, which looks ten times a second whether the server is asked to end; this one is woken."""
+        """Run uvicorn's loop, with the admission's checks beside it. uvicorn looks for its end ten times a second; `end` wakes
+        this loop."""
         loop, asked = asyncio.get_running_loop(), asyncio.Event()
         self._asked = partial(loop.call_soon_threadsafe, asked.set)
         serving = asyncio.ensure_future(super().main_loop())
@@ -73,7 +74,7 @@ class WatchedServer(uvicorn.Server):
                 each.cancel()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, without waiting for strangers, and without a pause if no request is under way."""
+        """Shut down as uvicorn does, without waiting for strangers, and without a pause if no request is under way."""
         self._admission.turn_away()
         for server in self.servers:
             server.close()

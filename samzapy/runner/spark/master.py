@@ -157,7 +157,7 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
     master = Master.parse(config.spark.master)
     if master.on_this_machine:
         return ()
-    problems = [*_systems(config.systems, master), *_folders(config, master), *_secrets(config, master)]
+    problems = [*_systems(config.systems, master), *_folders(config, master), *_secrets(config, master.address)]
     if problems:
         raise ConfigError(problems)
     return (*_state(config, master), *_in_the_clear(config.spark.coordinator_tls, master))
@@ -165,15 +165,23 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
 
 def without_sparks_secrets(raw: Mapping[str, str]) -> Masked:
     """The job as containers get it: secrets of Spark's own settings stay with the driver, which gives them to Spark."""
-    return Masked({key: value for key, value in raw.items() if not (key.startswith(PREFIX) and is_secret(key, value))})
+    kept = {key: value for key, value in raw.items() if not (key.startswith(PREFIX) and is_secret(key, value))}
+    return Masked(kept, getattr(raw, "secret", frozenset()))
 
 
-def _secrets(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
+def check_secrets(config: JobConfig, address: str) -> None:
+    """Raise ConfigError for secrets that are written into the job file and would travel to the executors of a master."""
+    problems = list(_secrets(config, address))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _secrets(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
     for key in literal_secrets(config.raw):
         if not key.startswith(PREFIX):
             message = (
                 "expected ${env:NAME}, which each container reads from the environment of its own machine: a literal secret would "
-                f"travel to the executors of {master.address}"
+                f"travel to the executors of {address}"
             )
             yield ConfigProblem(key, MASK, message)
 

@@ -1,7 +1,7 @@
 """Runs a job on Spark: claims it, and starts the coordinator, the application and the supervisor; ends them in reverse.
 
-Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed; and where a run
-of the job goes on, the job is claimed once Spark is there with its executors and their Python.
+Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed. If another run of
+the job is active, the job is claimed only when Spark has its executors and their Python workers.
 
 `SparkJob` runs containers as one Spark job, waits for it in a thread, and puts its failure into one line.
 """
@@ -30,6 +30,7 @@ from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web.tls import Identity
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
 from samzapy.errors import EnvironmentFailure
+from samzapy.java import SPARK, find_java
 from samzapy.job.model import JobModel
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
@@ -57,7 +58,7 @@ def placed(context: Any, elements: Sequence[str], locations: Sequence[str]) -> A
 
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
-#: samzapy and its dependencies. The user's code misses any other module, and its error names that.
+#: samzapy and its dependencies. Any other missing module is one of the user's code, and the error of that code names it.
 _NO_MODULE = re.compile(
     r"ModuleNotFoundError: No module named "
     r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
@@ -135,17 +136,17 @@ class SparkJob:
             self._ended()
 
 
-#: Seconds that a Spark gets to become warm. Where it waits for resources that the run before has, it cannot.
+#: Seconds for Spark to warm up. It cannot while it waits for resources that the previous run holds.
 _WARM_S = 60.0
 
 
 @final
 class StartingSpark:
-    """Starts Spark in a thread, from entering on; leaving stops it. `warm_for`: the containers that it is made ready for, 0
-    to let the first ones find it as it is."""
+    """Starts Spark in a thread when entered, and stops it when left. `warm_for`: the number of containers that `warm` prepares
+    Python workers for."""
 
     def __init__(self, start: Callable[[ExitStack], SparkApplication], warm_for: int) -> None:
-        """`start` leaves on the stack it gets what ends Spark."""
+        """`start` puts what ends Spark on the stack that it gets."""
         self._start = start
         self._warm_for = warm_for
         self._opened = ExitStack()
@@ -166,13 +167,13 @@ class StartingSpark:
         return self._started.result()
 
     def warm(self) -> None:
-        """Wait until Spark has started, and has its executors and their Python, as far as that can be had in time. Raises as
+        """Wait until Spark has started and, at most `_WARM_S`, until it has its executors and their Python workers. Raises as
         `application`."""
         warming = self._threads.submit(self.application().warm, self._warm_for)
         try:
             warming.result(_WARM_S)
         except Exception as cause:  # noqa: BLE001  # it is about time only
-            logger.warning("Spark is not warm before the job is taken over: %s", one_line(cause) or "it takes too long")
+            logger.warning("Spark did not warm up before the takeover: %s", one_line(cause) or "it took too long")
 
 
 class SparkRunner(Runner):
@@ -186,13 +187,17 @@ class SparkRunner(Runner):
         self._wait = threading.Event().wait
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Check that the executors can reach the streams and folders of the job file. Raises ConfigError."""
-        return check_reach(config)
+        """Check that the executors can reach the streams and folders of the job file, and that there is a Java. Raises
+        ConfigError, EnvironmentFailure."""
+        warnings = check_reach(config)
+        find_java(SPARK)
+        return warnings
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = job.config
         master = _checked_master(config, job.model, endless=job.endless)
+        java = find_java(SPARK)
         token = run_token()
         host = coordinator_host(config.spark, master)
         identity = coordinator_identity(
@@ -200,7 +205,7 @@ class SparkRunner(Runner):
         )
 
         def start(opened: ExitStack) -> SparkApplication:
-            return opened.enter_context(spark_application(config, master, token, verbose=options.verbose))
+            return opened.enter_context(spark_application(config, master, java, token, verbose=options.verbose))
 
         everyone = len(job.model.containers) + len(job.model.standbys)
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
@@ -213,6 +218,7 @@ class SparkRunner(Runner):
         ):
             if job.announce():
                 starting.warm()
+            signals = handlers.enter_context(StopSignals())
             prepared = job.claim()
             options.on_claimed(prepared)
             _checked_master(config, prepared.model, endless=prepared.endless)
@@ -233,7 +239,7 @@ class SparkRunner(Runner):
                 options,
                 config.task.shutdown_ms / 1000,
             )
-            handlers.enter_context(StopSignals(supervisor.stop, spark.kill))
+            signals.calls(supervisor.stop, spark.kill)
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
             status = supervisor.run()
             if watch.lets_go and (config.spark.coordinator_port or config.page_port):

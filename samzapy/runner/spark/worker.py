@@ -169,12 +169,12 @@ class AttemptFailed(Exception):
     """Raised in the worker so that Spark retries the task; the driver already has the reason."""
 
 
-#: Seconds that a worker that only warms its executor holds its slot, so that the others get workers as well.
+#: Seconds that a warm-up task holds its slot, so that the other tasks get workers of their own.
 _WARM_S = 0.3
 
 
 def warm_up(_: Iterable[int]) -> None:
-    """Import what a container needs, which takes longest where it has to be read from the disk."""
+    """Import the modules of a container, which takes longest when they have to be read from disk."""
     preload()
     threading.Event().wait(_WARM_S)
 

@@ -1,12 +1,12 @@
-"""The timer store: a task's timers by key, and in the order of their times.
+"""Stores a task's timers by key, and in the order of their times.
 
 time    k <clock> <key>          the time of a key's timer
-due     t <clock> <time> <key>   the time to look at the key, in order: 8 bytes, big-endian, 2^63 added
+due     t <clock> <time> <key>   when to look at the key, in order: 8 bytes, big-endian, 2^63 added
 
-1. A key is MessagePack's bytes, a clock one letter. A timer has a due entry for its time or before.
-2. A timer that moves to a later time keeps its due entry, until it fires. When the entry comes due, the timer's time is only
-   noted in memory. So a timer that each message moves, such as a time-out, costs one put a message.
-3. The due entry of a timer that was cancelled, or that fires earlier, is dropped when it comes due.
+1. A key is encoded by MessagePack, and a clock is one letter. A timer has a due entry for its time or an earlier one.
+2. A timer that moves to a later time keeps its due entry until it fires. When the entry comes due, the new time is only noted
+   in memory. So a timer that each message moves, such as a time-out, costs one put a message.
+3. When the due entry of a cancelled timer, or of one that fires earlier, comes due, it is dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from samzapy.storage.views.engine import check_lengths
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 2
 
-#: Of a clock that has no timers.
+#: The time of the first timer of a clock without timers.
 NEVER = 2**63 - 1
 
 #: The time to look at a timer, its key's bytes, and the time of its due entry, which may be earlier.
@@ -42,14 +42,14 @@ _MOST = 4 * READ
 class FirstTimers:
     """The first timers in memory; the store has the later ones.
 
-    Only the first one is taken out. An entry that the store no longer has, or one of an undone message, stays in memory until
-    it is the first, and then the time of its key decides. So the undo of a message needs no call.
+    Only the first one is taken out. An entry that the store no longer has, or that comes from an undone message, stays in memory
+    until it is the first; then the time of its key decides. So the undo of a message needs no call.
     """
 
     __slots__ = ("_heap", "_until", "due", "passed_ms", "times")
 
     def __init__(self, letter: bytes) -> None:
-        """`letter`: the clock's, in the keys of the store."""
+        """`letter` stands for the clock in the keys of the store."""
         self.times, self.due = b"k" + letter, b"t" + letter
         self._heap: list[Place] = []
         self._until: Key | None = (-(2**63), b"")
@@ -73,7 +73,7 @@ class FirstTimers:
         return len(self._heap) > _MOST
 
     def add(self, place: Place) -> bool:
-        """Take one; returns False if it is behind those in memory, and belongs into the store only."""
+        """Add a place; returns False if it is behind those in memory, so that only the store has it."""
         if self._until is not None and place[:2] > self._until:
             return False
         heappush(self._heap, place)
@@ -96,7 +96,7 @@ class FirstTimers:
         self._until = places[-1][:2] if len(places) == READ else None
 
     def take(self, now_ms: int) -> Place | None:
-        """Take the first one out if it has come by `now_ms`."""
+        """Take out the first place if it is due at `now_ms`."""
         heap = self._heap
         return heappop(heap) if heap and heap[0][0] <= now_ms else None
 
@@ -112,12 +112,12 @@ class Timer(NamedTuple):
     key: Any
 
     def __str__(self) -> str:
-        """The place of a failure in its call."""
+        """As a failure of its call names it."""
         return f"on_timer of {self.key!r:.100}"
 
 
 class TimerStore(Timers):
-    """Timers over a key-value store. The first ones are in memory as well, so that one range is read for many that fire."""
+    """Timers over a key-value store. The first ones are in memory as well, so that one range read serves many that fire."""
 
     __slots__ = (
         "_event", "_name", "_pack", "_store", "_wall", "between_messages", "interrupt", "interrupt_until",
@@ -199,7 +199,7 @@ class TimerStore(Timers):
         return found
 
     def first(self, clock: TimerClock, most: int) -> list[Timer]:
-        """The first timers of a clock, in order of time, those of one time in order of their keys' bytes. Reads all."""
+        """The first timers of a clock in order of time, then of the keys' bytes. Reads all timers."""
         times = self._of(clock).times
         with self._store.prefix(times) as entries:
             return list(map(_timer, nsmallest(most, ((time_ms, key[2:]) for key, time_ms in entries))))
@@ -209,16 +209,16 @@ class TimerStore(Timers):
         return (self._event if clock is TimerClock.EVENT else self._wall).earliest()
 
     def first_due(self, clock: TimerClock, through_ms: int) -> int:
-        """As `earliest`, and exact up to `through_ms`: due entries of timers that have moved or were cancelled are passed
-        over until then. Called as `fire`."""
+        """As `earliest`, but exact up to `through_ms`: skips the due entries of moved and cancelled timers. Called as
+        `fire`."""
         first = self._of(clock)
         if first.earliest() <= through_ms and (place := self._next(first, through_ms, {})) is not None:
             first.add(place)
         return first.earliest()
 
     def fire(self, clock: TimerClock, now_ms: int, most: int) -> Iterator[Timer]:
-        """Take the first timers that are due at `now_ms` out of the store, in order, each right before it is returned. One
-        that is cancelled or set again meanwhile is left out.
+        """Take the first timers that are due at `now_ms` out of the store, in order, each right before it is yielded. Skips
+        those that are cancelled or set again meanwhile.
 
         Called by the run loop between messages, when changes of a message can no longer be undone.
         """
@@ -233,7 +233,7 @@ class TimerStore(Timers):
                 self._move(first, place, store.get(times))
 
     def tidy(self) -> None:
-        """Keep the number of timers in memory. Called as `fire`."""
+        """Limit the number of timers in memory. Called as `fire`."""
         for first in (self._event, self._wall):
             if first.overfull:
                 for place in first.cut():
@@ -247,9 +247,10 @@ class TimerStore(Timers):
         return list(found.values())
 
     def _next(self, first: FirstTimers, now_ms: int, found: Mapping[bytes, Place]) -> Place | None:
-        """Take out the next place whose timer fires at its time, except for keys that were found; moves or drops those before.
+        """Take out the next place with a timer that fires at that time, except for keys that were found. Moves or drops the
+        places before it.
 
-        Two places of a timer that come due together become one. They are there if it was set again for an earlier time.
+        A timer that was set again for an earlier time has two places. If both come due together, they become one.
         """
         moved: Place | None = None
         while True:
@@ -269,8 +270,8 @@ class TimerStore(Timers):
                 return place
 
     def _move(self, first: FirstTimers, place: Place, time_ms: int | None) -> bool:
-        """Take a place out of memory to `time_ms`, at which its timer fires (None: never); returns False if it is dropped."""
-        # A place has no entry if its message was undone, or if its timer fired by another place with the same entry.
+        """Move a place to `time_ms`, when its timer fires (None: never); returns False if the place is dropped."""
+        # A place has no entry if its message was undone, or if another place with the same entry has fired.
         if not self._has_entry(first, place):
             return False
         _, packed, entry_ms = place
@@ -301,13 +302,13 @@ class TimerStore(Timers):
         return [(time_ms, packed, time_ms) for time_ms, packed in found]
 
     def _no_time(self, time_ms: object) -> StoreRefused:
-        return StoreRefused(f"store '{self._name}': a timer's time is an int of 63 bits, got {time_ms!r:.100}")
+        return StoreRefused(f"store '{self._name}': expected a timer's time as an int of 63 bits, got {time_ms!r:.100}")
 
     def _packed(self, key: Any) -> bytes:
         try:
             packed: bytes = self._pack(key)
         except Exception as cause:
-            raise StoreRefused(f"store '{self._name}': MessagePack does not write the key {key!r:.100}") from cause
+            raise StoreRefused(f"store '{self._name}': MessagePack cannot encode the key {key!r:.100}") from cause
         return packed
 
 
@@ -333,7 +334,7 @@ def _timer(place: Sequence[Any]) -> Timer:
 
 
 class TimersFactory(StoreViewFactory):
-    """Gives a TimerStore."""
+    """Makes a TimerStore."""
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> TimerStore:
         """See `StoreViewFactory.view`."""

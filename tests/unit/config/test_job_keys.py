@@ -100,10 +100,12 @@ def test_spark_keys_are_read(load):
             "job.spark.master": "local-cluster[2,1,1024]",
             "job.spark.conf.spark.executor.memory": "2g",
             "job.spark.py.files": "a.zip, b.py",
+            "job.spark.archives": "env.tar.gz#env",
             "job.spark.lease.ms": "5000",
         }
     ).spark
     assert (spark.master, spark.py_files, spark.lease_ms) == ("local-cluster[2,1,1024]", ("a.zip", "b.py"), 5000)
+    assert spark.archives == ("env.tar.gz#env",)
     assert spark.conf == {"spark.executor.memory": "2g"}
 
 

@@ -99,7 +99,8 @@ def test_a_container_with_another_samzapy_than_the_drivers_is_refused_with_both_
     monkeypatch.setattr(service_module, "VERSION", "99.1")
     with pytest.raises(EnvironmentFailure) as caught:
         client.register("0")
-    assert str(caught.value) == f"samzapy {VERSION} is installed for the executor's Python, the driver has 99.1"
+    installed = f"samzapy {VERSION} is installed for the executor's Python"
+    assert str(caught.value) == f"{installed}, the driver has 99.1: install 99.1 there"
 
 
 def test_the_reason_of_a_failure_reaches_the_driver(client, coordinator):
