@@ -60,7 +60,7 @@ from samzapy.runner.handover import AskedHandover, Handover, NoHandover
 from samzapy.runner.spark.master import Master
 from samzapy.serializers import StreamSerdes, task_serdes
 from samzapy.storage.changelog.topic import access_log_spec, changelog_spec, check_described, vanished
-from samzapy.storage.engines import check_checkpoints, load_engines
+from samzapy.storage.engines import check_checkpoints, load_engines, make_ready
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.clients import KnownStreams, SystemClients
 from samzapy.system.factories import has_transactions, load_factory, system_factory
@@ -194,7 +194,9 @@ def _checked_code(config: JobConfig) -> _Code:
     state = state_transactions(config, has_transactions)
     task_class = load_task_class(config.task.task_class)
     engines = load_engines(config)
-    StreamSerdes(config, task_serdes(config), task_class)
+    serdes = task_serdes(config)
+    StreamSerdes(config, serdes, task_class).make_ready()
+    make_ready(config, engines, serdes)
     check_timers(config, task_class)
     load_processors(config.stores)
     _check_own_state(config, task_class)

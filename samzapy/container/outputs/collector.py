@@ -15,7 +15,7 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.container.event_time.control_messages import ControlRecords
-from samzapy.errors import SerdeError
+from samzapy.errors import EnvironmentFailure, SerdeError
 
 Encode = Callable[[Any], bytes]
 #: Gives a stream's key and message serde; None for bytes as they are.
@@ -248,6 +248,9 @@ class BufferingCollector(MessageCollector):
 
     def _send_wider(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
         """Send what the serde of messages has refused by its wider one, from now on for all messages of the stream."""
+        if isinstance(cause, EnvironmentFailure):
+            # The serde does not get what it needs to encode: the message is not at fault, and no policy applies.
+            raise cause
         assert self._route is not None
         stream, (name, encode_key, encode_message, records, tight) = envelope.system_stream, self._route
         message = self._serdes_of(stream)[1]
