@@ -33,7 +33,7 @@ from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.side_inputs import load_processors
 from samzapy.container.supervision.job_records import JobRecords, open_job, this_run
-from samzapy.container.tasks.task_class import check_timers, load_task_class
+from samzapy.container.tasks.task_class import check_timers, load_task_class, never_called
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm_from_environment, reach
@@ -367,6 +367,7 @@ def _warnings(
     task_class: type[AnyTask],
 ) -> Iterable[str]:
     yield from config.warnings
+    yield from never_called(task_class)
     yield from growth(inputs, counts)
     # With a task for each partition no task expects them to meet.
     if config.grouper != "ssp" and (apart := parted(config, inputs)):

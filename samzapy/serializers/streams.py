@@ -45,11 +45,13 @@ class StreamSerdes:
         """Let the serdes of the job's streams ask for what they need. Raises ConfigError with every problem, or
         EnvironmentFailure."""
         problems = []
+        sources = (store.source.all_streams for store in self._config.stores.values() if store.source is not None)
+        read = self._inputs.union(*sources)
         for stream in sorted(self._config.streams):
             for serde, leaf in zip(self(stream), ("key", "msg"), strict=True):
                 try:
                     if serde is not None:
-                        serde.ready(writing=stream not in self._inputs)
+                        serde.ready(writing=stream not in read)
                 except SerdeError as cause:
                     name = getattr(self._config.stream(stream), f"{leaf}_serde")
                     problems.append(ConfigProblem(f"{leaf}.serde of {stream}", name, str(cause)))
