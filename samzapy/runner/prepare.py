@@ -37,7 +37,7 @@ from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.side_inputs import load_processors
 from samzapy.container.supervision.job_records import JobRecords, open_job, this_run
-from samzapy.container.tasks.task_class import check_timers, load_task_class
+from samzapy.container.tasks.task_class import check_timers, load_task_class, never_called
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.failpoints import arm_from_environment, reach
@@ -60,7 +60,7 @@ from samzapy.runner.handover import AskedHandover, Handover, NoHandover
 from samzapy.runner.spark.master import Master
 from samzapy.serializers import StreamSerdes, task_serdes
 from samzapy.storage.changelog.topic import access_log_spec, changelog_spec, check_described, vanished
-from samzapy.storage.engines import check_checkpoints, load_engines
+from samzapy.storage.engines import check_checkpoints, load_engines, make_ready
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.clients import KnownStreams, SystemClients
 from samzapy.system.factories import has_transactions, load_factory, system_factory
@@ -194,7 +194,9 @@ def _checked_code(config: JobConfig) -> _Code:
     state = state_transactions(config, has_transactions)
     task_class = load_task_class(config.task.task_class)
     engines = load_engines(config)
-    StreamSerdes(config, task_serdes(config), task_class)
+    serdes = task_serdes(config)
+    StreamSerdes(config, serdes, task_class).make_ready()
+    make_ready(config, engines, serdes)
     check_timers(config, task_class)
     load_processors(config.stores)
     _check_own_state(config, task_class)
@@ -369,6 +371,7 @@ def _warnings(
     task_class: type[AnyTask],
 ) -> Iterable[str]:
     yield from config.warnings
+    yield from never_called(task_class)
     yield from growth(inputs, counts)
     # With a task for each partition no task expects them to meet.
     if config.grouper != "ssp" and (apart := parted(config, inputs)):

@@ -168,7 +168,7 @@ class OpenStore:
     def apply(self) -> None:
         """The second half of a commit: changes and marker into the engine."""
         stores = self._opened()
-        offsets = stores.changelog_offsets(self._producer_of)
+        offsets = stores.changelog_offsets(lambda ssp: self._producer_of(ssp.system).last_offset(*ssp[1:]))
         stores.changes_committed(0)
         stores.apply(offsets, {})
 
