@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -191,11 +191,11 @@ class TaskStore:
             stream = access_log_stream(changelog.system_stream).stream
             producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
 
-    def acknowledged_offset(self, producer: SystemProducer) -> int:
+    def acknowledged_offset(self, last_of: Callable[[SystemStreamPartition], int | None]) -> int:
         """The changelog offset of this commit: the last acknowledged record's, or the one before if nothing changed."""
         if not self.stack.uncommitted.changes or self.changelog is None:
             return self._own
-        last = producer.last_offset(self.changelog.stream, self.changelog.partition)
+        last = last_of(self.changelog)
         if last is None or last <= self.offset:
             raise StoreError(
                 f"store '{self.identity.store}': changelog {self.changelog} acknowledged nothing after offset "

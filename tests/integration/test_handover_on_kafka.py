@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from rigs.job_process import JobProcess
-from rigs.numbered_stream import STORES, Feeder, Streams, dump, expected, logged_stores, settings_of
+from rigs.numbered_stream import STORES, Feeder, Streams, dump, expected, kafka_job, settings_of
 
 from samzapy.api.system import StreamSpec
 from samzapy.verify.processes import until
@@ -22,25 +22,13 @@ class Scene:
 
     def __init__(self, folder, bootstrap, name, guarantee):
         self.folder, self.prefix = folder, f"{name}-{os.getpid()}"
-        job = {
-            "job.name": self.prefix,
-            "job.default.system": "kafka",
+        keys = {
             "job.spark.lease.ms": "6000",
             "job.logged.store.base.dir": "state",
             "job.page.port": "0",
-            "task.class": "last_and_count:LastAndCount",
-            "task.inputs": f"kafka.{self.prefix}-in",
             "task.guarantee": guarantee,
-            "task.commit.ms": "200",
-            "systems.kafka.samza.factory": "kafka",
-            "systems.kafka.consumer.bootstrap.servers": bootstrap,
-            "systems.kafka.default.stream.replication.factor": "1",
-            "systems.kafka.default.stream.samza.offset.default": "oldest",
-            "systems.kafka.default.stream.samza.key.serde": "string",
-            "systems.kafka.default.stream.samza.msg.serde": "json",
-            "test.output": f"kafka.{self.prefix}-out",
-            **logged_stores(f"kafka.{self.prefix}"),
         }
+        job = kafka_job(self.prefix, bootstrap, **keys)
         (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))
         self.streams = Streams(settings_of(job, "kafka"))
         for stream in ("in", "out"):

@@ -11,14 +11,14 @@ import pytest
 from jobs import schema_job as jobs
 from rigs.schema_registry import schema_registry
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, Unreachable
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
-from samzapy.serializers import serde_registry
+from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
 from samzapy.system.factories import system_factory
 
 PLAIN = {"user": "ann", "amount": 3}
@@ -135,6 +135,17 @@ def test_a_schema_that_is_not_registered_ends_the_start_with_every_place(tmp_pat
     assert "events.totals" in str(caught.value)
     assert "has no schema like the job's" in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_a_stream_that_only_fills_a_store_needs_no_schema_to_write_with(tmp_path, server):
+    side = {"stores.side.factory": "inmemory", "stores.side.side.inputs": "events.orders"}
+    side |= {"stores.side.side.inputs.processor.factory": "jobs.sourced_job:Any"}
+    side |= {"stores.side.key.serde": "string", "stores.side.msg.serde": "json"}
+    keys = {**Scene(tmp_path, server.url).keys, **side, "task.inputs": "events.others"}
+    del keys["serializers.registry.avro.schema"], keys["streams.totals.samza.system"]
+    config = load_job(keys)
+    assert SystemStream("events", "orders") in config.streams
+    StreamSerdes(config, task_serdes(config), jobs.TotalsTask).make_ready()
 
 
 def test_a_missing_library_is_reported_with_the_extra(monkeypatch):
