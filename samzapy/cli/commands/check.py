@@ -34,7 +34,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     from samzapy.config.loader import load_job
     from samzapy.container.tasks.task_class import never_called
     from samzapy.job.transactions import state_transactions, weakened_state
-    from samzapy.runner.prepare import check_folders
+    from samzapy.runner.folders import check_folders
     from samzapy.runner.spark.master import check_reach
     from samzapy.storage.engines import load_engines
     from samzapy.system.factories import has_transactions, load_factory
