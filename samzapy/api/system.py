@@ -331,7 +331,7 @@ class SystemAdmin(ABC):
 
     @abstractmethod
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
-        """Per partition, the first offset whose record is not older than `time_ms`; `upcoming` if there is none."""
+        """Per partition, the first offset with a record that is not older than `time_ms`; `upcoming` if there is none."""
 
     @abstractmethod
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:

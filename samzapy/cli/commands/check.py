@@ -34,7 +34,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     from samzapy.config.loader import load_job
     from samzapy.container.tasks.task_class import never_called
     from samzapy.job.transactions import state_transactions, weakened_state
-    from samzapy.runner.prepare import check_folders
+    from samzapy.runner.folders import check_folders
     from samzapy.runner.spark.master import check_reach
     from samzapy.storage.engines import load_engines
     from samzapy.system.factories import has_transactions, load_factory
@@ -174,7 +174,7 @@ def _filled_from(store: StoreConfig) -> str:
 
 def _show_promises(found: Iterable[GuaranteeWarning]) -> None:
     rows = [("durability" if each.durability else "guarantee", each.key, each.message) for each in found]
-    table("What weakens the guarantee", ("kind", "key", "effect"), rows)
+    table("Reasons for a weaker guarantee", ("kind", "key", "effect"), rows)
 
 
 def _show_keys(config: JobConfig) -> None:

@@ -234,6 +234,14 @@ def test_a_view_that_takes_long_rests_between_its_pieces():
     assert rests == [0.008, 0.008]
 
 
+def test_a_thread_that_takes_over_from_another_rests_as_often():
+    work, rests = iter([0.01, 0.01, 0.001, 0.001, 0.002, 0.0031, 0.0031]), []
+    pause = Pauses(lambda: next(work), rests.append)
+    for _ in range(4):
+        pause()
+    assert rests == [0.008, 0.008, 0.008]
+
+
 def test_while_reports_are_served_a_thread_that_computes_gives_way_sooner(coordinator):
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.005)
