@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Mapping
 
 ENVIRONMENT = "SAMZAPY_FAIL"
@@ -48,8 +49,11 @@ def _reach(name: str) -> None:
         point.action(name)
     elif point.action == "raise":
         raise FailPointReached(name)
+    elif point.action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
     else:
-        os.kill(os.getpid(), signal.SIGKILL if point.action == "kill" else signal.SIGSTOP)
+        # Sent to the process, the signal may be taken by another thread, and this one would go on until then.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def arm(name: str, nth: int = 1, action: str | Callable[[str], None] = "raise") -> None:

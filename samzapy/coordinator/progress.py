@@ -15,7 +15,7 @@ from samzapy.coordinator.clocks import ClockStatus
 from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
 from samzapy.metrics.series import PartitionSnapshot
-from samzapy.strict_json import encode
+from samzapy.strict_json import encode, plain
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,19 @@ class ContainerStatus:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        facts = {name: msgspec.to_builtins(values[name]) for name in ("lags", "stalled", "failure")}
-        return {**values, **facts, "lag": self.lag}
+        shown: dict[str, Any] = plain(self._shown())
+        return shown
 
     def encoded(self) -> msgspec.Raw:
         """As JSON, without metrics: those of a large job are millions."""
-        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "metrics"}
-        return msgspec.Raw(encode({**shown, "lag": self.lag}))
+        return msgspec.Raw(encode(self._shown("metrics")))
+
+    def _shown(self, *left_out: str) -> dict[str, Any]:
+        """What is shown of it, by name, as it is here."""
+        return {name: getattr(self, name) for name in (*_FIELDS, "lag") if name not in left_out}
+
+
+_FIELDS = tuple(each.name for each in fields(ContainerStatus))
 
 
 def _snapshot(position: int, seen: PartitionLag) -> PartitionSnapshot:

@@ -13,7 +13,8 @@ GET ...                         samzapy.coordinator.web.views
 ==============================  =================================================
 
 A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`). uvicorn serves both.
-`samzapy.coordinator.web.admission` limits its connections, and gives the reasons for uvicorn and for calls without a framework.
+`samzapy.coordinator.web.admission` limits its connections, and `samzapy.coordinator.web.connection` answers a call that repeats
+without uvicorn, or any framework.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from samzapy.coordinator.web.admission import (
     OPEN_FILES,
     STRANGERS,
     Admission,
-    connections,
 )
+from samzapy.coordinator.web.connection import REPEAT, Call, connections, kind_of
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.web.server import WatchedServer
 from samzapy.coordinator.web.tls import Identity
-from samzapy.coordinator.web.views import View, views
+from samzapy.coordinator.web.views import Pauses, View, views
 from samzapy.coordinator.wire import (
     PACKED_LIMIT,
     Answer,
@@ -104,6 +105,7 @@ class Calls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one POST."""
+        answer = self._answering(scope)
         status, body = 413, b""
         parts: list[bytes] = []
         size = 0
@@ -117,31 +119,32 @@ class Calls:
                 body = f"body larger than {BODY_LIMIT:,} B\n".encode()
                 break
             if not message["more_body"]:
-                status, body = self._answer(scope["path"], b"".join(parts))
+                status, body = answer(b"".join(parts))
                 break
-        kind = b"application/json" if status == 200 else b"text/plain; charset=utf-8"
-        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        headers = [(b"content-type", kind_of(status)), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def _answer(self, path: str, body: bytes) -> tuple[int, bytes]:
-        try:
-            if path == "/stop":
-                self._coordinator.stop()
-                return 200, b"{}"
-            matched = _CONTAINER.fullmatch(path)
-            call = None if matched is None else self._routes.get(matched[2])
-            if matched is None or call is None:
-                return 404, b"no such call\n"
-            container_id = unquote(matched[1])
-            if not self._coordinator.knows(container_id):
-                return 404, b"unknown container\n"
-            return 200, call(container_id, body)
-        except WireError as error:
-            return 400, f"{error}\n".encode()
-        except Exception as error:
-            logger.exception("%s failed", path)
-            return 500, f"{type(error).__name__}\n".encode()
+    def _answering(self, scope: Scope) -> Call:
+        """What answers the body of a request; it offers itself for more, if containers repeat such requests."""
+        path: str = scope["path"]
+        if path == "/stop":
+            return partial(_answered, path, self._stop)
+        matched = _CONTAINER.fullmatch(path)
+        call = None if matched is None else self._routes.get(matched[2])
+        if matched is None or call is None:
+            return lambda body: (404, b"no such call\n")  # noqa: ARG005
+        container_id = unquote(matched[1])
+        if not self._coordinator.knows(container_id):
+            return lambda body: (404, b"unknown container\n")  # noqa: ARG005
+        answer = partial(_answered, path, partial(call, container_id))
+        if matched[2] in _REPEATED:
+            scope[REPEAT](answer)
+        return answer
+
+    def _stop(self, body: bytes) -> bytes:
+        self._coordinator.stop()
+        return b"{}"
 
     def _register(self, container_id: str, body: bytes) -> bytes:
         coordinator = self._coordinator
@@ -190,7 +193,19 @@ class Calls:
         return encode(Verdict(self._coordinator.fail(read_failure(container_id, body))))
 
 
+def _answered(path: str, call: Callable[[bytes], bytes], body: bytes) -> tuple[int, bytes]:
+    try:
+        return 200, call(body)
+    except WireError as error:
+        return 400, f"{error}\n".encode()
+    except Exception as error:
+        logger.exception("%s failed", path)
+        return 500, f"{type(error).__name__}\n".encode()
+
+
 _CONTAINER = re.compile(r"/containers/([^/]+)/([a-z]+)")
+#: The calls that a container makes again and again.
+_REPEATED = frozenset({"heartbeat", "details"})
 _AGAIN, _TAKEN = encode(Taken(again=True)), encode(Taken())
 
 
@@ -248,9 +263,7 @@ class CoordinatorService:
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
         hosts = _hosts(self.url) | _hosts(page)
-        self._board = Board(
-            coordinator.status, records.inspector, SYSTEM_CLOCK, _readers(coordinator), partial(_host_of, coordinator)
-        )
+        self._board = _board(coordinator, records)
         self._board.start()
         shown = views(coordinator, [*page_routes(self._board), *records.queries.routes], added, self._worker)
         guard = Guard(records.queries.over(Calls(coordinator)), shown, self.tokens, hosts, frozenset(open_to_all))
@@ -277,7 +290,7 @@ class CoordinatorService:
 
     def close(self) -> None:
         """Stop serving; closing twice is allowed."""
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join()
         self._board.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
@@ -285,6 +298,11 @@ class CoordinatorService:
         sys.setswitchinterval(self._switch_s)
         for each in self._sockets:
             each.close()
+
+
+def _board(coordinator: Coordinator, records: Records) -> Board:
+    readers, host_of = _readers(coordinator), partial(_host_of, coordinator)
+    return Board(coordinator.status, records.inspector, SYSTEM_CLOCK, readers, host_of, pause=Pauses())
 
 
 def _readers(coordinator: Coordinator) -> Mapping[str, str]:

@@ -15,6 +15,9 @@ import msgspec
 
 _M = TypeVar("_M")
 
+#: The header of an answer over HTTP with the number of changelog offsets that a standby is behind.
+STANDBY_LAG = "samzapy-standby-lag"
+
 #: A key, and the partition of the task that has it: the order of entries.
 Place = tuple[bytes, int]
 
@@ -42,6 +45,15 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
         # The same key may be in a later partition as well.
         beyond = key + b"\x00" if partition <= last else key
         return beyond if self.lower is None else max(beyond, self.lower)
+
+
+#: Bytes of the answers about one key.
+_KEY_BYTES = 65_536
+
+
+def question_of_key(store: str, key: bytes, partitions: int) -> Question:
+    """The question about one key, which each of so many partitions may have."""
+    return Question(store, key, key + b"\x00", partitions, _KEY_BYTES)
 
 
 class Problem(Enum):

@@ -27,7 +27,7 @@ from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, Offse
 from samzapy.job.model import JobModel, TaskModel
 from samzapy.job.planner import follow_growth, from_json, keeps_state, plan
 from samzapy.replay.feed import Positions, Slice
-from samzapy.replay.history import FROM_EMPTY, Commit, History, committed_range, history_of
+from samzapy.replay.history import FROM_EMPTY, Commit, History, committed_range, history_of, state_wanted
 from samzapy.replay.places import Place, find_place, find_task
 from samzapy.storage.changelog.reading import scan
 from samzapy.storage.changelog.topic import check_end, delete_retention_ms
@@ -157,7 +157,8 @@ def _stores(
         ssp = SystemStreamPartition(*store.changelog, task.changelog_partition)
         last = base.checkpoint.changelog_offsets.get(store.name, -1)
         log = clients.offsets([ssp])[ssp]
-        check_end(ssp, log, last)
+        with state_wanted(store.name):
+            check_end(ssp, log, last)
         if last >= 0 and log.oldest > (0 if store.backup is None else last):
             raise EnvironmentFailure(
                 f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records before it were deleted, "

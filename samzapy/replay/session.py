@@ -18,7 +18,7 @@ from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.replay.attempt import Begin, ReplayAttempt, scratch_job
 from samzapy.replay.evidence import CommittedRecords, lost_state
 from samzapy.replay.feed import Feed, Row
-from samzapy.replay.history import FROM_EMPTY, committed_range
+from samzapy.replay.history import FROM_EMPTY, committed_range, state_wanted
 from samzapy.replay.past import Past
 from samzapy.replay.places import Place
 from samzapy.replay.plan import Plan
@@ -83,7 +83,8 @@ class Replay:
             self._stop,
         )
         cleanup.callback(self._attempt.close)
-        self._attempt.start()
+        with state_wanted():
+            self._attempt.start()
         if not planned.from_empty:
             self._prove(self._attempt, past, clients)
 

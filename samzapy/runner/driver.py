@@ -33,7 +33,7 @@ from samzapy.runner.base import JobFailed, PreparedJob
 
 
 def _nothing() -> None:
-    """The default of `last`."""
+    """The default of calls."""
 
 
 @final
@@ -86,8 +86,19 @@ _OWNER_PATIENCE_S = 2.0
 _CLOCK_PACE_S, _CLOCK_PATIENCE_S = 1.0, 10.0
 
 
-def coordinator_of(prepared: PreparedJob, spec: JobSpec, clock: Clock = SYSTEM_CLOCK) -> Coordinator:
-    """The coordinator of a prepared job, for the containers of `spec`."""
+def log_failure(container_id: str, failure: UserFailure) -> None:
+    """Log a failure of the user's code that ended an attempt."""
+    logger.error("container %s: %s failed\n%s", container_id, failure.where, failure.traceback)
+
+
+def coordinator_of(
+    prepared: PreparedJob,
+    spec: JobSpec,
+    clock: Clock = SYSTEM_CLOCK,
+    on_failure: Callable[[str, UserFailure], None] = log_failure,
+) -> Coordinator:
+    """The coordinator of a prepared job, for the containers of `spec`. `on_failure` gets the failures of the user's code, each of
+    a kind once."""
     config = prepared.config
     return Coordinator(
         config.name,
@@ -97,7 +108,7 @@ def coordinator_of(prepared: PreparedJob, spec: JobSpec, clock: Clock = SYSTEM_C
         downgrades=prepared.guarantee_warnings,
         clocks=prepared.clocks,
         epoch=prepared.epoch,
-        oversight=Oversight(config.clock.stall_ms / 1000, config.task.same_failures, log_lines, log_failure),
+        oversight=Oversight(config.clock.stall_ms / 1000, config.task.same_failures, log_lines, on_failure),
     )
 
 
@@ -109,11 +120,6 @@ def log_lines(container_id: str, facts: Facts) -> None:
             target.handle(record_of(line, container_id))
     if facts.lines_left_out:
         logger.info("container %s: %d log lines are in its own file only", container_id, facts.lines_left_out)
-
-
-def log_failure(container_id: str, failure: UserFailure) -> None:
-    """Log a failure of the user's code that ended an attempt."""
-    logger.error("container %s: %s failed\n%s", container_id, failure.where, failure.traceback)
 
 
 @contextmanager
@@ -312,14 +318,23 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class StopSignals:
     """While entered, the first signal calls `stop`; any further one calls `abort` and ends the process with 128 + its number.
 
+    A runner enters it before it claims the job, and says with `calls` how the job is stopped once it can be. A signal in
+    between is kept until then: a run that has claimed its job stops in order, and gives the job back.
+
     Outside the main thread it does nothing: then the surrounding program handles signals.
     """
 
-    def __init__(self, stop: Callable[[], None], abort: Callable[[], None] = lambda: None) -> None:
-        self._stop = stop
-        self._abort = abort
+    def __init__(self) -> None:
+        self._stop: Callable[[], None] = _nothing
+        self._abort: Callable[[], None] = _nothing
         self._previous: dict[signal.Signals, Any] = {}
         self.received = False
+
+    def calls(self, stop: Callable[[], None], abort: Callable[[], None] = _nothing) -> None:
+        """Call these from now on; `stop`, which may be called twice, at once if a signal has come already."""
+        self._stop, self._abort = stop, abort
+        if self.received:
+            stop()
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():

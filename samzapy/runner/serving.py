@@ -22,6 +22,7 @@ from samzapy.config.spark import TlsConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
 from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.web.live import LiveInspector
 from samzapy.coordinator.web.queries import Records, StoreQueries
 from samzapy.coordinator.web.tls import Identity, made_for
 from samzapy.coordinator.web.views import Pauses, Rendered, View
@@ -93,7 +94,8 @@ def serve(
 
 
 def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) -> Records:
-    """Make the parts that answer questions about the job's records, about its stores only if the job file turns queries on.
+    """Make the parts that answer questions about the job's records. If the job file turns queries on, containers answer those about
+    stores, also for the page; without them, the page reads changelogs.
 
     Raises ConfigError for serdes that cannot be made.
     """
@@ -101,7 +103,9 @@ def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) 
     if not limits.enabled:
         return Records(inspector)
     owners = StoreOwners(coordinator.spec.model, limits.keyed, config.task.broadcast_inputs)
-    return Records(inspector, StoreQueries(coordinator, exchange, owners, store_texts(config), limits))
+    texts = store_texts(config)
+    live = LiveInspector(inspector, exchange, owners, texts, limits.timeout_ms / 1000)
+    return Records(live, StoreQueries(coordinator, exchange, owners, texts, limits))
 
 
 def views_of(coordinator: Coordinator, bounds: Bounds = Bounds()) -> Mapping[str, View]:  # noqa: B008  # frozen

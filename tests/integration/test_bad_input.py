@@ -127,7 +127,7 @@ CONFIGURATION = [
         {"systems.local.samza.msg.serde": "jsno"},
         (
             "systems.local.samza.msg.serde: serde 'jsno' unknown; known: string, integer, long, double, bytes, byte, "
-            "bytebuffer, uuid, json, msgpack; did you mean json?"
+            "bytebuffer, uuid, json, msgpack, avro, json-schema, protobuf; did you mean json?"
         ),
     ),
     (

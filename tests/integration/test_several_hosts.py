@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from rigs.job_process import JobProcess
-from rigs.numbered_stream import KEYS, STORES, Streams, expected, key_of, logged_stores, settings_of
+from rigs.numbered_stream import KEYS, STORES, Streams, expected, kafka_job, key_of, settings_of
 from standalone_cluster import StandaloneCluster
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -31,9 +31,7 @@ class Scene:
     def __init__(self, cluster: StandaloneCluster, folder: Path, bootstrap: str, **keys: str) -> None:
         self.cluster, self.folder = cluster, folder
         self.name = f"hosts-{folder.name}"
-        job = {
-            "job.name": self.name,
-            "job.default.system": "kafka",
+        hosts = {
             "job.spark.master": cluster.master,
             "job.spark.lease.ms": "10000",
             "job.spark.conf.spark.driver.host": "127.0.0.1",
@@ -41,19 +39,8 @@ class Scene:
             "job.spark.conf.spark.executor.memory": "512m",
             "job.spark.conf.spark.pyspark.python": sys.executable,
             "job.host-affinity.enabled": "true",
-            "task.class": "last_and_count:LastAndCount",
-            "task.inputs": f"kafka.{self.name}-in",
-            "task.commit.ms": "200",
-            "systems.kafka.samza.factory": "kafka",
-            "systems.kafka.consumer.bootstrap.servers": bootstrap,
-            "systems.kafka.default.stream.replication.factor": "1",
-            "systems.kafka.default.stream.samza.offset.default": "oldest",
-            "systems.kafka.default.stream.samza.key.serde": "string",
-            "systems.kafka.default.stream.samza.msg.serde": "json",
-            "test.output": f"kafka.{self.name}-out",
-            **logged_stores(f"kafka.{self.name}"),
-            **keys,
         }
+        job = kafka_job(self.name, bootstrap, **hosts, **keys)
         (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))
         self.streams = Streams(settings_of(job, "kafka"))
         for stream in ("in", "out"):

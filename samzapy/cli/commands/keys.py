@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from samzapy.cli.output import table
+from samzapy.cli.output import json_text, table
 
 
 @click.command()
@@ -44,7 +42,7 @@ def dashboard() -> None:
     """Print a Grafana dashboard as JSON, to be imported there."""
     from samzapy.metrics.dashboard import dashboard as made
 
-    click.echo(json.dumps(made(), indent=1))
+    click.echo(json_text(made(), indent=1))
 
 
 @metrics.command()

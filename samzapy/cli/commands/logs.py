@@ -126,15 +126,13 @@ class _Tail:
 @click.option("--json", "as_json", is_flag=True, help="Print the whole status as a line of JSON.")
 def status(job: Path, overrides: tuple[str, ...], *, as_json: bool) -> None:
     """Show the state of a running job: containers, lag, stalls, the last failure of its code."""
-    import json
-
     from samzapy.admin.page import status_of
-    from samzapy.cli.output import table
+    from samzapy.cli.output import json_text, table
     from samzapy.config.loader import load_job
 
     found = status_of(load_job(job, pairs(overrides)))
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json_text(found))
         return
     lag = "" if found["lag"] is None else f", lag {found['lag']:,}"
     click.echo(f"{found['job']}: {found['processed']:,} messages, {found['commits']:,} commits{lag}\n")

@@ -12,23 +12,14 @@ the length of its lease stops. So a connection is a stranger until one of its re
 
 A TLS connection is a stranger from before its handshake (`samzapy.coordinator.web.tls`).
 
-uvicorn's own limits do not distinguish strangers from containers, and it waits for a first request without a limit. So
-`connections` subclasses its protocol, to report to the `Admission`. h11, inside that protocol, limits the headers. Measured on
-two busy cores with 800 reports a second over 32 connections: uvicorn and h11 need 135-180 us of CPU for a report, Starlette
-above them 40-80 us more, h11 alone 150-190 us, httptools half of h11. So the calls of containers bypass Starlette, and `Pace`
-bounds the number of their reports a second; the views use Starlette.
+uvicorn's own limits do not distinguish strangers from containers, and it waits for a first request without a limit. So its
+protocol reports to the `Admission` (`samzapy.coordinator.web.connection`). h11, inside that protocol, limits the headers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
-
-from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from samzapy.coordinator.web.access import TRUST
 
 #: Seconds in which a stranger has to show a token and an answer has to begin, and after which an idle connection is closed.
 STRANGER_S, REQUEST_S, IDLE_S = 10.0, 15.0, 90.0
@@ -117,46 +108,3 @@ class Admission:
         while True:
             await asyncio.sleep(_LOOK_S)
             self.look(loop.time())
-
-
-def connections(admission: Admission) -> type[H11Protocol]:
-    """A protocol of uvicorn with connections that report to `admission`."""
-
-    class Connection(H11Protocol):
-        """One connection."""
-
-        def __init__(self, *args: Any, **more: Any) -> None:
-            super().__init__(*args, **more)
-            application = self.app
-            visit = self._visit = Visit(self._abort, self.loop.time(), self._is_answered)
-
-            async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-                visit.since, visit.under_way = (self.loop.time() if visit.known else visit.since), True
-                scope[TRUST] = lambda: admission.trust(visit)
-                await application(scope, receive, send)
-
-            self.app = serve
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            admission.arrive(self._visit)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            admission.leave(self._visit)
-            super().connection_lost(exc)
-
-        def on_response_complete(self) -> None:
-            visit = self._visit
-            visit.under_way = False
-            if visit.known:
-                visit.since = self.loop.time()
-            super().on_response_complete()
-
-        def _is_answered(self) -> bool:
-            return self.cycle is not None and self.cycle.response_started
-
-        def _abort(self) -> None:
-            if self.transport is not None:
-                self.transport.abort()
-
-    return Connection

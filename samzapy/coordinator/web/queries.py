@@ -45,17 +45,26 @@ from samzapy.coordinator.page.inspector import Inspector, NoInspector
 from samzapy.errors import SerdeError
 from samzapy.queries.exchange import WAIT_S, Exchange
 from samzapy.queries.owners import Owners, StoreOwners
-from samzapy.queries.questions import Answer, Asked, Place, Problem, Question, merged, pack, read_handed
+from samzapy.queries.questions import (
+    STANDBY_LAG,
+    Answer,
+    Asked,
+    Place,
+    Problem,
+    Question,
+    merged,
+    pack,
+    question_of_key,
+    read_handed,
+)
 from samzapy.queries.text import BadQuestion, StoreText
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.strict_json import encode
 
-#: The header with the number of changelog offsets that a standby is behind.
-STANDBY_LAG = "samzapy-standby-lag"
 #: Seconds after which a client may ask again.
 RETRY_S = 1
-#: Most bytes of the answers about one key, and of a container's request.
-_KEY_BYTES, _BODY_LIMIT = 65_536, 67_108_864
+#: Most bytes of a container's request.
+_BODY_LIMIT = 67_108_864
 
 _OF_A_KEY = frozenset({"key", "partition", "standby"})
 _OF_A_PAGE = frozenset({"from", "to", "prefix", "partition", "standby", "limit", "after"})
@@ -180,8 +189,7 @@ class StoreQueries(Queries):
         owners = self._owners.of_key(text.name, key)
         if "partition" in given:
             owners = self._of_partition(given["partition"])
-        most = len(self._owners.partitions)
-        question = Question(text.name, key, key + b"\x00", most, _KEY_BYTES)
+        question = question_of_key(text.name, key, len(self._owners.partitions))
         answer = await self._asked(text, question, owners, given)
         found = [entry for entry in answer.entries if text.is_alive(entry)]
         as_of = _as_of(answer)

@@ -54,7 +54,7 @@ class Pauses:
     """Lets reports through while a view is rendered: after `WORK_S` of work the thread rests for `REST_S`.
 
     A computing thread releases Python's lock only now and then, and the thread of the reports needs the lock again after each
-    read and write of a socket. Without rests it would be many times slower. Used by one thread.
+    read and write of a socket. Without rests it would be many times slower. Used by one thread at a time.
     """
 
     def __init__(
@@ -66,7 +66,8 @@ class Pauses:
 
     def __call__(self) -> None:
         """Rest, if it is time."""
-        if self._work_s() - self._since >= WORK_S:
+        # Less than before: another thread has taken over.
+        if not 0 <= self._work_s() - self._since < WORK_S:
             self._rest(REST_S)
             self._since = self._work_s()
 

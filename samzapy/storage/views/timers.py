@@ -260,7 +260,7 @@ class TimerStore(Timers):
                     return None
                 self._read_on(first)
                 continue
-            other = moved if moved is not None and moved[:2] == place[:2] else found.get(place[1])
+            other = moved if moved is not None and self._stands_for(first, moved, place) else found.get(place[1])
             if other is not None:
                 if other[2] != place[2] and self._has_entry(first, place):
                     self.between_messages.delete(_entry(first, place))
@@ -270,18 +270,26 @@ class TimerStore(Timers):
                 return place
 
     def _move(self, first: FirstTimers, place: Place, time_ms: int | None) -> bool:
-        """Move a place to `time_ms`, when its timer fires (None: never); returns False if the place is dropped."""
-        # A place has no entry if its message was undone, or if another place with the same entry has fired.
-        if not self._has_entry(first, place):
-            return False
+        """Move a place to `time_ms`, when its timer fires (None: never); returns False if the place is dropped.
+
+        A place has no entry if its message was undone, or if another place with the same entry has fired. It may still move in
+        memory. Most places move many times before they fire, so the look for the entry waits until then.
+        """
         _, packed, entry_ms = place
-        if time_ms is None or time_ms < entry_ms:
+        if time_ms is not None and time_ms >= entry_ms:
+            if first.add((time_ms, packed, entry_ms)) or time_ms == entry_ms:
+                return True
+            if self._has_entry(first, place):
+                self.between_messages.delete(_entry(first, place))
+                self.between_messages.put(first.due + _bytes(time_ms) + packed, True)
+                return True
+        elif self._has_entry(first, place):
             self.between_messages.delete(_entry(first, place))
-            return False
-        if not first.add((time_ms, packed, entry_ms)) and time_ms != entry_ms:
-            self.between_messages.delete(_entry(first, place))
-            self.between_messages.put(first.due + _bytes(time_ms) + packed, True)
-        return True
+        return False
+
+    def _stands_for(self, first: FirstTimers, moved: Place, place: Place) -> bool:
+        """Whether a place that has just moved is enough for the next one, `place`: of the same timer, and with an entry."""
+        return moved[:2] == place[:2] and (moved[2] == place[2] or self._has_entry(first, moved))
 
     def _has_entry(self, first: FirstTimers, place: Place) -> bool:
         return self.between_messages.get(_entry(first, place)) is not None

@@ -126,6 +126,16 @@ def test_sections_are_drawn_once_a_snapshot():
     assert board.sections() is not before
 
 
+def test_a_snapshot_and_a_drawing_pause_at_each_container():
+    status, pauses = job(*(container(number, 5, [number]) for number in range(200))), []
+    board = Board(lambda: status, NoInspector(), ManualClock(), pause=lambda: pauses.append(1))
+    board.refresh()
+    of_the_snapshot = len(pauses)
+    assert of_the_snapshot >= 200
+    board.sections("in[1]")
+    assert len(pauses) >= of_the_snapshot + 400
+
+
 @pytest.fixture
 def address():
     """Of a page that is served."""
