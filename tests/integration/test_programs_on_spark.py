@@ -126,17 +126,21 @@ def test_modules_beside_the_job_file_reach_the_executors_of_a_job_of_its_own(pla
 
 
 @pytest.mark.slow
-def test_a_notebook_runs_a_job_with_a_class_of_a_cell(place):
-    nbclient = pytest.importorskip("nbclient", reason="executes notebooks: in the extra dev")
-    pytest.importorskip("ipykernel", reason="runs the cells of notebooks: in the extra dev")
-    nbformat = pytest.importorskip("nbformat", reason="makes notebooks: in the extra dev")
+def test_a_notebook_runs_a_job_with_a_class_of_a_cell(place, monkeypatch):
+    heavy = "needs nbclient and ipykernel, 100 MB that are not in the extra dev"
+    nbclient = pytest.importorskip("nbclient", reason=heavy)
+    pytest.importorskip("ipykernel", reason=heavy)
+    nbformat = pytest.importorskip("nbformat", reason=heavy)
     cells = [
         TASK.replace("from __future__ import annotations\n", ""),
         'outcome = samzapy.run("job.properties", Task, until_end=True)\noutcome.status.processed',
         'with samzapy.submit("job.properties", Task, runner="local") as running:\n    pass\nrunning.wait().stopped',
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(notebook, timeout=160, resources={"metadata": {"path": str(place)}}).execute()
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    nbclient.NotebookClient(
+        notebook, kernel_name="python3", timeout=160, resources={"metadata": {"path": str(place)}}
+    ).execute()
     shown = [cell.outputs[-1]["data"]["text/plain"] for cell in notebook.cells[1:]]
     assert shown == ["4", "True"]
     assert outputs(place) == sorted(PAGES)

@@ -174,7 +174,7 @@ def _filled_from(store: StoreConfig) -> str:
 
 def _show_promises(found: Iterable[GuaranteeWarning]) -> None:
     rows = [("durability" if each.durability else "guarantee", each.key, each.message) for each in found]
-    table("What weakens the guarantee", ("kind", "key", "effect"), rows)
+    table("Reasons for a weaker guarantee", ("kind", "key", "effect"), rows)
 
 
 def _show_keys(config: JobConfig) -> None:

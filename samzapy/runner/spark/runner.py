@@ -207,6 +207,8 @@ class SparkRunner(Runner):
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = job.config
+        # Before the job is claimed, for callers that have not checked it.
+        self._source.check()
         master = _checked_master(config, job.model, endless=job.endless)
         code = TravellingCode.of(config, on_this_machine=master.on_this_machine)
         token = run_token()

@@ -129,6 +129,7 @@ def test_its_own_tests_pass_with_classes_of_messages(samzapy, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_mypy_in_strict_mode_finds_nothing_in_a_project_with_classes(samzapy, tmp_path):
     samzapy("init", "hello", "--typed")
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "hello.py"]

@@ -20,6 +20,7 @@ from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
 from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
 from samzapy.system.factories import system_factory
+from samzapy.testing import TaskTestDriver
 
 PLAIN = {"user": "ann", "amount": 3}
 
@@ -146,6 +147,23 @@ def test_a_stream_that_only_fills_a_store_needs_no_schema_to_write_with(tmp_path
     config = load_job(keys)
     assert SystemStream("events", "orders") in config.streams
     StreamSerdes(config, task_serdes(config), jobs.TotalsTask).make_ready()
+
+
+def test_a_task_is_tested_with_the_mock_registry_and_its_own_classes():
+    keys = {
+        "job.name": "typed",
+        "task.class": "jobs.schema_job:TypedTask",
+        "task.inputs": "events.orders",
+        "systems.events.samza.factory": "memory",
+        "systems.events.default.stream.samza.key.serde": "string",
+        "systems.events.default.stream.samza.msg.serde": "avro",
+        "streams.totals.samza.system": "events",
+        "streams.totals.samza.msg.type": "jobs.schema_job:Order",
+        **jobs.registry_keys("avro", "mock://a-test", jobs.AVRO, auto_register="true"),
+    }
+    with TaskTestDriver(None, keys) as driver:
+        driver.send("events.orders", jobs.Order("ann", 3), key="ann")
+        assert driver.outputs("totals").messages == [jobs.Order("ann", 4)]
 
 
 def test_a_missing_library_is_reported_with_the_extra(monkeypatch):
