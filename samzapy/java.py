@@ -39,9 +39,13 @@ _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _RELEASE = re.compile(r'^(\w+)="(.*)"$', re.MULTILINE)
 _LONGEST_ANSWER_S = 30
 
+#: Where distributions keep the certificates of authorities for Java, those of a company's own included. A reduced runtime knows
+#: only the ones that came with it.
+TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
+
 _WRAPPER = """\
 #!/bin/sh
-# Starts the real Java without the option for a module that it lacks.
+# Starts the real Java without the option for a module that it lacks, and with the authorities that this machine trusts.
 for argument do
   shift
   [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
@@ -64,7 +68,7 @@ class Java:
         """The variables with which Spark starts this Java.
 
         An incomplete one gets a JAVA_HOME in `folder`, which must last as long as Spark: links to the real one, and a `java`
-        that leaves out the missing module.
+        that leaves out the missing module and trusts what this machine trusts (`TRUST_STORES`, if it has one).
         """
         if self.complete:
             return self.variables
@@ -72,7 +76,8 @@ class Java:
         _link(real.parents[1], home, leave_out="bin")
         _link(real.parent, home / "bin", leave_out="java")
         wrapper = home / "bin" / "java"
-        wrapper.write_text(_WRAPPER.format(module=SPARKS_MODULE, java=shlex.quote(str(real))))
+        trusted = [f"-Djavax.net.ssl.trustStore={path}" for path in TRUST_STORES if path.is_file()][:1]
+        wrapper.write_text(_WRAPPER.format(module=SPARKS_MODULE, java=shlex.join([str(real), *trusted])))
         wrapper.chmod(0o700)
         return {"JAVA_HOME": str(home)}
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-import samzapy
+from samzapy import errors
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 
 LEFT_OUT = frozenset({"pyspark", "py4j"})
@@ -194,7 +194,7 @@ def _files(package: Distribution) -> Iterator[tuple[str, Path]]:
         if described and not {"..", "/"} & set(file.parts) and path.is_file():
             yield file.as_posix(), path
     if editable:
-        root = Path(str(samzapy.__file__)).parent
+        root = Path(str(errors.__file__)).parent
         yield from ((str(path.relative_to(root.parent)), path) for path in sorted(root.rglob("*")) if path.is_file())
 
 

@@ -24,11 +24,11 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.errors import EnvironmentFailure, RetriableError, StoreError
+from samzapy.queries.questions import STANDBY_LAG
 from samzapy.storage.inspection import store_of
 
 #: Seconds to wait for a connection and for an answer, and between two attempts without an answer.
 _CONNECT_S, _ANSWER_S, _AGAIN_S = 2.0, 65.0, 0.5
-_STANDBY_LAG = "samzapy-standby-lag"
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def _in(partition: int | None) -> dict[str, str]:
 
 
 def _lag(headers: Mapping[str, str]) -> int | None:
-    lag = headers.get(_STANDBY_LAG)
+    lag = headers.get(STANDBY_LAG)
     return None if lag is None else int(lag)
 
 

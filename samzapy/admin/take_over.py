@@ -157,7 +157,7 @@ def refuse_another_job(config: JobConfig, owner: JobRun | None) -> None:
         name, job_id = owner.job
         raise EnvironmentFailure(
             f"job.name, job.id: the checkpoints of job {config.name} (id {config.id}) are those of job {name} (id "
-            f"{job_id}), whose checkpoint topic has the same name; choose another job.name or job.id"
+            f"{job_id}), because both checkpoint topics have the same name; choose another job.name or job.id"
         )
 
 

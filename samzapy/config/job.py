@@ -53,7 +53,8 @@ class JobConfig:
     `handover_ms`: how long a new run waits for the previous one to commit and let go. `timers_store` names the store of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object
     caches of one container. `raw` is the flat file with its
     overrides and unresolved values (`${env:X}` as written), to carry the job elsewhere. `resolved` has the values in
-    clear; its `repr` hides secrets. `warnings` are sentences about oddities that do not stop the job.
+    clear; its `repr` hides secrets. `warnings` are sentences about oddities that do not stop the job. `folder`:
+    the folder of the job file, whose modules the job may import; None for a job of pairs.
     """
 
     name: str
@@ -84,6 +85,7 @@ class JobConfig:
     raw: Mapping[str, str] = field(default_factory=dict, repr=False)
     resolved: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+    folder: Path | None = None
 
     @property
     def job_name(self) -> str:

@@ -180,7 +180,8 @@ def load_job(
     check_keys(reader, config, strict=strict)
     if reader.problems:
         raise ConfigError(reader.problems)
-    return replace(config, warnings=tuple(reader.warnings))
+    folder = None if isinstance(source, Mapping) else Path(source).absolute().parent
+    return replace(config, warnings=tuple(reader.warnings), folder=folder)
 
 
 def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str], *, strict: bool) -> properties.Source:

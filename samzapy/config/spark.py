@@ -46,7 +46,13 @@ MASTER = Key(
     "local[N,4], N containers",
 )
 CONF = Key("job.spark.conf.*", TEXT, None, "Spark's own keys, e.g. `job.spark.conf.spark.executor.memory=2g`.")
-PY_FILES = Key("job.spark.py.files", LIST, (), "Python files and archives to ship to the executors.")
+PY_FILES = Key(
+    "job.spark.py.files",
+    LIST,
+    (),
+    "Python files and archives to ship to the executors.",
+    "the modules beside the job file",
+)
 ARCHIVES = Key(
     "job.spark.archives",
     LIST,

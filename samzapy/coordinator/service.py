@@ -290,7 +290,7 @@ class CoordinatorService:
 
     def close(self) -> None:
         """Stop serving; closing twice is allowed."""
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join()
         self._board.close()
         self._worker.shutdown(wait=False, cancel_futures=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import re
@@ -14,11 +13,9 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from samzapy.admin.job_check import existing
-from samzapy.admin.user_code import add_import_paths
+from samzapy.admin.user_code import make_importable
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
@@ -39,8 +36,9 @@ from samzapy.errors import (
 )
 from samzapy.job.model import JobModel
 from samzapy.job.planner import InputPartitions, follow_growth, from_json, keeps_state, plan
-from samzapy.runner.spark.application import RunFolder, one_line
+from samzapy.runner.spark.application import one_line
 from samzapy.runner.spark.master import check_secrets, without_sparks_secrets
+from samzapy.runner.spark.sources import private_folder
 from samzapy.system.clients import SystemClients
 from samzapy.system.partitioner import partition_of
 
@@ -51,7 +49,7 @@ Job = Path | str | Mapping[str, str] | JobConfig
 def checked_job(job: Job) -> JobConfig:
     """The job, with the user's code importable here. Raises ConfigError."""
     config = job if isinstance(job, JobConfig) else load_job(job)
-    add_import_paths(config.spark.py_files)
+    make_importable(config)
     return config
 
 
@@ -102,28 +100,12 @@ class TravellingJob:
 
 
 @cache
-def _private_folder() -> Path:
-    """A folder that only this user can read, until this process ends."""
-    folder = RunFolder()
-    atexit.register(folder.__exit__, None, None, None)
-    return folder.path
-
-
-@cache
 def _kept_here(secrets: tuple[tuple[str, str], ...]) -> str:
     """The path of a file with these pairs, for this user only."""
-    handle, path = mkstemp(".json", dir=_private_folder())
+    handle, path = mkstemp(".json", dir=private_folder())
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         json.dump(dict(secrets), file)
     return path
-
-
-def spark_context(spark: SparkSession) -> SparkContext:
-    """The session's context. Raises ConfigError for one of Spark Connect, which has none."""
-    try:
-        return spark.sparkContext
-    except PySparkException as cause:
-        raise ConfigError([ConfigProblem("spark", type(spark).__name__, "must be a classic SparkSession")]) from cause
 
 
 def on_this_machine(context: SparkContext) -> bool:

@@ -36,6 +36,8 @@ _BOUNDS = Bounds()
 _LINES = 500
 #: Seconds that a connection may be silent, and connections at a time.
 _SILENT_S, _MOST = 10.0, 16
+#: Seconds in which the server notices its end, which is a container's; by default it takes half a second.
+_END_S = 0.02
 
 Respond = Callable[[str, list[tuple[str, str]]], object]
 
@@ -111,7 +113,7 @@ def served(
         yield
         return
     logger.info("Metrics are served on http://%s:%d/metrics", host, port)
-    thread = threading.Thread(target=server.serve_forever, name="samzapy-scrapes", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(_END_S,), name="samzapy-scrapes", daemon=True)
     thread.start()
     try:
         yield
@@ -149,6 +151,8 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
     block_on_close = False
+    #: Connections that come at once and are more than the system keeps are tried again after a second.
+    request_queue_size = 128
 
     def __init__(self, *arguments: Any) -> None:
         self._free = threading.Semaphore(_MOST)

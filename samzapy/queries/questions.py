@@ -15,6 +15,9 @@ import msgspec
 
 _M = TypeVar("_M")
 
+#: The header of an answer over HTTP with the number of changelog offsets that a standby is behind.
+STANDBY_LAG = "samzapy-standby-lag"
+
 #: A key, and the partition of the task that has it: the order of entries.
 Place = tuple[bytes, int]
 

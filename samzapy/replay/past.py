@@ -9,11 +9,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
+from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import (
@@ -28,6 +26,7 @@ from samzapy.api.system import (
     SystemProducer,
     SystemSettings,
 )
+from samzapy.checkpoint.factories import NoCheckpointManager
 from samzapy.errors import EnvironmentFailure, ProducerError
 from samzapy.replay.feed import Feed
 from samzapy.replay.recording import Recorder
@@ -280,42 +279,11 @@ def _no_transactions() -> ProducerError:
     return ProducerError("a replay has no transactions")
 
 
-class PastCheckpoints(CheckpointManager):
+class PastCheckpoints(NoCheckpointManager):
     """The checkpoint that a replay starts from, for its one task. Nothing is kept."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
 
-    def start(self) -> None:
-        """Nothing is created."""
-
     def read(self, task_name: str) -> Checkpoint | None:
         return self._checkpoint
-
-    @contextmanager
-    def one_pass(self) -> Iterator[None]:
-        yield
-
-    def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
-        """Nothing is written."""
-
-    def read_changelog_partitions(self) -> dict[str, int]:
-        return {}
-
-    def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
-        """Nothing is written."""
-
-    def read_owner(self) -> JobRun | None:
-        return None
-
-    def write_owner(self, run: JobRun) -> None:
-        """Nothing is written."""
-
-    def read_record(self, record: JobRecord) -> Mapping[str, Any] | None:
-        return None
-
-    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
-        """Nothing is written."""
-
-    def close(self) -> None:
-        """Nothing is open."""

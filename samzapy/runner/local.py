@@ -60,7 +60,7 @@ class StatusFeed:
 
 
 class _Listener:
-    """Passes the status on, and reports the first signal."""
+    """Passes the status on, and reports the first signal or request to stop."""
 
     def __init__(self, options: RunOptions, signals: StopSignals) -> None:
         self._options = options
@@ -68,7 +68,7 @@ class _Listener:
         self._told = False
 
     def __call__(self, status: JobStatus) -> None:
-        if self._signals.received and not self._told:
+        if (self._signals.received or self._options.stop.asked) and not self._told:
             self._told = True
             self._options.on_event(STOPPING)
         self._options.on_status(status)
@@ -140,6 +140,7 @@ class LocalRunner(Runner):
         restarts = self._restarts(prepared, coordinator, ownership, exchange, options, token)
         signals.calls(restarts.stop)
         with (
+            options.stop.stops(restarts.stop),
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
             _page(config, coordinator, exchange, options, token) as close_page,
@@ -153,7 +154,8 @@ class LocalRunner(Runner):
                 raise JobTakenOver(coordinator.abandoned) from cause
             if watch.lets_go:
                 close_page()
-        return JobOutcome(coordinator.status(), signals.received or coordinator.stopping)
+        stopped = signals.received or options.stop.asked or coordinator.stopping
+        return JobOutcome(coordinator.status(), stopped)
 
     def _restarts(
         self,
@@ -224,14 +226,19 @@ def _page(
         service.close()
 
 
-def runner_of(name: str) -> Runner:
-    """`spark` or `local`. Raises EnvironmentFailure without pyspark, ValueError for other names."""
+def runner_of(name: str, session: object = None) -> Runner:
+    """`spark` or `local`. `session`: the SparkSession or SparkContext to run on; None for that of this process or of its
+    `spark-submit`, and without one a new Spark.
+
+    Raises EnvironmentFailure without pyspark, ConfigError for a session that cannot run jobs, ValueError for other names.
+    """
     if name == "local":
         return LocalRunner()
     if name != "spark":
         raise ValueError(f"runner: expected spark or local, got {name!r}")
     try:
         from samzapy.runner.spark.runner import SparkRunner  # noqa: PLC0415  # pyspark takes its time
+        from samzapy.runner.spark.sources import spark_source  # noqa: PLC0415
     except ImportError as cause:
         raise EnvironmentFailure(f"Spark cannot be imported ({cause}): install pyspark") from cause
-    return SparkRunner()
+    return SparkRunner(spark_source(session))

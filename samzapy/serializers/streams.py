@@ -16,8 +16,8 @@ from samzapy.serializers.registry import TaskSerdes
 class StreamSerdes:
     """Gives a stream's key and message serde; None for a part without one.
 
-    A class in the job file counts first. Without one the inputs of `task.inputs` and `task.broadcast.inputs` whose
-    serde has classes (json, msgpack, avro, ...) have those that the task's code names.
+    A class in the job file counts first. Without one, the inputs of `task.inputs` and `task.broadcast.inputs` have the class
+    that the task's code names, if their serde has classes (json, msgpack, avro, ...).
     """
 
     def __init__(self, config: JobConfig, serdes: TaskSerdes, task_class: type) -> None:
@@ -45,11 +45,13 @@ class StreamSerdes:
         """Let the serdes of the job's streams ask for what they need. Raises ConfigError with every problem, or
         EnvironmentFailure."""
         problems = []
+        sources = (store.source.all_streams for store in self._config.stores.values() if store.source is not None)
+        read = self._inputs.union(*sources)
         for stream in sorted(self._config.streams):
             for serde, leaf in zip(self(stream), ("key", "msg"), strict=True):
                 try:
                     if serde is not None:
-                        serde.ready(writing=stream not in self._inputs)
+                        serde.ready(writing=stream not in read)
                 except SerdeError as cause:
                     name = getattr(self._config.stream(stream), f"{leaf}_serde")
                     problems.append(ConfigProblem(f"{leaf}.serde of {stream}", name, str(cause)))

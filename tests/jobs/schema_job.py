@@ -26,7 +26,6 @@ JSON = {
     "required": ["user", "amount"],
     "additionalProperties": False,
 }
-JSON_NEXT = {**JSON, "properties": {**JSON["properties"], "city": {"type": "string"}}}
 
 
 class Order(msgspec.Struct):
@@ -77,3 +76,12 @@ class TotalsTask(StreamTask, InitableTask):
         total = {"user": order["user"], "amount": order["amount"] + (before["amount"] if before else 0)}
         self.totals.put(order["user"], total)
         collector.send(OutgoingMessageEnvelope(OUT, total, key=order["user"]))
+
+
+class TypedTask(StreamTask[str, Order]):
+    """Sends each order on."""
+
+    def process(self, envelope, collector, coordinator):
+        order = envelope.message
+        assert type(order) is Order
+        collector.send(OutgoingMessageEnvelope(OUT, Order(order.user, order.amount + 1), key=envelope.key))

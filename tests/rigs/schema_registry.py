@@ -3,7 +3,6 @@
 Compatibility is Avro's backward rule for fields: a new field needs a default. `requests` are the paths in order.
 """
 
-import base64
 import json
 import threading
 from contextlib import contextmanager
@@ -18,11 +17,11 @@ class Refused(Exception):
 
 
 class SchemaRegistryServer:
-    def __init__(self, user_info=None):
+    def __init__(self, authorization=None):
         self.by_id = {}
         self.subjects = {}
         self.requests = []
-        self.user_info = user_info
+        self.authorization = authorization
         self.lock = threading.Lock()
 
     def register(self, subject, schema, schema_type="AVRO", references=()):
@@ -55,8 +54,7 @@ class SchemaRegistryServer:
             raise Refused(404, 404, "HTTP 404 Not Found")
 
     def admit(self, authorization):
-        wanted = self.user_info and "Basic " + base64.b64encode(self.user_info.encode()).decode()
-        if wanted and authorization != wanted:
+        if self.authorization is not None and authorization != self.authorization:
             raise Refused(401, 401, "Unauthorized")
 
     def _versions(self, subject):
@@ -99,9 +97,9 @@ class SchemaRegistryServer:
 
 
 @contextmanager
-def schema_registry(user_info=None):
-    """The server, with its `url`; it ends with the context."""
-    found = SchemaRegistryServer(user_info)
+def schema_registry(authorization=None):
+    """The server, with its `url`; it ends with the context. `authorization`: the header that it asks for."""
+    found = SchemaRegistryServer(authorization)
 
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self):

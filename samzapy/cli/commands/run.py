@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,46 +57,27 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
 
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     """Load, prepare and run the job, and show its progress; prints the outcome on standard output."""
-    from samzapy.admin.user_code import add_import_paths, check_archives, check_task_class
     from samzapy.cli.terminal_log import terminal_log
     from samzapy.config.loader import load_job
-    from samzapy.container.supervision.log_files import DRIVER, PageAddress, container_file, process_logging
-    from samzapy.runner.base import PreparedJob, RunOptions
+    from samzapy.container.supervision.log_files import DRIVER, container_file, process_logging
+    from samzapy.runner.base import RunOptions
+    from samzapy.runner.launch import checked, launch
     from samzapy.runner.local import runner_of
-    from samzapy.runner.prepare import preparing
 
-    config = load_job(job, overrides, strict=flags.strict)
-    add_import_paths(config.spark.py_files)
-    check_archives(config.spark.archives)
-    check_task_class(config.task.task_class)
-    runner = runner_of(flags.runner)
-    unfit = runner.check(config)
+    config, runner, unfit = checked(load_job(job, overrides, strict=flags.strict), lambda: runner_of(flags.runner))
     display = RunDisplay(Console(stderr=True))
     log = config.supervision.log
-
-    def warn(prepared: PreparedJob) -> None:
-        for warning in (*unfit, *prepared.warnings):
-            display.event(f"warning: {warning}")
-        for weaker in prepared.guarantee_warnings:
-            if not weaker.durability:
-                display.event(f"weaker than {config.task.guarantee.value}: {weaker}")
-
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
-    page = PageAddress(log, config.job_name)
     here = flags.runner == "local"
     file, container = (container_file("0"), "0") if here else (DRIVER, "")
-    options = RunOptions(
-        on_status=display.status, on_event=display.event, verbose=flags.verbose, on_page=page.write, on_claimed=warn
-    )
-    with (
-        preparing(config, until_end=flags.until_end) as start,
-        display,
-        process_logging(log, config.job_name, file, container, terminal),
-    ):
-        try:
-            outcome = runner.run(start, options)
-        finally:
-            page.remove()
+    options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
+
+    @contextmanager
+    def shown() -> Iterator[None]:
+        with display, process_logging(log, config.job_name, file, container, terminal):
+            yield
+
+    outcome = launch(config, runner, options, shown(), until_end=flags.until_end, unfit=unfit)
     if flags.as_json:
         click.echo(json_text({**outcome.status.to_json(), "stopped": outcome.stopped}))
     else:

@@ -16,7 +16,7 @@ from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope, envelope_of
 from samzapy.api.serde import Serde
 from samzapy.api.system import RecordBatch
-from samzapy.errors import EnvironmentFailure, FailedCall, SerdeError
+from samzapy.errors import EnvironmentFailure, FailedCall, SerdeError, Unreachable
 
 
 def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures: dict[int, Exception]) -> Sequence[Any]:
@@ -83,7 +83,8 @@ class Decoder:
             messages = decode_column(self._value, batch.values, bad_messages)
         except EnvironmentFailure as cause:
             where = f"{batch.ssp}@{batch.offsets[0]} to {batch.offsets[-1]}"
-            raise type(cause)(f"{where}: cannot be decoded now: {cause}") from cause
+            kind = Unreachable if isinstance(cause, Unreachable) else EnvironmentFailure
+            raise kind(f"{where}: cannot be decoded now: {cause}") from cause
         failures = {
             index: _failure(batch, index, "message", batch.values, self._value, bad_messages[index])
             for index in bad_messages

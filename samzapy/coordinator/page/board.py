@@ -146,14 +146,18 @@ class Board:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def refresh(self) -> None:
-        """Take a new snapshot. It is rendered for its first reader."""
+    def refresh(self) -> float:
+        """Take a new snapshot. It is rendered for its first reader. Returns the seconds until the next one is due: `PACE_S`, or
+        more if this snapshot and the rendering of the one before took long."""
+        began = self._work_s()
         snapshot = self._status()
         with self._lock:
             self._snapshot = snapshot
             self._history.observe(snapshot, self._pause)
             self._drawn.clear()
             self.number += 1
+            drawing_s, self._drawing_s = self._drawing_s, 0.0
+        return max(PACE_S, SHARE * (self._work_s() - began + drawing_s))
 
     def sections(self, search: str = "") -> dict[str, str]:
         """The HTML of each section by name; `search` narrows the tables."""
@@ -178,15 +182,12 @@ class Board:
         )
 
     def _keep(self) -> None:
-        took_s = 0.0
-        while not self._closed.wait(max(PACE_S, SHARE * took_s)):
-            began = self._work_s()
-            self._drawing_s = 0.0
+        due_s = PACE_S
+        while not self._closed.wait(due_s):
             try:
-                self.refresh()
+                due_s = self.refresh()
             except Exception:
                 logger.exception("Cannot take a new snapshot of the job for its page")
-            took_s = self._work_s() - began + self._drawing_s
 
     def _draw(self, search: str) -> dict[str, str]:
         began = self._work_s()

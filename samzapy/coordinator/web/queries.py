@@ -46,6 +46,7 @@ from samzapy.errors import SerdeError
 from samzapy.queries.exchange import WAIT_S, Exchange
 from samzapy.queries.owners import Owners, StoreOwners
 from samzapy.queries.questions import (
+    STANDBY_LAG,
     Answer,
     Asked,
     Place,
@@ -60,8 +61,6 @@ from samzapy.queries.text import BadQuestion, StoreText
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.strict_json import encode
 
-#: The header with the number of changelog offsets that a standby is behind.
-STANDBY_LAG = "samzapy-standby-lag"
 #: Seconds after which a client may ask again.
 RETRY_S = 1
 #: Most bytes of a container's request.

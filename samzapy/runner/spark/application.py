@@ -18,7 +18,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import javaproperties
 import psutil
@@ -33,6 +33,7 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.java import Java
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.master import Master, environment, spark_settings
+from samzapy.runner.spark.user_code import shipped_files
 from samzapy.runner.spark.worker import warm_up
 
 _QUIET = """\
@@ -222,8 +223,8 @@ def spark_application(
                 raise
         application = SparkApplication(jvm, context, master)
         try:
-            with _starting(master.address):
-                for path in config.spark.py_files:
+            with starting(master.address):
+                for path in shipped_files(config, folder.path, on_this_machine=master.on_this_machine):
                     context.addPyFile(path)
                 for path in config.spark.archives:
                     context.addArchive(path)
@@ -238,7 +239,7 @@ def _context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: s
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         # The token is no Spark setting, because Spark shows those in several places.
-        with _starting(address):
+        with starting(address):
             return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
     finally:
         if threading.current_thread() is threading.main_thread():
@@ -247,22 +248,45 @@ def _context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: s
 
 
 @contextmanager
-def _starting(address: str) -> Iterator[None]:
+def starting(address: str) -> Iterator[None]:
+    """Turns the errors of a starting Spark into EnvironmentFailure."""
     try:
         yield
     except (Py4JError, ValueError, OSError) as cause:
         raise EnvironmentFailure(f"Spark did not start on {address}: {one_line(cause)}") from cause
 
 
-@final
+def collected(tasks: Any) -> object:
+    """Run the job of an RDD."""
+    return tasks.collect()
+
+
+class Jvm(Protocol):
+    """The driver's JVM, of this run or of the program around it."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+
+    def kill(self) -> None:
+        """Kill it at once, if it is this run's."""
+
+    def close(self) -> None:
+        """End it and wait for it, if it is this run's."""
+
+
 class SparkApplication:
     """A started Spark application: the driver's JVM and its context."""
 
-    def __init__(self, jvm: DriverJvm, context: Any, master: Master) -> None:
+    def __init__(self, jvm: Jvm, context: Any, master: Master) -> None:
         self._jvm = jvm
         self._address = master.address
         self._executors = master.executors
         self.context = context
+
+    def collect(self, tasks: Any) -> object:
+        """Run the job of an RDD; blocks. What may be raised is Spark's own."""
+        return collected(tasks)
 
     def close(self) -> None:
         """Stop Spark and end its JVM."""

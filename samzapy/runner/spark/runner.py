@@ -30,17 +30,18 @@ from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web.tls import Identity
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import SPARK, find_java
 from samzapy.job.model import JobModel
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
-from samzapy.runner.spark.application import SparkApplication, one_line, spark_application
+from samzapy.runner.spark.application import SparkApplication, collected, one_line
 from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
+from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.supervisor import SlotRun, Supervisor
+from samzapy.runner.spark.user_code import TravellingCode
 from samzapy.runner.spark.worker import run_container
 
 logger = logging.getLogger(__name__)
@@ -76,13 +77,17 @@ class SparkJob:
         container_ids: Sequence[str],
         ended: Callable[[], None],
         locations: Sequence[str] | None = None,
+        *,
+        code: TravellingCode = TravellingCode(),  # noqa: B008  # frozen
+        collect: Callable[[Any], object] = collected,
     ) -> None:
         """`locations`: where each container should run if there is room, as Spark names hosts and executors; None leaves
-        it to Spark."""
+        it to Spark. `code`: the user's code, as far as it goes with the job. `collect` runs an RDD's job."""
         self._context = context
         self._locations = locations
         self._group = uuid4().hex
-        self._work = partial(run_container, coordinator)
+        self._work = partial(run_container, coordinator, code)
+        self._collect = collect
         self._ids = list(container_ids)
         self._ended = ended
         self._error: Exception | None = None
@@ -127,7 +132,7 @@ class SparkJob:
             else:
                 self._context.setJobGroup(self._group, f"container {', '.join(self._ids)}")
                 tasks = placed(self._context, self._ids, self._locations)
-            tasks.mapPartitions(self._work).collect()
+            self._collect(tasks.mapPartitions(self._work))
         except Exception as cause:  # noqa: BLE001  # every reason is kept for `error`
             self._error = cause
         finally:
@@ -182,22 +187,30 @@ class SparkRunner(Runner):
     The coordinator's token that acts comes from the environment variable SAMZAPY_TOKEN; without it, the token is random.
     """
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, source: SparkSource = OwnSpark(), clock: Clock = SYSTEM_CLOCK) -> None:  # noqa: B008  # no state
+        """`source`: where the Spark of a run comes from."""
+        self._source = source
         self._clock = clock
         self._wait = threading.Event().wait
 
+    def fit(self, config: JobConfig) -> JobConfig:
+        """The job for the Spark that is there already, if there is one. Raises ConfigError."""
+        return self._source.fit(config)
+
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Check that the executors can reach the streams and folders of the job file, and that there is a Java. Raises
+        """Check that the executors can reach the streams and folders of the job file, and that Spark can start. Raises
         ConfigError, EnvironmentFailure."""
         warnings = check_reach(config)
-        find_java(SPARK)
+        self._source.check()
         return warnings
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = job.config
+        # Before the job is claimed, for callers that have not checked it.
+        self._source.check()
         master = _checked_master(config, job.model, endless=job.endless)
-        java = find_java(SPARK)
+        code = TravellingCode.of(config, on_this_machine=master.on_this_machine)
         token = run_token()
         host = coordinator_host(config.spark, master)
         identity = coordinator_identity(
@@ -205,7 +218,7 @@ class SparkRunner(Runner):
         )
 
         def start(opened: ExitStack) -> SparkApplication:
-            return opened.enter_context(spark_application(config, master, java, token, verbose=options.verbose))
+            return opened.enter_context(self._source.application(config, master, token, verbose=options.verbose))
 
         everyone = len(job.model.containers) + len(job.model.standbys)
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
@@ -232,7 +245,7 @@ class SparkRunner(Runner):
             placed = config.placement.chooses and not master.one_executor
             supervisor = Supervisor(
                 coordinator,
-                self._submitter(coordinator, spark, service.address, locality if placed else None),
+                self._submitter(coordinator, spark, service.address, code, locality if placed else None),
                 spark,
                 backoff_of(config.spark),
                 self._clock,
@@ -240,6 +253,7 @@ class SparkRunner(Runner):
                 config.task.shutdown_ms / 1000,
             )
             signals.calls(supervisor.stop, spark.kill)
+            stack.enter_context(options.stop.stops(supervisor.stop))
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
             status = supervisor.run()
             if watch.lets_go and (config.spark.coordinator_port or config.page_port):
@@ -248,13 +262,18 @@ class SparkRunner(Runner):
         return JobOutcome(status, supervisor.stopped)
 
     def _submitter(
-        self, coordinator: Coordinator, spark: SparkApplication, address: CoordinatorAddress, locality: Locality | None
+        self,
+        coordinator: Coordinator,
+        spark: SparkApplication,
+        address: CoordinatorAddress,
+        code: TravellingCode,
+        locality: Locality | None,
     ) -> Callable[[tuple[str, ...], Callable[[], None]], SlotRun]:
         """The function that submits containers: to the places in `locality`, or, without it, to any place that Spark chooses."""
         model, clock = coordinator.spec.model, self._clock
 
         def start(ids: Sequence[str], locations: Sequence[str] | None, ended: Callable[[], None]) -> SparkJob:
-            return SparkJob(spark.context, address, ids, ended, locations)
+            return SparkJob(spark.context, address, ids, ended, locations, code=code, collect=spark.collect)
 
         def submit(ids: tuple[str, ...], ended: Callable[[], None]) -> SlotRun:
             if locality is None:

@@ -53,6 +53,7 @@ from samzapy.job.lease import ContainerReport
 from samzapy.job.model import replica_of
 from samzapy.runner.base import TOKEN, scrape_tokens
 from samzapy.runner.spark.daemon import preload
+from samzapy.runner.spark.user_code import TravellingCode
 
 _PR_SET_PDEATHSIG = 1
 
@@ -179,8 +180,11 @@ def warm_up(_: Iterable[int]) -> None:
     threading.Event().wait(_WARM_S)
 
 
-def run_container(coordinator: CoordinatorAddress, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
+def run_container(
+    coordinator: CoordinatorAddress, code: TravellingCode, container_ids: Iterable[str]
+) -> Iterator[ContainerReport]:
     """The function for `mapPartitions`: run the containers (one in each partition), and yield their last reports."""
+    code.arrive()
     for container_id in container_ids:
         report = attempt(coordinator, container_id)
         if report is not None:

@@ -18,7 +18,7 @@ from samzapy.system.clients import job_clients
 
 GUARANTEES = [
     pytest.param("at-most-once", marks=pytest.mark.slow),
-    "at-least-once",
+    pytest.param("at-least-once", marks=pytest.mark.slow),
     pytest.param("effectively-once", marks=pytest.mark.slow),
     "exactly-once",
 ]

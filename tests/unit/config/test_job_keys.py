@@ -32,12 +32,12 @@ def test_overrides_win_over_the_file(load):
 
 
 def test_all_problems_come_together(problems):
-    found = problems({"job.name": None, "task.class": None, "task.inputs": None, "task.window.ms": "1s"})
+    found = problems({"job.name": None, "task.class": None, "task.inputs": None, "task.window.ms": "soon"})
     assert found == [
         "job.name: required, e.g. page-views",
         "task.inputs: required, e.g. kafka.page-views",
         "task.class: required, e.g. my.module:MyTask",
-        "task.window.ms: expected an integer, got '1s'",
+        "task.window.ms: expected an integer, got 'soon'",
     ]
 
 

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import socket
 import sys
@@ -233,6 +234,14 @@ def test_a_view_that_takes_long_rests_between_its_pieces():
     assert rests == [0.008, 0.008]
 
 
+def test_a_thread_that_takes_over_from_another_rests_as_often():
+    work, rests = iter([0.01, 0.01, 0.001, 0.001, 0.002, 0.0031, 0.0031]), []
+    pause = Pauses(lambda: next(work), rests.append)
+    for _ in range(4):
+        pause()
+    assert rests == [0.008, 0.008, 0.008]
+
+
 def test_while_reports_are_served_a_thread_that_computes_gives_way_sooner(coordinator):
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.005)
@@ -317,3 +326,23 @@ def test_the_page_names_the_task_of_a_partition_and_the_host_of_its_container(se
     page = ask(service, "GET", "/").data.decode()
     assert '<td data-label="Task">Partition 0</td>' in page
     assert '<td data-label="Host">worker-7</td>' in page
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_service_that_answers_nothing_ends_without_a_pause(monkeypatch, connected):
+    pauses, sleep = [], asyncio.sleep
+    service = CoordinatorService(Coordinator("j", JobSpec(MODEL, {}), 15.0), TOKEN)
+
+    async def noted(seconds, *result):
+        if service._server.should_exit:
+            pauses.append(seconds)
+        return await sleep(seconds, *result)
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    with urllib3.PoolManager() as pool:
+        if connected:
+            assert pool.request("GET", service.url, retries=False).status == 403
+        assert until(lambda: service._server.started)
+        service.close()
+    assert not any(pauses)
+    service.close()

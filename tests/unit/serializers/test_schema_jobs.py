@@ -11,15 +11,16 @@ import pytest
 from jobs import schema_job as jobs
 from rigs.schema_registry import schema_registry
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, Unreachable
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
-from samzapy.serializers import serde_registry
+from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
 from samzapy.system.factories import system_factory
+from samzapy.testing import TaskTestDriver
 
 PLAIN = {"user": "ann", "amount": 3}
 
@@ -135,6 +136,34 @@ def test_a_schema_that_is_not_registered_ends_the_start_with_every_place(tmp_pat
     assert "events.totals" in str(caught.value)
     assert "has no schema like the job's" in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_a_stream_that_only_fills_a_store_needs_no_schema_to_write_with(tmp_path, server):
+    side = {"stores.side.factory": "inmemory", "stores.side.side.inputs": "events.orders"}
+    side |= {"stores.side.side.inputs.processor.factory": "jobs.sourced_job:Any"}
+    side |= {"stores.side.key.serde": "string", "stores.side.msg.serde": "json"}
+    keys = {**Scene(tmp_path, server.url).keys, **side, "task.inputs": "events.others"}
+    del keys["serializers.registry.avro.schema"], keys["streams.totals.samza.system"]
+    config = load_job(keys)
+    assert SystemStream("events", "orders") in config.streams
+    StreamSerdes(config, task_serdes(config), jobs.TotalsTask).make_ready()
+
+
+def test_a_task_is_tested_with_the_mock_registry_and_its_own_classes():
+    keys = {
+        "job.name": "typed",
+        "task.class": "jobs.schema_job:TypedTask",
+        "task.inputs": "events.orders",
+        "systems.events.samza.factory": "memory",
+        "systems.events.default.stream.samza.key.serde": "string",
+        "systems.events.default.stream.samza.msg.serde": "avro",
+        "streams.totals.samza.system": "events",
+        "streams.totals.samza.msg.type": "jobs.schema_job:Order",
+        **jobs.registry_keys("avro", "mock://a-test", jobs.AVRO, auto_register="true"),
+    }
+    with TaskTestDriver(None, keys) as driver:
+        driver.send("events.orders", jobs.Order("ann", 3), key="ann")
+        assert driver.outputs("totals").messages == [jobs.Order("ann", 4)]
 
 
 def test_a_missing_library_is_reported_with_the_extra(monkeypatch):
