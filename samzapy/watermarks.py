@@ -51,11 +51,16 @@ class Watermarks(Generic[S]):
     @property
     def holding(self) -> S | None:
         """The source that holds `current` back: one without a mark, else the one with the least; None if none
-        counts."""
-        unmarked = next(iter(self._unmarked), None)
+        counts. Any thread may ask."""
+        try:
+            unmarked = next(iter(self._unmarked), None)
+        except RuntimeError:
+            # A source got its first mark between the two calls.
+            return self.holding
         if unmarked is not None:
             return unmarked
-        return self._queue[0][2] if self._queue else None
+        first = self._queue[:1]
+        return first[0][2] if first else None
 
     def reach(self, source: S) -> float:
         """The greatest `current` that `source` alone can reach: the least mark of the others that count, -inf while one

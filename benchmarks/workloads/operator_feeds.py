@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from benchmarks.bare import operators as by_hand
@@ -111,6 +112,23 @@ def _batches(messages: Messages) -> list[MessageBatch[Any, Any]]:
     return found
 
 
+def _feed_batches(
+    batches: list[MessageBatch],
+    add_all: Callable[[MessageBatch], object],
+    close: Callable[[], object],
+    commit: Callable[[], object],
+) -> None:
+    """Feed all batches, close every `CLOSE` messages and commit every `COMMIT`."""
+    number = 0
+    for batch in batches:
+        add_all(batch)
+        number += len(batch)
+        if not number % CLOSE:
+            close()
+            if not number % COMMIT:
+                commit()
+
+
 def windows_in_batches(definition: WindowDefinition) -> Callable[[Messages], float]:
     def run(messages: Messages) -> float:
         batches = _batches(messages)
@@ -120,14 +138,8 @@ def windows_in_batches(definition: WindowDefinition) -> Callable[[Messages], flo
             collector = Nowhere()
 
             def fed() -> None:
-                number = 0
-                for batch in batches:
-                    windows.add_all(batch, collector)
-                    number += len(batch)
-                    if not number % CLOSE:
-                        windows.advance(collector)
-                        if not number % COMMIT:
-                            opened.commit()
+                close = partial(windows.advance, collector)
+                _feed_batches(batches, lambda batch: windows.add_all(batch, collector), close, opened.commit)
                 windows.finish(collector)
 
             return cpu_s(fed)
@@ -142,14 +154,7 @@ def join_in_batches(make: Callable[[Context], AsOfJoin | StreamStreamJoin]) -> C
             join = make(context)
 
             def fed() -> None:
-                number = 0
-                for batch in batches:
-                    join.add_all(batch)
-                    number += len(batch)
-                    if not number % CLOSE:
-                        join.advance()
-                        if not number % COMMIT:
-                            opened.commit()
+                _feed_batches(batches, join.add_all, join.advance, opened.commit)
                 for _ in join.finish():
                     pass
 

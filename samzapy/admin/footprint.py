@@ -1,8 +1,8 @@
 """Estimates what one container of a job needs of its machine: memory, threads and open files.
 
-Memory is a bound and not a forecast: caches and queues may stay emptier. It has two parts.
+The memory is a bound and not a forecast: caches and queues may stay emptier. It has two parts:
 
-    at the start    the process  +  tasks x TASK_BYTES  +  of every task's part of a store what its engine says
+    at the start    the process  +  tasks x TASK_BYTES  +  the engine's figure for every task's part of a store
     at the most     that  +  the larger of two:
                     running     container.cache.max.bytes, changes that are not committed included
                                 + block caches and memtables, shared ones once
@@ -11,8 +11,8 @@ Memory is a bound and not a forecast: caches and queues may stay emptier. It has
                                 + the records of two polls
                     restoring   stores.NAME.restore.max.bytes, that of the largest store
 
-Memory of the task's own is not in it, nor are objects in a cache that is counted in objects. Threads and files are those of one
-broker for each system; each further broker adds two threads and two files for each client.
+It does not contain the memory of the task's own code, and objects in caches that are limited by a number of objects. Threads and
+files are for one broker in each system; each further broker adds two threads and two files for each client.
 
 Compared with containers that ran (`tests/integration/test_footprint.py`): the memory at the start is within a third of the
 resident set of an idle container, a busy one stays below the bound, and threads and files are within a third and eight.
@@ -42,7 +42,7 @@ PROCESS_FILES = 12
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the memory: what it is, its bytes, and the key or the count that makes it so large."""
+    """A part of the memory: its name, its bytes, and the key or the count that decides its size."""
 
     name: str
     size: int
@@ -51,8 +51,8 @@ class Share:
 
 @dataclass(frozen=True)
 class Footprint:
-    """The needs of one container. `start`: memory that it has when it begins to process; `running` and `restoring`: what comes
-    on top of it, at the most, one after the other. `unknown`: sentences about memory that is in none of them."""
+    """The needs of one container. `start`: its memory when it begins to process. `running` and `restoring`: the most memory on
+    top of that, at different times. `unknown`: sentences about memory that is in none of them."""
 
     container: str
     tasks: int

@@ -10,12 +10,9 @@ from samzapy.admin.store_queries import Question, store_entries
 from samzapy.admin.streams import Literal, Range, Record, as_text, records
 from samzapy.api.stream import SystemStream
 from samzapy.config.job import JobConfig
-from samzapy.coordinator.page.inspector import Asked, Found, Inspector
+from samzapy.coordinator.page.inspector import LONGEST, Asked, Found, Inspector
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
 from samzapy.serializers import serde_registry
-
-#: The most characters of a key or a value that are shown.
-_LONGEST = 65_536
 
 
 class JobInspector(Inspector):
@@ -75,4 +72,4 @@ class JobInspector(Inspector):
 
 
 def _found(place: str, key: object, value: object) -> Found:
-    return Found(place, as_text(key)[:_LONGEST], as_text(value)[:_LONGEST])
+    return Found(place, as_text(key)[:LONGEST], as_text(value)[:LONGEST])

@@ -1,8 +1,10 @@
 """Asks the stores of a running job: `samzapy.query(job).store("counts").get(key)`.
 
-The answers come from the job's driver (`samzapy.coordinator.web.queries`) and are committed entries. While the owner of a
-key moves, the driver answers 503; the question is asked again until its deadline. So is one to a driver that does not
-answer: its address is read again each time, since a driver that was started again has another one.
+The answers come from the job's driver (`samzapy.coordinator.web.queries`) and are committed entries. A question is asked again
+until its deadline in two cases:
+
+1. The owner of a key is moving: the driver answers 503.
+2. The driver does not answer. Its address is read again each time, because a restarted driver has another one.
 """
 
 from __future__ import annotations
@@ -22,18 +24,18 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.errors import EnvironmentFailure, RetriableError, StoreError
+from samzapy.queries.questions import STANDBY_LAG
 from samzapy.storage.inspection import store_of
 
 #: Seconds to wait for a connection and for an answer, and between two attempts without an answer.
 _CONNECT_S, _ANSWER_S, _AGAIN_S = 2.0, 65.0, 0.5
-_STANDBY_LAG = "samzapy-standby-lag"
 
 
 @dataclass(frozen=True)
 class StoreEntry:
     """A committed entry. `partition`: the changelog partition of its task. `as_of`: the changelog offset up to which the
-    state is complete, None without a changelog. `standby_lag`: the changelog offsets that the standby which answered is
-    behind, None if the owner has answered."""
+    state is complete, None without a changelog. `standby_lag`: if a standby has answered, the number of changelog offsets
+    that it is behind; None for an owner."""
 
     key: Any
     value: Any
@@ -55,8 +57,8 @@ class JobQueries:
         clock: Clock = SYSTEM_CLOCK,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`address`: the one that the run has printed, with its token, and after `#` the fingerprint of a certificate that it has
-        to show; None: that of a run on this machine. `deadline_s`: seconds until a question without an answer fails."""
+        """`address`: as printed by the run, with its token and, after `#`, the fingerprint of its certificate; None for a run on
+        this machine. `deadline_s`: seconds until a question without an answer fails."""
         self._config = config
         self._address = address
         self._deadline_s = deadline_s
@@ -118,7 +120,7 @@ class JobQueries:
     def _pool(self, fingerprint: str) -> urllib3.PoolManager:
         pool = self._pools.get(fingerprint)
         if pool is None:
-            # The fingerprint says more than any authority; without one, the authorities of this machine decide.
+            # A fingerprint replaces the check of authorities; without one, the authorities of this machine decide.
             pool = self._pools[fingerprint] = urllib3.PoolManager(
                 retries=False,
                 timeout=urllib3.Timeout(connect=_CONNECT_S, read=_ANSWER_S),
@@ -130,7 +132,7 @@ class JobQueries:
     def _where(self) -> tuple[str, str, str]:
         address = self._address or PageAddress(self._config.supervision.log, self._config.job_name).read()
         if address is None:
-            raise _Again("no run of it on this machine has an address; name one", _AGAIN_S)
+            raise _Again("no run on this machine has an address; give the address of a run elsewhere", _AGAIN_S)
         parts = urlsplit(address)
         return f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query).get("token", [""])[0], parts.fragment
 
@@ -154,7 +156,7 @@ def _body(data: bytes) -> Mapping[str, Any]:
 class StoreQueries:
     """The committed entries of one store, as plain JSON values. Every call asks anew.
 
-    A key is a `str` for a store with string keys. Any other serde takes what JSON makes of its keys: a number, the text of a
+    A key is a `str` for a store with string keys. For any other serde it is the JSON form of a key: a number, the text of a
     UUID, bytes as hexadecimal digits or as `bytes`, a list or a dict.
     """
 
@@ -172,7 +174,7 @@ class StoreQueries:
         return None if found is None else found.value
 
     def entry(self, key: Any, partition: int | None = None) -> StoreEntry | None:
-        """As `get`, with what is known of the answer."""
+        """As `get`, but the entry with its partition, offset and lag."""
         found = self._job.ask(self._path, {"key": self._text(key), **_in(partition), **self._standby})
         if found is None:
             return None
@@ -180,8 +182,8 @@ class StoreQueries:
         return StoreEntry(body["key"], body["value"], body["partition"], body["as_of"], _lag(headers))
 
     def range(self, from_key: Any = None, to_key: Any = None, partition: int | None = None) -> Iterator[StoreEntry]:
-        """Entries with from_key <= key < to_key (None: no bound), in the order of the keys. They are read page by page, and each
-        page as of its own commits."""
+        """Entries with from_key <= key < to_key (None: no bound), in the order of the keys. They are read page by page,
+        each as of its own commits."""
         bounds = {"from": from_key, "to": to_key}
         given = {name: self._text(key) for name, key in bounds.items() if key is not None}
         return self._pages({**given, **_in(partition)})
@@ -226,7 +228,7 @@ def _in(partition: int | None) -> dict[str, str]:
 
 
 def _lag(headers: Mapping[str, str]) -> int | None:
-    lag = headers.get(_STANDBY_LAG)
+    lag = headers.get(STANDBY_LAG)
     return None if lag is None else int(lag)
 
 

@@ -93,7 +93,7 @@ class StoreEntries:
         return [key for key in keys if self._key(key) not in there]
 
     def of_prefix(self, prefix: str) -> Iterator[Entry]:
-        """The entries whose keys start with `prefix`."""
+        """The entries with keys that start with `prefix`."""
         start = self._key(prefix)
         return self._entries(Selection(None, start, first_beyond(start)))
 

@@ -6,9 +6,9 @@
     2  refuse checkpoints that belong to another job
     3  write this run down as the owner, with its transactional ids: a container that is fenced from now on reads that
        record, and lets go
-    4  with transactions, fence the ids of the run before, and this run's own, until no transaction is open in the
+    4  with transactions, fence the ids of the previous run, and this run's own, until no transaction is open in the
        checkpoints
-    5  if the run before cannot be fenced, wait as long as its containers may go on unseen, unless it has ended
+    5  if the previous run cannot be fenced, wait as long as its containers may go on unseen, unless it has ended
     6  check that no checkpoint has a greater epoch than this run's attempts will have
 
 A broker may refuse the transactional ids. A guarantee that needs them is refused then; any other is kept without them.
@@ -80,7 +80,7 @@ def take_over(
     job's tasks. `wait` waits for seconds. `run` is written down, else a new one. Raises EnvironmentFailure for
     checkpoints of another job, TransactionsRefused.
     """
-    # 1  the run before
+    # 1  the previous run
     previous, complete = checkpoints.peek_owner()
     # 2  the job of the checkpoints
     refuse_another_job(config, previous)
@@ -89,7 +89,7 @@ def take_over(
     before = 0 if previous is None else previous.epoch
     mine = replace(run or this_run(), job=(config.name, config.id), epoch=before + _ATTEMPTS, transactional_ids=ids)
     mine = replace(mine, lease_ms=_lease_ms(config, state, mine))
-    # Until this wait is over, any later run has to wait for the run before as well.
+    # Until this wait is over, any later run has to wait for the previous run as well.
     unsure = mine if previous is None else replace(mine, lease_ms=max(mine.lease_ms, previous.lease_ms))
     checkpoints.write_owner(unsure)
     # 4  fences
@@ -107,7 +107,7 @@ def take_over(
     # 5  a run that nothing fences
     waited = previous is not None and _may_go_on(checkpoints, previous)
     if previous is not None and waited:
-        logger.warning("Waiting %.0f s, as long as the run before may go on unseen", previous.lease_ms / 1000)
+        logger.warning("Waiting %.0f s, as long as the previous run may go on unseen", previous.lease_ms / 1000)
         wait(previous.lease_ms / 1000)
     # 6  epochs
     epochs = [found.epoch for found in checkpoints.read_all(tasks).values() if found is not None]
@@ -157,12 +157,12 @@ def refuse_another_job(config: JobConfig, owner: JobRun | None) -> None:
         name, job_id = owner.job
         raise EnvironmentFailure(
             f"job.name, job.id: the checkpoints of job {config.name} (id {config.id}) are those of job {name} (id "
-            f"{job_id}), whose checkpoint topic has the same name; choose another job.name or job.id"
+            f"{job_id}), because both checkpoint topics have the same name; choose another job.name or job.id"
         )
 
 
 def _ids(config: JobConfig, previous: JobRun | None, tasks: Iterable[str]) -> Iterable[str]:
-    """The ids under which the run before may still write. An older version recorded none and had an id for each
+    """The ids under which the previous run may still write. An older version recorded none and had an id for each
     task."""
     if previous is None:
         return ()

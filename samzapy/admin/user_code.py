@@ -1,4 +1,5 @@
-"""Imports the user's code: the files that a job ships, and its task class within a deadline."""
+"""Looks after the user's code: the modules beside the job file, what a job ships, and its task class, imported within a
+deadline."""
 
 from __future__ import annotations
 
@@ -10,11 +11,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from samzapy.api.task import AnyTask
+from samzapy.config.job import JobConfig
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
 
 _PY_FILES = "job.spark.py.files"
+_ARCHIVES = "job.spark.archives"
 _TASK_CLASS = "task.class"
+
+
+def make_importable(config: JobConfig) -> None:
+    """Make the code of a job importable here: the modules beside its file, and what it ships. Raises ConfigError."""
+    add_import_paths(config.spark.py_files)
+    if config.folder is not None and str(config.folder) not in sys.path:
+        sys.path.append(str(config.folder))
 
 
 def add_import_paths(py_files: Iterable[str]) -> None:
@@ -33,6 +43,13 @@ def add_import_paths(py_files: Iterable[str]) -> None:
     for entry in entries:
         if entry not in sys.path:
             sys.path.append(entry)
+
+
+def check_archives(archives: Iterable[str]) -> None:
+    """Raise ConfigError for archives that are not on this machine; those with a URL are left to Spark."""
+    missing = [each for each in archives if "://" not in each and not Path(each.partition("#")[0]).is_file()]
+    if missing:
+        raise ConfigError([ConfigProblem(_ARCHIVES, each, "file not found") for each in missing])
 
 
 def check_task_class(path: str, timeout_s: float = 60.0) -> type[AnyTask]:

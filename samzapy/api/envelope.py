@@ -131,6 +131,7 @@ class OutgoingMessageEnvelope:
        system spreads the messages.
     2. `headers` are (name, bytes or None) pairs. `timestamp` is milliseconds since 1970, None for now.
     3. A message of None is a tombstone.
+    4. The stream is a SystemStream, never its text: `collector.send` raises TypeError for "kafka.out".
 
     Raises TypeError for other headers, and for a timestamp that is not an integer.
     """

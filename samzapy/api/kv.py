@@ -116,7 +116,7 @@ class KeyValueStore(ABC, Generic[K, V]):
 
     @abstractmethod
     def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """Entries whose serialized key starts with the serialized `prefix`; for serdes that keep prefixes (string,
+        """Entries with a serialized key that starts with the serialized `prefix`; for serdes that keep prefixes (string,
         bytes)."""
 
     @abstractmethod

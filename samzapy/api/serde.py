@@ -52,6 +52,17 @@ class Serde(ABC):
     def check(self, value: Any) -> None:
         """Raise SerdeError if `to_bytes` has written another value for `value`. Called if `doubt` is in the bytes."""
 
+    def at(self, stream: str, part: str) -> Serde:
+        """The serde for one `part` (`key` or `value`) of the messages of a stream, of the entries of a store with that
+        changelog. By default the serde itself; overridden where the bytes depend on the place."""
+        return self
+
+    def ready(self, *, writing: bool) -> None:
+        """Ask for what reading needs, and writing, if the job is `writing`. Called once at a start of the job.
+
+        Raises SerdeError if the job's settings do not fit, EnvironmentFailure for a service that does not answer.
+        """
+
     def wider(self) -> Serde | None:
         """A serde of the same format that takes more values and costs more: a stream goes on with it when this one has
         refused an output. None if there is none."""

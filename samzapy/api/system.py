@@ -169,7 +169,8 @@ class SystemConsumer(ABC):
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
         """Wait up to `timeout_s` for the first record, then take the available ones without waiting.
 
-        At most `max_records` records in all. A partition may occur in several batches, in order. Raises
+        At most `max_records` records in all. A partition may occur in several batches, in order. It may return early with
+        none, as after a position has passed a hole: a reader that is to reach an offset may then be there. Raises
         OffsetOutOfRange if a position has left the log, RetriableError or EnvironmentFailure for other errors.
         """
 
@@ -240,12 +241,13 @@ class SystemProducer(ABC):
         """The offset of the last record that was sent to exactly this partition and acknowledged by a flush; None if
         none.
 
-        It need not include records for which the system chose the partition.
+        It need not include records for which the system chose the partition, and a transactional producer need not know
+        it without `report_offsets`.
         """
 
     def report_offsets(self) -> None:
-        """Called before the first record by a writer that will ask for `last_offset`. Default: nothing, for a system
-        that always knows offsets."""
+        """Called by a writer that will ask for `last_offset`, before its first record and before `init_transactions`.
+        Default: nothing, for a system that always knows offsets."""
 
     def purge(self) -> None:
         """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any
@@ -329,7 +331,7 @@ class SystemAdmin(ABC):
 
     @abstractmethod
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
-        """Per partition, the first offset whose record is not older than `time_ms`; `upcoming` if there is none."""
+        """Per partition, the first offset with a record that is not older than `time_ms`; `upcoming` if there is none."""
 
     @abstractmethod
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:

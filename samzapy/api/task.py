@@ -1,8 +1,13 @@
 """The interfaces that a user implements: one of `StreamTask`, `AsyncStreamTask`, `CoroutineTask` and `BatchTask` (in
-`samzapy.api.batch`), and any of the others, each of which adds one ability."""
+`samzapy.api.batch`), and any of the others, each of which adds one ability.
+
+A class has an ability if it defines the method, whether or not it names the interface as a base: the interface is for the
+type checker, which then checks the method's parameters. A method of that name that takes other arguments is the class's
+own."""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Generic
@@ -82,7 +87,36 @@ class CoroutineTask(ABC, Generic[K, V]):
 AnyTask = StreamTask | AsyncStreamTask | CoroutineTask | BatchTask[Any, Any]
 
 
-class InitableTask(ABC):
+def takes(function: Callable[..., object], count: int) -> bool:
+    """Whether a function can be called with so many positional arguments; True for one that does not say."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # written in C
+    return True
+
+
+class Ability(ABC):  # noqa: B024  # its interfaces have the methods
+    """The base of the interfaces of one method. Any class that defines the method counts as a subclass of its interface."""
+
+    @classmethod
+    def method(cls) -> tuple[str, int]:
+        """The name of an interface's method, and the number of its parameters with `self`."""
+        (name,) = cls.__abstractmethods__
+        return name, len(inspect.signature(getattr(cls, name)).parameters)
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        if Ability not in cls.__bases__:
+            return NotImplemented  # a class of the user
+        name, parameters = cls.method()
+        found = getattr(other, name, None)
+        return True if callable(found) and takes(found, parameters) else NotImplemented
+
+
+class InitableTask(Ability):
     """A task that prepares itself."""
 
     @abstractmethod
@@ -99,7 +133,7 @@ class CopartitionedTask:
     """
 
 
-class WindowableTask(ABC):
+class WindowableTask(Ability):
     """A task with a timer."""
 
     @abstractmethod
@@ -107,7 +141,7 @@ class WindowableTask(ABC):
         """Called every `task.window.ms` (default -1: never), never at the same time as `process`."""
 
 
-class TimerTask(ABC):
+class TimerTask(Ability):
     """A task that sets timers: `context.task.timers`."""
 
     @abstractmethod
@@ -119,7 +153,7 @@ class TimerTask(ABC):
         """
 
 
-class ClosableTask(ABC):
+class ClosableTask(Ability):
     """A task that cleans up."""
 
     @abstractmethod
@@ -127,7 +161,7 @@ class ClosableTask(ABC):
         """Called at shutdown, before the stores close. Not called when the process is killed."""
 
 
-class EndOfStreamListenerTask(ABC):
+class EndOfStreamListenerTask(Ability):
     """A task that reacts to the end of its inputs: by `--until-end`, or because all senders of an intermediate stream
     have ended."""
 
@@ -136,7 +170,7 @@ class EndOfStreamListenerTask(ABC):
         """Called once, after all partitions of the task have reached their ends."""
 
 
-class WatermarkListenerTask(ABC):
+class WatermarkListenerTask(Ability):
     """A task that reads intermediate streams and follows the event time of the stages before it."""
 
     @abstractmethod
@@ -148,7 +182,7 @@ class WatermarkListenerTask(ABC):
         """
 
 
-class DrainListenerTask(ABC):
+class DrainListenerTask(Ability):
     """A task that reacts to the drain of its job."""
 
     @abstractmethod
@@ -156,6 +190,18 @@ class DrainListenerTask(ABC):
         """Called once instead of `on_end_of_stream`, after all messages from before the request are processed. A commit
         and the stop follow. A task that sends to an intermediate stream drains the next stage with
         `collector.send_control(stream, Drain())`."""
+
+
+#: The interfaces of one method.
+ABILITIES: tuple[type[Ability], ...] = (
+    InitableTask,
+    WindowableTask,
+    TimerTask,
+    ClosableTask,
+    EndOfStreamListenerTask,
+    WatermarkListenerTask,
+    DrainListenerTask,
+)
 
 
 class SideInputsProcessor(ABC):

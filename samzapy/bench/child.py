@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from samzapy.admin.user_code import add_import_paths
+from samzapy.admin.user_code import make_importable
 from samzapy.bench.processes import MAIN, WORKER
 from samzapy.bench.tasks import MARKS_KEY, Stretch, read_stretch
 from samzapy.config.job import JobConfig
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     overrides = {key: value for key, _, value in (override.partition("=") for override in options.config)}
     try:
         config = load_job(options.job, overrides)
-        add_import_paths(config.spark.py_files)
+        make_importable(config)
         measured = run(config, options.runner, until_end=not options.endless)
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)  # noqa: T201

@@ -15,6 +15,8 @@ import psutil
 from rich.table import Table
 
 from samzapy.bench.measuring import Measurement
+from samzapy.errors import EnvironmentFailure
+from samzapy.java import SPARK, find_java
 
 _MIB = 1024 * 1024
 
@@ -75,11 +77,10 @@ def _processor() -> str:
 
 
 def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else "java"
     try:
+        java = find_java(SPARK).command
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    except (OSError, subprocess.TimeoutExpired):
+    except (EnvironmentFailure, OSError, subprocess.TimeoutExpired):
         return "-"
     return shown.splitlines()[0] if shown else "-"
 

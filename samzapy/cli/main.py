@@ -23,7 +23,7 @@ _COMMANDS = {
     "drain": "Let a running job process the rest of its inputs, and stop.",
     "logs": "Print the log of a job, and follow it.",
     "status": "Show lag, stalls and failures of a running job.",
-    "check": "Show the meaning of a job file, and all its problems.",
+    "check": "Explain a job file, and list all its problems.",
     "keys": "List the keys of job files.",
     "topic": "Create, list, describe, read and write streams.",
     "store": "Show the stores of a job, and rebuild local ones.",
@@ -31,13 +31,14 @@ _COMMANDS = {
     "replay": "Process messages of a task again, with the state it had, and send nothing.",
     "startpoint": "Set where the next start of a job begins.",
     "metrics": "Print a Grafana dashboard and alert rules.",
+    "pack": "Pack the environment of a job's executors in one archive.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs and stores.",
     "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
 }
 #: Commands that are in the module of another one.
-_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint"}
+_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint", "pack": "run"}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
@@ -60,7 +61,7 @@ class Commands(click.Group):
     (`error: ...`, one each problem) on standard error and the exit code of the error's class."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands whose module is installed."""
+        """The commands with an installed module."""
         return [name for name in _COMMANDS if importlib.util.find_spec(_module(name))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -81,7 +82,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. It does not fail if the reader of its output has gone."""
+        """Run the command. A reader of its output that has gone is no failure."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
+import numbers
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import final
+from typing import Any, final
 
 import click
 from rich.console import Console
@@ -33,6 +36,22 @@ def warn(message: str) -> None:
 def line_on(console: Console, line: str) -> None:
     """Print one line unchanged, above any bars."""
     console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """Plain values as JSON for other programs, in ASCII. JSON has no NaN and no infinities, so they become null; a number of a
+    library becomes a plain one."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: object) -> Any:
+    if isinstance(value, numbers.Real) and not isinstance(value, int):
+        return int(value) if isinstance(value, numbers.Integral) else float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
 
 
 def utc(time_ms: int) -> str:

@@ -1,9 +1,11 @@
-"""Shows the progress of a run on standard error: as bars on a terminal, as a line for each phase elsewhere."""
+"""Shows the progress of a run on standard error: as bars on a terminal and in a notebook with ipywidgets, as a line for each
+phase elsewhere."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from importlib.util import find_spec
 from types import TracebackType
 from typing import final
 
@@ -57,7 +59,8 @@ class RunDisplay:
             TimeElapsedColumn(),
             _TimeLeft(),
         )
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._has_bars = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
+        self._progress = Progress(*columns, console=console, transient=True, disable=not self._has_bars)
 
     def __enter__(self) -> RunDisplay:
         self._progress.start()
@@ -89,7 +92,7 @@ class RunDisplay:
     def _phase(self, container: ContainerStatus) -> None:
         if container.phase and self._phases.get(container.id) != container.phase:
             self._phases[container.id] = container.phase
-            if not self.console.is_terminal:
+            if not self._has_bars:
                 line_on(self.console, f"container {container.id}: {container.phase}")
 
     def _restores(self, container: ContainerStatus, restored: Iterable[RestoredStore]) -> None:

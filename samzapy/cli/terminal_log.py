@@ -1,5 +1,5 @@
-"""Prints log lines on standard error while a job runs, above its bars: coloured on a terminal, as they are kept
-elsewhere."""
+"""Prints log lines on standard error while a job runs, above its bars: coloured on a terminal, else as in the
+files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from samzapy.cli.output import line_on
 from samzapy.config.supervision import LogConfig
 from samzapy.container.supervision.log_lines import TextLines, formatter
 
-#: The clients' own lines: a broker that is away has many of them. The files have them all.
+#: The loggers of the clients, which write many lines while a broker is unreachable. The log files have all of them.
 _CLIENTS = "samzapy.kafka"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shlex
 import shutil
@@ -21,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from samzapy.cli.options import pairs
-from samzapy.cli.output import line_on, table
+from samzapy.cli.output import json_text, line_on, table
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.tasks.task import CLASS
 from samzapy.devkafka import DevBroker
@@ -85,7 +84,7 @@ class Verification:
     def _write(self, rows: Sequence[Row]) -> None:
         """Write the rows so far: a long run may be interrupted."""
         if self.as_json is not None:
-            self.as_json.write_text("".join(json.dumps(row.to_json()) + "\n" for row in rows))
+            self.as_json.write_text("".join(json_text(row.to_json()) + "\n" for row in rows))
 
     def _wanted(self, folder: Path) -> Target:
         """The target, not started yet. Raises click's error, ConfigError."""

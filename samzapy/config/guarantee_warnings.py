@@ -155,7 +155,7 @@ def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
             yield GuaranteeWarning(key, f"{what} that fail go to {policies.dead_letters}, {counted}.dead-lettered")
         if policy.ignored:
             names = ", ".join(sorted(policy.ignored))
-            message = f"messages whose process raises {names} are lost, {counted}.skipped"
+            message = f"messages for which process raises {names} are lost, {counted}.skipped"
             yield GuaranteeWarning(error_policy.IGNORED_EXCEPTIONS.name, message)
 
 

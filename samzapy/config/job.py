@@ -50,10 +50,11 @@ class JobConfig:
 
     `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
     `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, built-in ones included.
-    `handover_ms`: how long a new run waits for the one before to commit and let go. `timers_store` names the store of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object
+    `handover_ms`: how long a new run waits for the previous one to commit and let go. `timers_store` names the store of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object
     caches of one container. `raw` is the flat file with its
     overrides and unresolved values (`${env:X}` as written), to carry the job elsewhere. `resolved` has the values in
-    clear; its `repr` hides secrets. `warnings` are sentences about oddities that do not stop the job.
+    clear; its `repr` hides secrets. `warnings` are sentences about oddities that do not stop the job. `folder`:
+    the folder of the job file, whose modules the job may import; None for a job of pairs.
     """
 
     name: str
@@ -84,6 +85,7 @@ class JobConfig:
     raw: Mapping[str, str] = field(default_factory=dict, repr=False)
     resolved: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+    folder: Path | None = None
 
     @property
     def job_name(self) -> str:
@@ -200,7 +202,7 @@ HANDOVER_MS = Key(
     "job.handover.ms",
     integer(0, 3_600_000),
     10_000,
-    "Milliseconds that a new run of the job waits for the run before to commit and stop, once everything else is ready. After "
+    "Milliseconds that a new run of the job waits for the previous run to commit and stop, once everything else is ready. After "
     "that, and with 0 at once, it takes the job over without.",
 )
 KEYS = collect(globals())

@@ -22,7 +22,7 @@ from samzapy.config.reading.secrets import Masked
 from samzapy.config.stores import StoreConfig, engines
 from samzapy.config.stores.engines import is_of_another_engine
 from samzapy.config.stores.store import KEYS as STORE_KEYS
-from samzapy.config.streams import database, serdes, systems
+from samzapy.config.streams import database, schemas, serdes, systems
 from samzapy.config.streams.stream import KEYS as STREAM_KEYS
 from samzapy.config.tasks import checkpoint, error_policy, processing, task
 
@@ -39,6 +39,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *database.KEYS,
     *STREAM_KEYS,
     *serdes.KEYS,
+    *schemas.KEYS,
     *STORE_KEYS,
     *engines.ROCKSDB_KEYS,
     *engines.VIEW_KEYS,

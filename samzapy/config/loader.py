@@ -38,6 +38,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.sources import check_sourced, parse_source
 from samzapy.config.stores.store import parse_stores
 from samzapy.config.streams import database, systems
+from samzapy.config.streams.schemas import with_schema_files
 from samzapy.config.streams.serdes import check_serde, parse_serdes
 from samzapy.config.streams.stream import (
     StreamConfig,
@@ -163,22 +164,24 @@ def load_job(
     """Load and check the job of a `.properties` file (by path) or of flat pairs, with `overrides` on top.
 
     `${env:NAME}` takes variables from `environ` (default: the process's). Unknown keys and keys that are set twice are
-    warnings, or problems if `strict`. Reads only the file: no import of user code, no connection. Raises
+    warnings, or problems if `strict`. Reads only the file, and the schemas that it names: no import of user code, no connection. Raises
     ConfigError with all problems.
     """
     variables = os.environ if environ is None else environ
     read = _read(source, overrides or {}, strict=strict)
     references = References(read.values, variables)
     renamed = with_todays_names(references.values, references.secret)
-    reader = Reader(renamed.values, renamed.secret, references.broken)
-    reader.problems += [*read.problems, *references.problems]
+    texts = with_schema_files(renamed.values, read.values)
+    reader = Reader(texts.values, renamed.secret, references.broken)
+    reader.problems += [*read.problems, *references.problems, *texts.problems]
     reader.warnings += [*read.warnings, *renamed.warnings]
-    config = _parse(reader, read.values, variables)
+    config = _parse(reader, texts.raw, variables)
     own_streams.check_changelogs(reader, config)
     check_keys(reader, config, strict=strict)
     if reader.problems:
         raise ConfigError(reader.problems)
-    return replace(config, warnings=tuple(reader.warnings))
+    folder = None if isinstance(source, Mapping) else Path(source).absolute().parent
+    return replace(config, warnings=tuple(reader.warnings), folder=folder)
 
 
 def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str], *, strict: bool) -> properties.Source:

@@ -22,12 +22,13 @@ class TlsConfig:
 @dataclass(frozen=True)
 class SparkConfig:
     """`master`: None for `local[N,4]` with N containers. `conf`: Spark's own keys, from `job.spark.conf.spark.*`.
-    `py_files`: files to ship to the executors. `max_resubmits`: how often the driver resubmits a container that Spark
+    `py_files`: files to ship to the executors; `archives`: those that are unpacked there. `max_resubmits`: how often the driver resubmits a container that Spark
     has given up, after `resubmit_backoff_ms`, which doubles up to `resubmit_backoff_max_ms`."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     py_files: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
     max_resubmits: int = 8
     resubmit_backoff_ms: int = 1_000
     resubmit_backoff_max_ms: int = 30_000
@@ -45,7 +46,19 @@ MASTER = Key(
     "local[N,4], N containers",
 )
 CONF = Key("job.spark.conf.*", TEXT, None, "Spark's own keys, e.g. `job.spark.conf.spark.executor.memory=2g`.")
-PY_FILES = Key("job.spark.py.files", LIST, (), "Python files and archives to ship to the executors.")
+PY_FILES = Key(
+    "job.spark.py.files",
+    LIST,
+    (),
+    "Python files and archives to ship to the executors.",
+    "the modules beside the job file",
+)
+ARCHIVES = Key(
+    "job.spark.archives",
+    LIST,
+    (),
+    "Archives to ship to the executors; `env.tar.gz#env` is unpacked there into the folder env. `samzapy pack` writes one.",
+)
 MAX_RESUBMITS = Key(
     "job.spark.max.resubmits",
     integer(0, 1_000_000),
@@ -127,6 +140,7 @@ def parse_spark(reader: Reader) -> SparkConfig:
         master=reader.get(MASTER),
         conf=conf,
         py_files=reader.get(PY_FILES),
+        archives=reader.get(ARCHIVES),
         max_resubmits=reader.get(MAX_RESUBMITS),
         resubmit_backoff_ms=reader.get(RESUBMIT_BACKOFF_MS),
         resubmit_backoff_max_ms=reader.get(RESUBMIT_BACKOFF_MAX_MS),

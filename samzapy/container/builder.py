@@ -68,7 +68,7 @@ class ContainerBuilder:
         transactions: str | None,
         clock: Clock,
     ) -> None:
-        """`transactions`: the system whose transactions carry the state, None for none."""
+        """`transactions`: the system with the transactions for the state, None for none."""
         self.config = config
         self.model = model
         self.metrics = metrics

@@ -4,13 +4,13 @@
 
 1. A detail is sent if it differs from the last acknowledged value.
 2. If a detail has disappeared, all details are sent again, beginning with a `first` piece, which voids those before.
-3. A piece ends at `PIECE_B` bytes, so that none is refused, whatever the size of the container. A single detail beyond that
-   size is left out, and so is a metric that is not a number.
+3. A piece ends at `PIECE_B` bytes, so the coordinator accepts it whatever the size of the container. A single larger detail
+   is left out, and so is a metric that is not a number.
 4. A piece without an acknowledgement may have arrived, so the next one is a `first` again. The coordinator asks for a `first`
    if a piece does not follow those before.
 
-A metric is named once and goes by a number from then on. The coordinator keeps a container's values in one array, and one copy
-of the lists of names that tasks have in common: five million values of a thousand containers take some 60 MB.
+A metric is named once and has a number from then on. The coordinator keeps the values of a container in one array, and one
+copy of each list of names that tasks share: five million values of a thousand containers take some 60 MB.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from samzapy.metrics.columns import MetricColumns, shared
 PIECE_B = 131_072
 #: The parts of a report that are sent by key; `lags` are in its facts.
 _KEYED = ("positions", "ends", "restored", "restoring", "clocks", "lags")
-#: Bytes around a value, and of each of a task's checkpoints.
+#: Estimated bytes of JSON around a value, and for each checkpoint of a task.
 _AROUND, _TIME = 48, 16
 #: Reports with facts that wait to be sent; the oldest is forgotten first.
 _MOST_NOTED = 600
-#: Integers of doubles.
+#: A double represents every integer up to this one exactly.
 _EXACT = 2**53
 
 
@@ -125,7 +125,7 @@ def _urgent(metrics: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping
 
 
 def _number(value: object) -> float | None:
-    """The value of a metric as a JSON number; None if it has none: a task may set its gauge to any object."""
+    """A metric's value as a JSON number; None if it is not a number, since a task may set a gauge to any object."""
     if type(value) is int and -_EXACT < value < _EXACT:
         return value
     try:
@@ -167,12 +167,12 @@ class _Piece:
 
 
 class MetricValues(MetricColumns):
-    """The metrics of one container, as of one moment. Nothing in it changes: readers of other threads hold on to it."""
+    """The metrics of one container at one moment. Immutable, because other threads read it."""
 
     __slots__ = ()
 
     def changed(self, piece: Details) -> MetricValues:
-        """With the changes of a piece, which may name new metrics. Raises WireError for numbers that were not named."""
+        """A copy with the changes of a piece, which may name new metrics. Raises WireError for a number without a name."""
         names, values = self.names, self._values[:]
         if piece.names:
             names += tuple((group, shared(tuple(new))) for group, new in piece.names)
@@ -202,7 +202,7 @@ class Reported:
     stalled: Stall | None = None
 
     def changed(self, piece: Details) -> Reported:
-        """With the changes of a piece. Raises WireError."""
+        """A copy with the changes of a piece. Raises WireError."""
         before = Reported(self.epoch) if piece.first else self
         new: dict[str, Any] = {
             name: {**getattr(before, name), **sent} for name in _KEYED if (sent := getattr(piece, name))

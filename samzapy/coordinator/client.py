@@ -1,4 +1,4 @@
-"""The container's side of the coordinator's HTTP service. Made where it is used: never before a fork."""
+"""Calls the coordinator over HTTP, for a container. A client is made where it is used, never before a fork."""
 
 from __future__ import annotations
 
@@ -52,36 +52,36 @@ METRICS_S = 10.0
 
 _PATIENCE = urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
 
-#: The service answers so to a container that does not, or no longer, belong to it.
+#: The statuses for a container that does not belong to this coordinator, or no longer does.
 _NOT_OURS = {403, 404}
 
 
 class CoordinatorClient:
     """Calls one coordinator. Safe to use from several threads.
 
-    Calls raise RetriableError when there is no answer, or one with another certificate than the run's, TaskMigrated when the
-    answer is that this coordinator does not know us (another driver has taken its address).
+    Calls raise RetriableError if the coordinator does not answer or shows another certificate than the run's, and TaskMigrated
+    if it does not know this container (another driver has taken its address).
     """
 
     def __init__(self, url: str, token: str, fingerprint: str | None = None) -> None:
-        """`fingerprint`: that of the certificate which the coordinator has to show before it gets the token; None without TLS."""
+        """`fingerprint`: the SHA-256 of the coordinator's certificate, checked before the token is sent; None without TLS."""
         self._url = url
         self._pool = urllib3.PoolManager(
             headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
             retries=False,
-            # The fingerprint says more than any authority: it is this certificate or none.
+            # The pinned fingerprint replaces the check of an authority.
             cert_reqs="CERT_NONE",
             assert_fingerprint=fingerprint,
         )
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> tuple[HttpLease, JobSpec]:
-        """Register an attempt, which runs as `process`: its lease, and the job."""
+        """Register an attempt that runs as `process`; returns its lease and the job."""
         path = f"/containers/{quote(container_id, safe='')}/attempts"
         body = self._request("POST", path, Attempt(process))
         driver = self._read(Versioned, path, body).version
         if driver != VERSION:
             raise EnvironmentFailure(
-                f"samzapy {VERSION} is installed for the executor's Python, the driver has {driver}"
+                f"samzapy {VERSION} is installed for the executor's Python, the driver has {driver}: install {driver} there"
             )
         answer = self._read(Registration, path, body)
         lease = HttpLease(self, container_id, answer.epoch, answer.lease_ms / 1000, answer.predecessor)
@@ -97,8 +97,8 @@ class CoordinatorClient:
         permanent: bool = False,
         user: UserFailure | None = None,
     ) -> bool:
-        """Say why an attempt ends, and whether another would only fail in the same way; `user` describes a failure of the
-        user's code. Returns whether the coordinator wants no other attempt."""
+        """Report why an attempt ends. `permanent`: another attempt would fail in the same way; `user`: the failure of the
+        user's code, if it was one. Returns whether the coordinator wants no further attempt."""
         failure = Failure(epoch, type(error).__name__, sendable(str(error)), error.exit_code, permanent, user)
         return self.call(Verdict, "POST", f"/containers/{quote(container_id, safe='')}/failure", failure).final
 
@@ -152,11 +152,11 @@ class CoordinatorClient:
         try:
             return read(kind, answer)
         except WireError as cause:
-            raise RetriableError(f"coordinator {self._url} answered {path} with something else ({cause})") from cause
+            raise RetriableError(f"coordinator {self._url} sent an unreadable answer to {path}: {cause}") from cause
 
 
 class HttpLease(ContainerLease):
-    """A lease kept over HTTP. `predecessor`: where the attempt before it ran, as far as the coordinator knows."""
+    """A lease that is renewed over HTTP. `predecessor`: the process of the previous attempt, if the coordinator knows it."""
 
     def __init__(
         self,
@@ -190,17 +190,17 @@ class HttpLease(ContainerLease):
 
     @property
     def duration_s(self) -> float:
-        """As the coordinator granted it."""
+        """The length of the lease in seconds, as granted."""
         return self._duration_s
 
     @property
     def pace_s(self) -> float:
-        """As of the newest answer."""
+        """Seconds between two heartbeats, as of the newest answer."""
         return self._pace.heartbeat_s
 
     @property
     def checkpoint_clock(self) -> int | None:
-        """As of the newest answer."""
+        """The job's checkpoint clock, as of the newest answer."""
         return self._checkpoint_clock
 
     def hear(self, checkpoint_clock: int | None) -> None:
@@ -208,7 +208,7 @@ class HttpLease(ContainerLease):
         self._checkpoint_clock = checkpoint_clock
 
     def outgrow(self, newest: int) -> None:
-        """As the coordinator grants it. Raises RetriableError when it does not answer."""
+        """Ask the coordinator for a greater epoch. Raises RetriableError if it does not answer."""
         grown = self._client.call(Outgrown, "POST", self._epoch_path, Epochs(self._epoch, newest)).epoch
         if grown is None:
             super().outgrow(newest)
@@ -243,7 +243,7 @@ class HttpLease(ContainerLease):
             self._send(report, now, metrics=metrics)
         except Exception as cause:  # noqa: BLE001  # the lease does not depend on details
             self._changes.forget()
-            # As a warning once; it may go on for hours.
+            # Warn once only: the outage may last for hours.
             level = logging.DEBUG if self._failing else logging.WARNING
             logger.log(level, "Details of container %s did not reach the coordinator: %s", report.container_id, cause)
             self._failing = True
@@ -273,22 +273,22 @@ class HttpLease(ContainerLease):
 
 
 class HttpQuestions(QuestionSource):
-    """The questions about the stores of one container, over HTTP."""
+    """Gets the questions about the stores of one container over HTTP."""
 
     def __init__(self, client: CoordinatorClient, container_id: str, epoch: Callable[[], int]) -> None:
-        """`epoch`: of the attempt, as it is now."""
+        """`epoch` returns the attempt's present epoch."""
         self._client = client
         self._path = f"/containers/{quote(container_id, safe='')}/questions"
         self._epoch = epoch
 
     def exchange(self, answers: Sequence[tuple[int, Answered]]) -> Sequence[tuple[int, Question]]:
-        """See `QuestionSource.exchange`. Raises RetriableError when the coordinator does not answer, TaskMigrated if the
-        container is another attempt's."""
+        """See `QuestionSource.exchange`. Raises RetriableError if the coordinator does not answer, TaskMigrated if another
+        attempt has the container."""
         body = pack_questions(Handed(self._epoch(), list(answers)))
         try:
             asked = read_asked(self._client.questions(self._path, body, WAIT_S + ANSWER_S))
         except ValueError as cause:
-            raise RetriableError(f"the coordinator answered {self._path} with something else ({cause})") from cause
+            raise RetriableError(f"the coordinator sent an unreadable answer to {self._path}: {cause}") from cause
         if not asked.owned:
             raise TaskMigrated("a newer attempt runs this container")
         return asked.questions

@@ -62,7 +62,7 @@ class Clocks:
         # A copy for readers, kept until the next change.
         self._shown: Mapping[str, TaskProgress] | None = None
         self._checkpoint = self._kept = kept.checkpoint
-        # Of the last checkpoint of each task: no time beyond the least of them is one that all tasks have.
+        # The time of each task's last checkpoint. No common time is later than the least of them.
         self._lasts = Watermarks(names)
         self._stall_s = stall_s
         self._clock = clock
@@ -152,7 +152,7 @@ class Clocks:
         """The latest checkpoint time of all tasks in common; None if there is none."""
         if len(self._progress) < len(self._names) or not all(each.checkpoints for each in self._progress.values()):
             return None
-        # A common time is one of every task that is not open, so the times of the task with the earliest last one suffice.
+        # Every task that is not open has a common time, so the times of the task with the earliest last checkpoint suffice.
         closed = [each for each in self._progress.values() if not each.open]
         deciding = min(closed or self._progress.values(), key=lambda each: _last(each) if closed else -_last(each))
         for time in sorted(deciding.checkpoints or (), reverse=True):
@@ -171,7 +171,7 @@ def _has(progress: TaskProgress, time: int) -> bool:
 
 
 def as_text(time_ms: int | None) -> str:
-    """A clock as text: ISO 8601 in UTC, empty for None. A time beyond the calendar, which a task may have, is a number."""
+    """A clock as text: ISO 8601 in UTC, empty for None, and a number for a time beyond the calendar."""
     if time_ms is None:
         return ""
     try:

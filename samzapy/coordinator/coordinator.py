@@ -58,8 +58,8 @@ class Coordinator:
         epoch: int | None = None,
         oversight: Oversight | None = None,
     ) -> None:
-        """`downgrades`: the reasons why the job's guarantee is weakened, for its status; `clocks`: those of earlier runs;
-        `epoch`: the run's, as recorded, None without a record; `oversight`: how the driver watches the containers."""
+        """`downgrades`: the reasons why the job's guarantee is weakened, for its status; `clocks`: the clocks of earlier runs;
+        `epoch`: the run's recorded epoch, None without a record; `oversight`: how the driver watches the containers."""
         over = oversight or Oversight()
         ids = tuple(container.id for container in spec.model.containers)
         self._name = name
@@ -103,7 +103,7 @@ class Coordinator:
         return self._pace.hurried() if self._hurried else self._pace
 
     def hurry(self, *, hurried: bool) -> None:
-        """Have the containers report so often that they hear of a stop at once, or as always."""
+        """Have the containers report ten times as often, so that they notice a stop at once; False: at the usual pace."""
         self._hurried = hurried
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
@@ -129,7 +129,7 @@ class Coordinator:
             return self._processes.get(container_id)
 
     def holder(self, container_id: str) -> int | None:
-        """The epoch of the attempt whose lease runs now; None if there is none."""
+        """The epoch of the attempt that holds the lease now; None without one."""
         with self._changed:
             runs = self._leases.state(container_id) is ContainerState.RUNNING and self._abandoned is None
             return self._leases.epoch(container_id) if runs else None
@@ -171,7 +171,7 @@ class Coordinator:
 
     def _take(self, report: ContainerReport) -> None:
         self._progress.update(report)
-        # A heartbeat has the clocks of the details before it.
+        # A heartbeat repeats the clocks of the last details.
         if report.clocks is not self._clocks_taken.get(report.container_id):
             self._clocks_taken[report.container_id] = report.clocks
             self._clocks.update(report.clocks)
@@ -267,7 +267,7 @@ class Coordinator:
             return self._clocks.kept
 
     def keep_checkpoint_clock(self, time_ms: int) -> None:
-        """The job's checkpoint clock is written; from now on the tasks get this value."""
+        """Note that this checkpoint clock is written; from now on the tasks get this value."""
         with self._changed:
             self._clocks.keep(time_ms)
 
@@ -323,7 +323,7 @@ class LocalLease(ContainerLease):
 
     @property
     def pace_s(self) -> float:
-        """As the coordinator says now."""
+        """The coordinator's present pace."""
         return self._coordinator.pace.heartbeat_s
 
     def outgrow(self, newest: int) -> None:

@@ -50,7 +50,7 @@ class Leases:
     """The leases of one job's containers, `duration_s` seconds each."""
 
     def __init__(self, container_ids: Iterable[str], duration_s: float, clock: Clock, epoch: int | None = None) -> None:
-        """`epoch`: the run's, None without a record of it."""
+        """`epoch`: the run's recorded epoch, None without a record."""
         self._grants: dict[str, _Grant | None] = dict.fromkeys(container_ids)
         self._attempts = dict.fromkeys(self._grants, 0)
         self._duration_s = duration_s

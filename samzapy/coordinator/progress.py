@@ -1,4 +1,4 @@
-"""Sums the reports of the containers to the status of the job."""
+"""Sums up the reports of the containers to the status of the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from samzapy.coordinator.clocks import ClockStatus
 from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
 from samzapy.metrics.series import PartitionSnapshot
-from samzapy.strict_json import encode
+from samzapy.strict_json import encode, plain
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class ContainerStatus:
     def partitions(self) -> Mapping[str, PartitionSnapshot]:
         """Its input partitions by SSP as text, each with the newest position.
 
-        The lag is the one that the container measured when it last asked for the end: by the next look, the newest position
-        is past that end. Until the first look, the end of the run stands for the end of the partition.
+        The lag is as of the container's last request for the end, because the newest position soon passes that end. Until
+        the first request, the end of the run stands for the end of the partition.
         """
         found, lags = {}, self.lags
         for ssp, position in self.positions.items():
@@ -91,8 +91,8 @@ class ContainerStatus:
         return found
 
     def after(self, before: ContainerStatus) -> ContainerStatus:
-        """The same. If nothing has come to its partitions since the status `before`, what was made of them there is kept: most
-        reports are heartbeats."""
+        """This status, with the results that `before` has computed of the same partitions: most reports are heartbeats and
+        change none."""
         if (before.positions, before.ends, before.lags) == (self.positions, self.ends, self.lags):
             vars(self).update({name: vars(before)[name] for name in ("partitions", "lag") if name in vars(before)})
         return self
@@ -105,14 +105,19 @@ class ContainerStatus:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        facts = {name: msgspec.to_builtins(values[name]) for name in ("lags", "stalled", "failure")}
-        return {**values, **facts, "lag": self.lag}
+        shown: dict[str, Any] = plain(self._shown())
+        return shown
 
     def encoded(self) -> msgspec.Raw:
         """As JSON, without metrics: those of a large job are millions."""
-        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "metrics"}
-        return msgspec.Raw(encode({**shown, "lag": self.lag}))
+        return msgspec.Raw(encode(self._shown("metrics")))
+
+    def _shown(self, *left_out: str) -> dict[str, Any]:
+        """What is shown of it, by name, as it is here."""
+        return {name: getattr(self, name) for name in (*_FIELDS, "lag") if name not in left_out}
+
+
+_FIELDS = tuple(each.name for each in fields(ContainerStatus))
 
 
 def _snapshot(position: int, seen: PartitionLag) -> PartitionSnapshot:
@@ -333,7 +338,7 @@ def _begins_anew(last: ContainerReport, report: ContainerReport) -> bool:
     return last.epoch != report.epoch or last.processed > report.processed or last.commits > report.commits
 
 
-#: Of each group of metrics those that count what a guarantee does not cover.
+#: By group of metrics, the counters of what a guarantee does not cover.
 _COUNTED = {
     group: [(name, name.partition(".")[2]) for name in COUNTS if name.startswith(f"{group}.")]
     for group in {name.partition(".")[0] for name in COUNTS}

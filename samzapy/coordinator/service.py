@@ -12,8 +12,9 @@ POST /containers/ID/questions   samzapy.coordinator.web.queries, as GET /stores/
 GET ...                         samzapy.coordinator.web.views
 ==============================  =================================================
 
-A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`). uvicorn serves both, behind
-`samzapy.coordinator.web.admission`, which says why uvicorn, and why the calls have no framework between it and them.
+A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`). uvicorn serves both.
+`samzapy.coordinator.web.admission` limits its connections, and `samzapy.coordinator.web.connection` answers a call that repeats
+without uvicorn, or any framework.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from samzapy.coordinator.web.admission import (
     OPEN_FILES,
     STRANGERS,
     Admission,
-    connections,
 )
+from samzapy.coordinator.web.connection import REPEAT, Call, connections, kind_of
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.web.server import WatchedServer
 from samzapy.coordinator.web.tls import Identity
-from samzapy.coordinator.web.views import View, views
+from samzapy.coordinator.web.views import Pauses, View, views
 from samzapy.coordinator.wire import (
     PACKED_LIMIT,
     Answer,
@@ -88,7 +89,7 @@ _NO_RECORDS = Records()
 
 
 class Calls:
-    """What containers, and whoever may act, ask of the coordinator: an ASGI application, run by one event loop."""
+    """The ASGI application for calls with the token that acts, most of them by containers. One event loop runs it."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -104,6 +105,7 @@ class Calls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one POST."""
+        answer = self._answering(scope)
         status, body = 413, b""
         parts: list[bytes] = []
         size = 0
@@ -117,36 +119,37 @@ class Calls:
                 body = f"body larger than {BODY_LIMIT:,} B\n".encode()
                 break
             if not message["more_body"]:
-                status, body = self._answer(scope["path"], b"".join(parts))
+                status, body = answer(b"".join(parts))
                 break
-        kind = b"application/json" if status == 200 else b"text/plain; charset=utf-8"
-        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        headers = [(b"content-type", kind_of(status)), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def _answer(self, path: str, body: bytes) -> tuple[int, bytes]:
-        try:
-            if path == "/stop":
-                self._coordinator.stop()
-                return 200, b"{}"
-            matched = _CONTAINER.fullmatch(path)
-            call = None if matched is None else self._routes.get(matched[2])
-            if matched is None or call is None:
-                return 404, b"no such call\n"
-            container_id = unquote(matched[1])
-            if not self._coordinator.knows(container_id):
-                return 404, b"unknown container\n"
-            return 200, call(container_id, body)
-        except WireError as error:
-            return 400, f"{error}\n".encode()
-        except Exception as error:
-            logger.exception("%s failed", path)
-            return 500, f"{type(error).__name__}\n".encode()
+    def _answering(self, scope: Scope) -> Call:
+        """What answers the body of a request; it offers itself for more, if containers repeat such requests."""
+        path: str = scope["path"]
+        if path == "/stop":
+            return partial(_answered, path, self._stop)
+        matched = _CONTAINER.fullmatch(path)
+        call = None if matched is None else self._routes.get(matched[2])
+        if matched is None or call is None:
+            return lambda body: (404, b"no such call\n")  # noqa: ARG005
+        container_id = unquote(matched[1])
+        if not self._coordinator.knows(container_id):
+            return lambda body: (404, b"unknown container\n")  # noqa: ARG005
+        answer = partial(_answered, path, partial(call, container_id))
+        if matched[2] in _REPEATED:
+            scope[REPEAT](answer)
+        return answer
+
+    def _stop(self, body: bytes) -> bytes:
+        self._coordinator.stop()
+        return b"{}"
 
     def _register(self, container_id: str, body: bytes) -> bytes:
         coordinator = self._coordinator
         process = read(Attempt, body).process
-        # Nothing else is handled between the two: there is one event loop.
+        # No other call comes between the two, because one event loop runs them all.
         predecessor = coordinator.process(container_id)
         epoch = coordinator.register(container_id, process)
         clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s
@@ -190,7 +193,19 @@ class Calls:
         return encode(Verdict(self._coordinator.fail(read_failure(container_id, body))))
 
 
+def _answered(path: str, call: Callable[[bytes], bytes], body: bytes) -> tuple[int, bytes]:
+    try:
+        return 200, call(body)
+    except WireError as error:
+        return 400, f"{error}\n".encode()
+    except Exception as error:
+        logger.exception("%s failed", path)
+        return 500, f"{type(error).__name__}\n".encode()
+
+
 _CONTAINER = re.compile(r"/containers/([^/]+)/([a-z]+)")
+#: The calls that a container makes again and again.
+_REPEATED = frozenset({"heartbeat", "details"})
 _AGAIN, _TAKEN = encode(Taken(again=True)), encode(Taken())
 
 
@@ -211,9 +226,9 @@ _ON_LOOPBACK = Addresses()
 class CoordinatorService:
     """Serves one coordinator at its `addresses` until closed.
 
-    `address` is that of containers, `url` its URL, and `page` the URL of the page, with the token that reads. `pinned_page` has
-    the fingerprint of the page's certificate, if there is one, in its fragment, which a browser keeps for itself. Raises
-    EnvironmentFailure when an address cannot be had.
+    `address` is for containers, `url` is its URL, and `page` is the URL of the page, with the token that reads. `pinned_page` adds
+    the fingerprint of the page's certificate, if it has one, as a fragment, which a browser does not send. Raises
+    EnvironmentFailure if it cannot listen at an address.
     """
 
     def __init__(
@@ -248,9 +263,7 @@ class CoordinatorService:
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
         hosts = _hosts(self.url) | _hosts(page)
-        self._board = Board(
-            coordinator.status, records.inspector, SYSTEM_CLOCK, _readers(coordinator), partial(_host_of, coordinator)
-        )
+        self._board = _board(coordinator, records)
         self._board.start()
         shown = views(coordinator, [*page_routes(self._board), *records.queries.routes], added, self._worker)
         guard = Guard(records.queries.over(Calls(coordinator)), shown, self.tokens, hosts, frozenset(open_to_all))
@@ -277,7 +290,7 @@ class CoordinatorService:
 
     def close(self) -> None:
         """Stop serving; closing twice is allowed."""
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join()
         self._board.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
@@ -285,6 +298,11 @@ class CoordinatorService:
         sys.setswitchinterval(self._switch_s)
         for each in self._sockets:
             each.close()
+
+
+def _board(coordinator: Coordinator, records: Records) -> Board:
+    readers, host_of = _readers(coordinator), partial(_host_of, coordinator)
+    return Board(coordinator.status, records.inspector, SYSTEM_CLOCK, readers, host_of, pause=Pauses())
 
 
 def _readers(coordinator: Coordinator) -> Mapping[str, str]:
@@ -303,12 +321,12 @@ def _host_of(coordinator: Coordinator, container_id: str) -> str:
 
 
 def _let_reports_through() -> float:
-    """Set the process up so that its other threads hold no report up for long; returns the switch interval before.
+    """Keep the other threads of the process from delaying reports; returns the previous switch interval.
 
-    1. A thread that computes gives Python's lock away after `_SWITCH_S`. The event loop needs the lock three or four times for
-       a report, and waits each time for as long as that.
-    2. What is there now stays: the garbage collector need not look at the model of a job of 20,000 tasks again, which takes
-       100 ms.
+    1. A computing thread releases Python's lock after `_SWITCH_S`. The event loop needs the lock three or four times for a
+       report, and may wait that long each time.
+    2. The present objects are frozen, so that the garbage collector does not visit the model of a job of 20,000 tasks again,
+       which would take 100 ms.
     """
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, _SWITCH_S))

@@ -30,7 +30,7 @@ TEXT_LIMIT = 4_000
 
 
 class WireError(ValueError):
-    """Raised when a body does not have the form that its sender should have given it; names the field."""
+    """Raised when a body does not have the expected form; names the field."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True)
 class CoordinatorAddress:
-    """A coordinator's URL, and the SHA-256 fingerprint of the certificate that it shows, None without TLS. No secret."""
+    """A coordinator's URL, and the SHA-256 fingerprint of its certificate, None without TLS. It contains no secret."""
 
     url: str
     fingerprint: str | None = None
@@ -54,8 +54,8 @@ class AttemptProcess:
     """The process of an attempt: enough to end exactly this process, or this task of Spark.
 
     `machine` names a running kernel and the scope of its process numbers. With `pid` and `started` (the process's start, in
-    the kernel's ticks) it means one process and never a later one. `spark_task` is Spark's id of the task attempt,
-    `place` where Spark runs it.
+    the kernel's ticks) it identifies one process, never a later one with the same number. `spark_task` is Spark's id of the
+    task attempt, `place` where Spark runs it.
     """
 
     machine: str
@@ -177,7 +177,7 @@ class Outgrown(msgspec.Struct):
     epoch: int | None
 
 
-#: Heartbeats, and reports of details, that a coordinator hears a second; details take three times as long as a heartbeat.
+#: Heartbeats, and reports of details, that a coordinator handles a second; details take three times as long as a heartbeat.
 BEATS, DETAILS = 200, 65
 
 
@@ -198,7 +198,7 @@ class Pace:
         return cls(min(lease_s / 3, max(1.0, containers / BEATS)), max(1.0, containers / DETAILS))
 
     def hurried(self) -> Pace:
-        """Ten times as often, while every moment counts until a container hears of something."""
+        """A pace ten times as fast, for the moments in which a container should notice a request at once."""
         return replace(self, heartbeat_s=self.heartbeat_s / 10)
 
 
@@ -242,12 +242,12 @@ class Details(msgspec.Struct, omit_defaults=True):
 
 
 class Taken(msgspec.Struct):
-    """The answer to details. `again`: they do not follow those before; send all of them, beginning with a first."""
+    """The answer to details. `again`: they do not follow the previous ones, so send all of them, with a `first` piece."""
 
     again: bool = False
 
 
-#: Bytes of details, compressed and not. A container makes pieces far below; a body beyond is not read.
+#: Most bytes of details, compressed and not. A container makes far smaller pieces; a larger body is not read.
 PACKED_LIMIT, DETAILS_LIMIT = 1_048_576, 4_194_304
 
 
@@ -280,7 +280,7 @@ class Failure(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct):
-    """The answer to a failure: whether another attempt is of no use."""
+    """The answer to a failure. `final`: another attempt is useless."""
 
     final: bool
 

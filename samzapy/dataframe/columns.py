@@ -219,7 +219,7 @@ _TAKEN: dict[type[Serde], tuple[type[sql.DataType], ...]] = {
 
 
 class ReadColumn(NamedTuple):
-    """A column's type, and what makes its values of a serde's bytes; it raises SerdeError, ValueError or TypeError."""
+    """A column's type, and the function from a serde's bytes to its values; raises SerdeError, ValueError or TypeError."""
 
     type: sql.DataType
     read: Callable[[bytes], Any]
@@ -239,9 +239,9 @@ def parse_schema(what: str, wanted: str | sql.DataType | None) -> sql.DataType |
 
 
 def read_column(what: str, serde: Serde, wanted: sql.DataType | None) -> ReadColumn:
-    """The column of a serde's objects: of structured ones in the type that is wanted, or, for None, their JSON as text.
+    """The column of a serde's objects. Structured objects get the type `wanted`, or become JSON text for None.
 
-    Raises ConfigError for a type that cannot be had, naming `what`.
+    Raises ConfigError, naming `what`, for an impossible type.
     """
     plain = next((made for kind, made in _PLAIN if isinstance(serde, kind)), None)
     if plain is not None:
@@ -280,7 +280,7 @@ def _converted(serde: Serde, wanted: sql.DataType) -> Callable[[bytes], Any]:
 
 
 def written(what: str, serde: Serde, given: sql.DataType) -> Callable[[Any], Any]:
-    """The function that makes the serde's objects of a column's values. Structured ones come from a structured column,
+    """The function from a column's values to the serde's objects. Structured ones come from a structured column,
     or from a string column as JSON text. Raises ConfigError, naming `what`, for a column that the serde does not
     take."""
     kind = next((kind for kind, _ in _PLAIN if isinstance(serde, kind)), None)
@@ -309,4 +309,4 @@ def _from_json_text(text: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as cause:
-        raise SerdeError(f"a string column is taken for JSON text, which {text!r:.100} is not ({cause})") from None
+        raise SerdeError(f"a string column is read as JSON text, got {text!r:.100} ({cause})") from None

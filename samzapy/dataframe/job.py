@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import mkstemp
 
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from samzapy.admin.job_check import existing
-from samzapy.admin.user_code import add_import_paths
+from samzapy.admin.user_code import make_importable
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
+from samzapy.config.reading.secrets import Masked, literal_secrets
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import (
     ConfigError,
@@ -29,11 +31,14 @@ from samzapy.errors import (
     RecordTooLarge,
     SamzapyError,
     SerdeError,
+    StateLost,
     StoreRefused,
 )
 from samzapy.job.model import JobModel
 from samzapy.job.planner import InputPartitions, follow_growth, from_json, keeps_state, plan
 from samzapy.runner.spark.application import one_line
+from samzapy.runner.spark.master import check_secrets, without_sparks_secrets
+from samzapy.runner.spark.sources import private_folder
 from samzapy.system.clients import SystemClients
 from samzapy.system.partitioner import partition_of
 
@@ -44,26 +49,42 @@ Job = Path | str | Mapping[str, str] | JobConfig
 def checked_job(job: Job) -> JobConfig:
     """The job, with the user's code importable here. Raises ConfigError."""
     config = job if isinstance(job, JobConfig) else load_job(job)
-    add_import_paths(config.spark.py_files)
+    make_importable(config)
     return config
 
 
 @dataclass(frozen=True)
 class TravellingJob:
-    """The flat file, `${env:NAME}` as it is written there: an executor looks into its own environment, so that no
-    secret that is named in this way travels. `directory`: what relative paths are below; None leaves that to the
-    executor."""
+    """The flat file without its secrets, `${env:NAME}` as it is written there: an executor looks into its own environment, so
+    that no secret that is named in this way travels. `directory`: what relative paths are below; None leaves that to the
+    executor. `secrets`: the file with the secrets that are written into the job file, on this machine; None for none.
+
+    It is part of the functions that Spark gets, and Spark keeps those in memory and on disks of its own.
+    """
 
     raw: Mapping[str, str]
     directory: str | None
+    secrets: str | None = None
 
     @classmethod
     def of(cls, config: JobConfig, context: SparkContext) -> TravellingJob:
-        """The job, for the executors of a context; they can import what `job.spark.py.files` names afterwards."""
+        """The job, for the executors of a context; they can import what `job.spark.py.files` names afterwards.
+
+        Raises ConfigError for secrets that are written into the file, if the executors are on other machines."""
         for path in config.spark.py_files:
             context.addPyFile(path)
-        here = str(Path.cwd()) if on_this_machine(context) else None
-        return cls(dict(config.raw), here)
+        if not on_this_machine(context):
+            check_secrets(config, str(context.master))
+        return cls.without_secrets(config, on_this_machine=on_this_machine(context))
+
+    @classmethod
+    def without_secrets(cls, config: JobConfig, *, on_this_machine: bool) -> TravellingJob:
+        """The job for executors on this machine, which read its secrets from a file, or on others."""
+        raw = without_sparks_secrets(config.raw)
+        written = {key: raw[key] for key in literal_secrets(raw)}
+        kept = _kept_here(tuple(sorted(written.items()))) if written and on_this_machine else None
+        shown = {key: value for key, value in raw.items() if key not in written}
+        return cls(Masked(shown, raw.secret), str(Path.cwd()) if on_this_machine else None, kept)
 
     @contextmanager
     def arrived(self) -> Iterator[JobConfig]:
@@ -72,17 +93,19 @@ class TravellingJob:
         if self.directory is not None:
             os.chdir(self.directory)
         try:
-            yield load_job(self.raw)
+            secrets = {} if self.secrets is None else json.loads(Path(self.secrets).read_bytes())
+            yield load_job({**self.raw, **secrets})
         finally:
             os.chdir(before)
 
 
-def spark_context(spark: SparkSession) -> SparkContext:
-    """The session's context. Raises ConfigError for one of Spark Connect, which has none."""
-    try:
-        return spark.sparkContext
-    except PySparkException as cause:
-        raise ConfigError([ConfigProblem("spark", type(spark).__name__, "must be a classic SparkSession")]) from cause
+@cache
+def _kept_here(secrets: tuple[tuple[str, str], ...]) -> str:
+    """The path of a file with these pairs, for this user only."""
+    handle, path = mkstemp(".json", dir=private_folder())
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(dict(secrets), file)
+    return path
 
 
 def on_this_machine(context: SparkContext) -> bool:
@@ -97,6 +120,7 @@ _BY_NAME = {kind.__name__: kind for kind in (SerdeError, StoreRefused, ProducerE
 _IN_GENERAL: dict[str, type[SamzapyError]] = {
     RecordTooLarge.__name__: ProducerError,
     JobTakenOver.__name__: EnvironmentFailure,
+    StateLost.__name__: EnvironmentFailure,
 }
 
 

@@ -240,6 +240,7 @@ class PartitionWriter:
         ssp = SystemStreamPartition(*store.changelog, number)
         clients = cleanup.enter_context(closing(write_clients(config, self.timeout_ms)))
         producer = clients.transactional(ssp.system, writer_id(config.job_name, number))
+        producer.report_offsets()
         with closing(Ownership.of(config, self.run_id)) as ownership:
             ownership.look()
             producer.init_transactions()
@@ -259,7 +260,8 @@ class PartitionWriter:
             records, tombstones = records + len(chunk) - gone, tombstones + gone
         producer.commit()
         last = producer.last_offset(ssp.stream, number)
-        return PartitionWritten(number, records, tombstones, -1 if last is None else last)
+        assert last is not None
+        return PartitionWritten(number, records, tombstones, last)
 
     @staticmethod
     def _present(

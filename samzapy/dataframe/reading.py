@@ -29,8 +29,9 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.columns import ReadColumn, parse_schema, read_column
-from samzapy.dataframe.job import Job, TravellingJob, checked_job, job_tasks, on_this_machine, spark_context
+from samzapy.dataframe.job import Job, TravellingJob, checked_job, job_tasks, on_this_machine
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.runner.spark.sources import spark_context
 from samzapy.serializers import decode_failure, serde_registry
 from samzapy.storage.changelog.reading import scan
 from samzapy.storage.engines import entry_serdes, load_engines

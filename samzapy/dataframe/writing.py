@@ -35,7 +35,6 @@ from samzapy.dataframe.job import (
     checked_job,
     job_tasks,
     key_placement,
-    spark_context,
     worker_error,
 )
 from samzapy.dataframe.partition_writer import (
@@ -53,6 +52,7 @@ from samzapy.dataframe.reading import PURPOSE, patience_s
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
 from samzapy.job.planner import changelog_partition_count, to_json
 from samzapy.job.transactions import state_transactions
+from samzapy.runner.spark.sources import spark_context
 from samzapy.storage.changelog.reading import first_value, scan
 from samzapy.storage.changelog.topic import changelog_spec, ensure_changelog, find_changelog, max_record_bytes
 from samzapy.storage.engines import entry_serde_names, load_engines

@@ -25,8 +25,9 @@ from typing import NamedTuple
 import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.devkafka.runtime import find_java, kafka_class_path
+from samzapy.devkafka.runtime import kafka_class_path
 from samzapy.errors import EnvironmentFailure
+from samzapy.java import KAFKA, find_java
 
 #: Full speed matters less than a quick start here: the first compiler tier starts in about half the time.
 JVM_OPTIONS = (
@@ -278,7 +279,7 @@ class DevBroker:
     def start(self) -> str:
         """Start it unless it runs, wait until it answers, and return its bootstrap string.
 
-        Raises EnvironmentFailure without Java 17, if the port is taken, or if the broker does not come up.
+        Raises EnvironmentFailure without Java 17+, if the port is taken, or if the broker does not come up.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
@@ -309,7 +310,7 @@ class DevBroker:
         port = self._port or last_port(self._folder) or free_port()
         if not is_free(port):
             raise EnvironmentFailure(f"port {port}: something else listens on 127.0.0.1:{port}; choose another port")
-        java = [str(find_java()), *JVM_OPTIONS, "-cp", kafka_class_path()]
+        java = [str(find_java(KAFKA).command), *JVM_OPTIONS, "-cp", kafka_class_path()]
         properties = self._folder / "server.properties"
         data = self._folder / "data"
         properties.write_text(server_properties(data, port, free_port(), self._listeners, self._properties))

@@ -1,4 +1,4 @@
-"""Finds the means to run Kafka's server: the Java that Spark needs anyway, and the server's jars.
+"""Fetches and checks the jars of Kafka's server.
 
 Spark's own resolver fetches the jars once from Maven Central; each is pinned by its SHA-512.
 """
@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from samzapy.errors import EnvironmentFailure
+from samzapy.java import KAFKA, find_java
 
 KAFKA_VERSION = "4.1.0"
 
@@ -91,7 +91,8 @@ def _fetch(home: Path, jars: Path) -> None:
     log = home / "resolve.log"
     with tempfile.TemporaryDirectory(dir=home, prefix="ivy-") as ivy:
         submit = f"--packages {_PACKAGES} --conf spark.jars.ivy={ivy} pyspark-shell"
-        environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": submit}
+        java = find_java(KAFKA).environment(Path(ivy))
+        environment = {**os.environ, **java, "PYSPARK_SUBMIT_ARGS": submit}
         try:
             with log.open("wb") as output:
                 subprocess.run(
@@ -124,32 +125,3 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-OLDEST_JAVA = 17
-
-_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
-_ADVICE = "install a JDK 17, or set JAVA_HOME to one"
-
-
-def find_java() -> Path:
-    """The `java` of JAVA_HOME, else of the PATH. Raises EnvironmentFailure if it is missing or too old."""
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "java")
-    try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as cause:
-        where = f"JAVA_HOME={home}" if home else "the PATH"
-        raise EnvironmentFailure(f"Spark 4 needs Java {OLDEST_JAVA}+, found none in {where}: {_ADVICE}") from cause
-    version = java_version(answer.stderr + answer.stdout)
-    if version < OLDEST_JAVA:
-        raise EnvironmentFailure(f"Spark 4 needs Java {OLDEST_JAVA}+, found {version or 'none'}: {_ADVICE}")
-    return java
-
-
-def java_version(text: str) -> int:
-    """The major version in what `java -version` prints; 0 if there is none. Before Java 9 it was the second number."""
-    match = _VERSION.search(text)
-    if match is None:
-        return 0
-    return int(match[2] or 0) if match[1] == "1" else int(match[1])

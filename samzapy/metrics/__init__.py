@@ -4,8 +4,7 @@ registry        counters, gauges and timers by group and name, and snapshots of 
 reporters       the reporters of a job file: `snapshots` (JSON in Samza's format) and `opentelemetry`
 families        the names, types and help texts for Prometheus and OpenTelemetry
 series          the labelled series of a job or of a container; their number is bounded
-prometheus      the series as Prometheus text; `endpoint` serves a container's
-health          liveness and readiness of a job
+prometheus      the series as Prometheus text, and the port that serves a container's
 dashboard       a Grafana dashboard, and the alert rules of `rules.yml`
 """
 

@@ -1,14 +1,14 @@
-"""Makes a bounded number of series of the metrics of a job's containers.
+"""Converts the metrics of a job's containers to a bounded number of series.
 
-1. A family with more series than `Bounds.family` loses labels, in the order of `DROPPED`. A *detail* of n says that the first n
-   of them are gone. Values that become one are added up, or merge as their family says.
-2. A job with more series than `Bounds.job` leaves out whole families, so a sum over a family is never one over a part of it.
-   Families are taken in the order of their ranks as long as there is room.
+1. A family with more series than `Bounds.family` loses labels, in the order of `DROPPED`; with a *detail* of n it has lost the
+   first n. Values that then have equal labels are merged, as their family says.
+2. A job with more series than `Bounds.job` leaves out whole families, so that a sum over a family always covers all of it.
+   Families are chosen in the order of their ranks, as long as there is room.
 3. At most `USER_FAMILIES` families are made from the numbers of the job's own code; the rest are counted, not exported.
 
-How many series there are is known before any of them is made. A *pattern* is a list of names that groups have in common: the
-tasks of a job have one or two. The `Shape` of a container is its patterns, and which of their values become one series is found
-out once for all containers of that shape; then tasks are added up column by column.
+The number of series is computed before any of them is made. A *pattern* is a list of names that several groups share: the tasks
+of a job have one or two. The patterns of a container are its `Shape`. Which of their values make one series is determined once
+for all containers of a shape; then tasks are added up column by column.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Labels = tuple[tuple[str, str], ...]
 DROPPED = ("task", "partition", "store", "stream")
 #: The most families with names that the job's own code has chosen.
 USER_FAMILIES = 200
-#: Shapes that are kept. A job has few, unless metrics come up in another order in each container.
+#: Cached shapes. A job has few, unless each container creates its metrics in another order.
 _KEPT = 4_096
 
 #: A group's name, or None for a task, and its metrics.
 Pattern = tuple[str | None, tuple[str, ...]]
-#: Takes the values of one series out of a group's.
+#: Selects the values of one series from a group's.
 Pick = Callable[[Sequence[float]], Iterable[float]]
 
 COMBINE: Mapping[Merge, Callable[[Iterable[float]], float]] = {Merge.SUM: sum, Merge.MAX: max, Merge.MIN: min}
 
 
 class Bounds(NamedTuple):
-    """The most series: of a `family` with all of its labels, and of a whole `job`."""
+    """The most series: of a `family` before it loses labels, and of a whole `job`."""
 
     family: int = 500
     job: int = 100_000
@@ -69,8 +69,8 @@ class Series(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A series of a container, or of each of its tasks: `part` as in a Sample, `labels` without the place, and where its
-    values are, by number of pattern."""
+    """A series of a container, or of each of its tasks: `part` as in a Sample, `labels` without the place, and what selects
+    its values, by number of pattern."""
 
     part: str
     labels: Labels
@@ -85,7 +85,7 @@ class _Entry(NamedTuple):
 
 
 class Shape:
-    """The patterns of a container, and the families that they make."""
+    """The patterns of a container, and the families of their metrics."""
 
     def __init__(self, patterns: tuple[Pattern, ...]) -> None:
         self.families: dict[str, Family] = {}
@@ -102,7 +102,7 @@ class Shape:
                     self._entries.setdefault(family.name, []).append(entry)
 
     def count(self, family: str, detail: int, groups: Sequence[int]) -> int:
-        """How many series of a family a container has; `groups` says how many groups have each pattern."""
+        """The number of series of a family in a container; `groups`: the number of groups with each pattern."""
         each_task = sum(groups[row.picks[0][0]] for row in self.rows(family, detail, of_tasks=True))
         return each_task + len(self.rows(family, detail, of_tasks=False))
 
@@ -137,7 +137,7 @@ shape_of = lru_cache(maxsize=_KEPT)(Shape)
 
 
 class Layout(NamedTuple):
-    """Where a container has which names: its shape, and the number of the pattern of each of its groups, in order."""
+    """The order of a container's metrics: its shape, and the pattern number of each of its groups."""
 
     shape: Shape
     numbers: list[int]
@@ -150,7 +150,7 @@ class Layout(NamedTuple):
         numbers = []
         for group, metrics in names:
             kind = None if group in tasks else group
-            # Equal lists of names are one object, and a comparison of two would look at each name.
+            # Equal lists of names are one object (`shared`); comparing two lists would look at each name.
             number = known.setdefault((kind, id(metrics)), len(patterns))
             if number == len(patterns):
                 patterns.append((kind, metrics))
@@ -159,7 +159,7 @@ class Layout(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many groups have each pattern."""
+        """The number of groups with each pattern."""
         counted = Counter(self.numbers)
         return tuple([counted[number] for number in range(len(counted))])
 
@@ -177,7 +177,7 @@ class Blocks:
         self._summed: list[Sequence[float] | None] = [None] * patterns
 
     def merged(self, picks: Iterable[tuple[int, Pick]], merge: Merge) -> float:
-        """One value of all that `picks` takes out."""
+        """Merge the values that `picks` select."""
         if merge is not Merge.SUM:
             combine = COMBINE[merge]
             return combine(combine(pick(values)) for number, pick in picks for _, values in self.groups[number])
@@ -203,7 +203,7 @@ class Registered(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """A family, how many labels it loses, and how many series it has then."""
+    """A family, the number of labels that it loses, and the number of series that it then has."""
 
     family: Family
     detail: int
@@ -211,24 +211,24 @@ class _Chosen(NamedTuple):
 
 
 class BoundedSeries:
-    """Collects the series of one scrape. One caller."""
+    """Collects the series of one scrape. Used by one thread."""
 
     def __init__(self, place: Labels, bounds: Bounds, ranks: Mapping[str, int], pause: Callable[[], None]) -> None:
-        """`place` has the labels of all that is added one by one. `ranks`: the least is taken first; a family without one comes
-        last. `pause` is called between any two containers or families."""
+        """`place`: the labels of all values that `add` gets. `ranks`: the family with the least is chosen first, those without
+        one come last. `pause` is called between any two containers or families."""
         self._place, self._bounds, self._ranks, self._pause = place, bounds, ranks, pause
         self._added: dict[str, tuple[Family, dict[Labels, float]]] = {}
         self.left_out = self.names_left_out = 0
 
     def add(self, family: Family, value: float, labels: Labels = ()) -> None:
-        """Add one value; values with equal labels become one."""
+        """Add one value; values with equal labels are merged."""
         rows = self._added.setdefault(family.name, (family, {}))[1]
         before = rows.get(labels)
         rows[labels] = value if before is None else COMBINE[family.merge]((before, value))
 
     def take(self, containers: Sequence[Registered]) -> dict[str, Series]:
-        """What was added and the metrics of the containers, by name of the family. Then `left_out` is how many series there
-        was no room for, and `names_left_out` how many names of the job's own code."""
+        """The series of the added values and of the containers, by name of the family. Afterwards `left_out` is the number of
+        series without room, and `names_left_out` the number of such names of the job's own code."""
         layouts = [self._layout(each) for each in containers]
         chosen = self._choose(layouts)
         sizes = {name: each.size for name, each in chosen.items()}
@@ -252,7 +252,7 @@ class BoundedSeries:
         return Layout.of(container.columns.names, container.tasks)
 
     def _choose(self, layouts: Iterable[Layout]) -> dict[str, _Chosen]:
-        """The families of the containers."""
+        """Choose families of the containers."""
         shapes = Counter((each.shape, each.counts) for each in layouts)
         chosen = {}
         for name, family in self._known(shape for shape, _ in shapes).items():
@@ -278,7 +278,7 @@ class BoundedSeries:
         return found
 
     def _within(self, sizes: Mapping[str, int]) -> set[str]:
-        """The families that there is room for, of all with these numbers of series."""
+        """The families that fit; `sizes`: the number of series of each."""
         room, kept = self._bounds.job, set()
         for name in sorted(sizes, key=lambda name: (self._ranks.get(name, len(self._ranks)), name)):
             if sizes[name] <= room:

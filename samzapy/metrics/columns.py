@@ -1,7 +1,7 @@
 """Keeps the metrics of one container in columns: the names by group, and one array of values in their order.
 
-A job of a thousand containers has millions of values. As columns they take eight bytes each, the tasks of a job share their
-lists of names, and whoever adds up tasks does it without a look at each name.
+A job of a thousand containers has millions of values. In columns they take eight bytes each, the tasks of a job share their
+lists of names, and tasks are added up without reading each name.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from itertools import chain
 #: Metric names by group, in the order of the values. A group may come several times, with other names.
 Names = tuple[tuple[str, tuple[str, ...]], ...]
 
-#: The lists of names that some container has. The tasks of a job have few different ones.
+#: All lists of names in use. The tasks of a job have few different ones.
 _SHARED: dict[tuple[str, ...], tuple[str, ...]] = {}
 _MOST_SHARED = 10_000
 
 
 def shared(names: tuple[str, ...]) -> tuple[str, ...]:
-    """One object for all lists of the same names. Safe to call from several threads: a list that is there twice costs
-    memory only."""
+    """The one object for all equal lists of names. Safe to call from several threads: in a race a list exists twice, which
+    only costs memory."""
     known = _SHARED.get(names)
     if known is None:
         if len(_SHARED) >= _MOST_SHARED:
@@ -30,7 +30,7 @@ def shared(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class MetricColumns(Mapping[str, Mapping[str, float]]):
-    """The metrics of one container, by group and name, as of one moment. A group's mapping is made when it is asked for."""
+    """The metrics of one container at one moment, by group and name. The mapping of a group is made on request."""
 
     __slots__ = ("_values", "names")
 
@@ -73,7 +73,7 @@ class MetricColumns(Mapping[str, Mapping[str, float]]):
         return len({group for group, _ in self.names})
 
     def items(self) -> ItemsView[str, Mapping[str, float]]:
-        """In one pass over the values."""
+        """All groups, in one pass over the values."""
         return self.groups().items()
 
     def groups(self) -> dict[str, dict[str, float]]:

@@ -92,6 +92,9 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
             "short",
             [(f"sum by (store) (deriv(samzapy_store_changelog_offset{_JOB}[$__rate_interval]))", "{{store}}")],
         ),
+        Panel(
+            "Changelog bytes a second", "Bps", [(_rate("store_changelog_written_bytes_total", "store"), "{{store}}")]
+        ),
         Panel("Object caches", "bytes", [(_sum("store_cache_bytes", "store"), "{{store}}")]),
         Panel("RocksDB memtables", "bytes", [(_sum("store_rocksdb_memtables_bytes", "store"), "{{store}}")]),
         Panel("Keys, estimated", "short", [(_sum("store_rocksdb_keys", "store"), "{{store}}")]),

@@ -204,6 +204,9 @@ _STORE: Mapping[str, Family] = {
     ),
     "entries": gauge("store_entries", "Entries of a store in memory."),
     "changelog-offset": gauge("store_changelog_offset", "Offset of the last changelog record written by a commit."),
+    "changelog-bytes": counter(
+        "store_changelog_written_bytes", "Bytes of keys and values that commits have appended to the changelog."
+    ),
     "ignored-large-messages": counter("store_large_values_dropped", "Writes dropped because their value is too large."),
     "access-log-lost": counter("store_access_log_lost", "Records of the access log that were lost."),
     "expired-removed": counter("store_expired", "Expired entries removed."),

@@ -117,7 +117,7 @@ OF_THE_JOB = (
 )
 
 
-#: Families in the order in which there is room for them.
+#: Families in the order in which they are chosen while there is room.
 _RANKS = {family.name: rank for rank, family in enumerate((*OF_THE_JOB, *known_families()))}
 _BOUNDS = Bounds()
 
@@ -175,7 +175,7 @@ def _registered(job_name: str, container: ContainerSnapshot) -> Registered:
 
 
 def _dropped_of_partitions(containers: Iterable[ContainerSnapshot], limit: int) -> tuple[str, ...]:
-    """The labels that the families of partitions lose, all of them the same: one is divided by the other."""
+    """The labels that the families of partitions lose. All lose the same, because queries combine them."""
     partitions = streams = 0
     for container in containers:
         partitions += len(container.partitions)

@@ -1,4 +1,4 @@
-"""Publishes snapshots of a container's metrics as JSON lines, in the format of Samza's.
+"""Publishes snapshots of a container's metrics as JSON lines, in Samza's format.
 
 1. `SnapshotReporter` publishes them to a stream or to the log at a fixed interval.
 2. `task_snapshots` repeats the metrics of a task's stores under Samza's groups and names, so that dashboards made for Samza

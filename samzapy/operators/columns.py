@@ -19,7 +19,7 @@ _ssp = attrgetter("ssp")
 
 
 def runs_of_partitions(batch: Messages) -> Iterator[tuple[Messages, int]]:
-    """The stretches of messages of one partition, each with its place in the batch. A MessageBatch is one."""
+    """The runs of messages of one partition, each with its index in the batch. A MessageBatch is one run."""
     if isinstance(batch, MessageBatch):
         if len(batch):
             yield batch, 0

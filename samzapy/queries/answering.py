@@ -1,4 +1,4 @@
-"""The thread of a container that answers questions. It asks the driver for them, so the container needs no port."""
+"""Answers questions in a thread of the container. The thread asks the driver for them, so the container needs no port."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from samzapy.queries.questions import Answer, Question
 
 logger = logging.getLogger(__name__)
 
-#: Seconds before the driver is asked again after it has not answered.
+#: Seconds between two requests to a driver that does not answer.
 _AGAIN_S = 0.5
 
 
 class QuestionSource(ABC):
-    """Where a container gets its questions."""
+    """Gives a container its questions."""
 
     @abstractmethod
     def exchange(self, answers: Sequence[tuple[int, Answer]]) -> Sequence[tuple[int, Question]]:
@@ -58,7 +58,7 @@ class Answering:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        # The thread is not waited for: a driver far away may keep it for some seconds, and it holds nothing of the container.
+        # Do not wait for the thread: a distant driver may hold it for some seconds, and it uses nothing of the container.
         self._closed.set()
         self._source.close()
 
@@ -70,7 +70,9 @@ class Answering:
                 questions = self._source.exchange(answers)
                 failing = False
             except SamzapyError as cause:
-                logger.log(logging.DEBUG if failing else logging.INFO, "No questions are answered: %s", cause)
+                logger.log(
+                    logging.DEBUG if failing else logging.INFO, "Questions about the stores are not answered: %s", cause
+                )
                 failing = True
                 answers = []
                 self._closed.wait(_AGAIN_S)
@@ -88,11 +90,11 @@ class Answering:
 
 @dataclass(frozen=True)
 class Readers:
-    """Those who read a container's committed entries: `stores` has them, `source` asks for them; None: nobody does."""
+    """The readers of a container's stores: `stores` has the committed entries, `source` the questions; None without queries."""
 
     stores: CommittedStores = field(default_factory=CommittedStores)
     source: QuestionSource | None = None
 
     def answering(self, metrics: MetricsRegistry) -> AbstractContextManager[object]:
-        """A context in which their questions are answered."""
+        """A context in which the questions are answered."""
         return nullcontext() if self.source is None else Answering(self.source, self.stores, metrics)

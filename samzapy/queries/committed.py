@@ -1,10 +1,10 @@
-"""The stores of a container, as threads beside its tasks may read them: committed entries only.
+"""Lets other threads read the stores of a container while its tasks run: committed entries only.
 
-1. A commit writes to an engine once, after its records and its checkpoint are durable. So what an engine has was committed;
-   the object caches and uncommitted bytes above it are never looked at.
-2. The entries and the marker of one read are those of one commit: `StorageEngine.read_committed` says so.
-3. The container publishes its stores when they are restored, and withdraws them before it closes them. Between the two it
-   does not know of readers: it takes no lock to process or to commit.
+1. A commit writes to an engine once, after its records and its checkpoint are durable. So all entries of an engine are
+   committed. Readers never touch the object caches and the uncommitted bytes above it.
+2. The entries and the marker of one read belong to one commit, as `StorageEngine.read_committed` promises.
+3. The container publishes its stores when they are restored, and withdraws them before it closes them. In between, readers
+   cost its tasks no lock, neither to process nor to commit.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ NOT_READY = Answer(problem=Problem.MOVING, message="the container has not restor
 
 
 def _of_an_owner() -> int | None:
-    """The end of the changelog does not matter to an owner."""
+    """An owner has no lag, so it needs no end."""
     return None
 
 
 @dataclass(frozen=True)
 class PublishedStore:
-    """One task's part of a store. `end` gives the end of its changelog as a standby has last seen it, None for an
+    """One task's part of a store. `end` returns the end of its changelog as the standby last saw it, None for an
     owner."""
 
     engine: StorageEngine
@@ -92,6 +92,6 @@ def _read(question: Question, partition: int, store: PublishedStore) -> Answer:
     lag = None if end is None else max(0, end - offset - 1)
     for key, value in page.pairs:
         if len(key) + len(value) > LARGEST_ENTRY:
-            raise StoreError(f"an entry of {len(key) + len(value):,} B is not shown, at most {LARGEST_ENTRY:,} B are")
+            raise StoreError(f"an entry has {len(key) + len(value):,} B, expected at most {LARGEST_ENTRY:,} B")
     entries = tuple(Entry(partition, key, value) for key, value in page.pairs)
     return Answer(entries, {partition: offset}, page.more, lag)

@@ -1,9 +1,9 @@
-"""The driver's side: questions wait here for the container that answers them.
+"""Holds questions in the driver until the containers that answer them ask for them.
 
 1. Only the attempt that holds a container's lease gets its questions, and only its answers count. An attempt that was
    superseded, or has let its lease run out, answers nothing.
-2. A container waits for questions all the time. While none waits, and no questions are with it, its tasks are moving.
-3. A question that was handed to an attempt with a successor, or to one that has left, is answered with `MOVING`.
+2. A container waits for questions all the time. If it neither waits nor has open questions, its tasks are moving.
+3. If an attempt is superseded or leaves, its open questions are answered with `MOVING`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from samzapy.errors import TaskMigrated
 from samzapy.queries.answering import QuestionSource
 from samzapy.queries.questions import Answer, Problem, Question
 
-#: Bytes that the answers to the questions handed out in one go may have, and questions that a container may have open.
+#: Most bytes of the answers to the questions that are handed out at once, and most open questions of a container.
 _HANDED_BYTES, _MOST_OPEN = 8_388_608, 1_024
 #: Seconds that a container waits for questions: less than a coordinator gives a request.
 WAIT_S = 10.0
@@ -41,14 +41,14 @@ class Exchange:
     """Brings questions to containers, and their answers back; any thread."""
 
     def __init__(self, holder: Callable[[str], int | None]) -> None:
-        """`holder` gives the epoch of the attempt whose lease of a container runs, None for none."""
+        """`holder` returns the epoch of the attempt that holds a container's lease, None without one."""
         self._holder = holder
         self._desks: dict[str, _Desk] = {}
         self._numbers = count(1)
         self._lock = threading.Lock()
 
     def ask(self, container_id: str, question: Question) -> Future[Answer]:
-        """The answer to come. Who does not wait for it any more cancels it."""
+        """Queue a question and return its future answer. A caller that gives up cancels it."""
         holder = self._holder(container_id)
         answer: Future[Answer] = Future()
         wake = None
@@ -76,7 +76,7 @@ class Exchange:
     def take(
         self, container_id: str, epoch: int, wake: Callable[[], None] | None = None
     ) -> list[tuple[int, Question]] | None:
-        """The next questions for that attempt, None if the container is not its own. If there are none yet, `wake` is
+        """The next questions for that attempt, None if it does not own the container. If there are none yet, `wake` is
         called once, on any thread, when one comes."""
         holder = self._holder(container_id)
         with self._lock:
@@ -93,7 +93,7 @@ class Exchange:
         return taken
 
     def answered(self, container_id: str, epoch: int, answers: Iterable[tuple[int, Answer]]) -> None:
-        """Take answers; those of a superseded attempt, and to questions that nobody waits for, are left out."""
+        """Take answers. Those of a superseded attempt are dropped, and so are those to cancelled questions."""
         with self._lock:
             desk = self._desks.get(container_id)
             if desk is None or desk.epoch != epoch:
@@ -105,7 +105,7 @@ class Exchange:
             _answer(future, answer if owned else _MOVING)
 
     def leave(self, container_id: str, epoch: int) -> None:
-        """The attempt waits no longer."""
+        """Note that the attempt waits no longer."""
         with self._lock:
             desk = self._desks.get(container_id)
             if desk is None or desk.epoch != epoch:
@@ -137,10 +137,10 @@ def _answer(future: Future[Answer], answer: Answer) -> None:
 
 
 class LocalQuestions(QuestionSource):
-    """The questions of a container in the driver's own process."""
+    """Gets the questions of a container in the driver's own process."""
 
     def __init__(self, exchange: Exchange, container_id: str, epoch: Callable[[], int], wait_s: float = WAIT_S) -> None:
-        """`epoch`: of the attempt, as it is now."""
+        """`epoch` returns the attempt's present epoch."""
         self._exchange = exchange
         self._container_id = container_id
         self._epoch = epoch
@@ -149,7 +149,7 @@ class LocalQuestions(QuestionSource):
         self._closed = False
 
     def exchange(self, answers: Sequence[tuple[int, Answer]]) -> Sequence[tuple[int, Question]]:
-        """See `QuestionSource.exchange`. Raises TaskMigrated if the container is another attempt's."""
+        """See `QuestionSource.exchange`. Raises TaskMigrated if another attempt has the container."""
         epoch = self._epoch()
         self._exchange.answered(self._container_id, epoch, answers)
         self._news.clear()
@@ -157,7 +157,7 @@ class LocalQuestions(QuestionSource):
             return []
         taken = self._exchange.take(self._container_id, epoch, self._news.set)
         if taken is None:
-            raise TaskMigrated(f"container {self._container_id} is another attempt's")
+            raise TaskMigrated(f"another attempt has container {self._container_id}")
         if not taken:
             self._news.wait(self._wait_s)
             taken = self._exchange.take(self._container_id, epoch) or []

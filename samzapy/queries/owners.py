@@ -68,7 +68,7 @@ class StoreOwners:
         return self._everyone
 
     def standbys_of(self, container_id: str) -> tuple[str, ...]:
-        """The containers that keep copies of that one's stores."""
+        """The standbys of that container."""
         return self._model.standbys_of(container_id)
 
     def _of(self, partitions: Iterable[int]) -> Owners:

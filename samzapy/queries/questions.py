@@ -1,4 +1,4 @@
-"""The question about a store, the answer, and how the answers of several tasks become one.
+"""Defines the question about a store and its answer, and merges the answers of several tasks.
 
 Both travel as MessagePack between the driver and its containers, which have the same version of samzapy. Keys and values
 are bytes: only the driver converts them, so an answer costs a container no more than the read.
@@ -15,6 +15,9 @@ import msgspec
 
 _M = TypeVar("_M")
 
+#: The header of an answer over HTTP with the number of changelog offsets that a standby is behind.
+STANDBY_LAG = "samzapy-standby-lag"
+
 #: A key, and the partition of the task that has it: the order of entries.
 Place = tuple[bytes, int]
 
@@ -22,8 +25,8 @@ Place = tuple[bytes, int]
 class Question(msgspec.Struct, frozen=True, array_like=True):
     """The entries with lower <= key < upper (None: no bound) of one store, in the order of their places.
 
-    At most `most` of them, and no further one after `most_bytes` bytes; but one, if there is any. `partitions`: the tasks
-    that are asked, by changelog partition; None for all of the container. `after`: only entries beyond this place.
+    The answer ends after `most` entries or `most_bytes` bytes, but has at least one entry if there is any. `partitions`: the
+    tasks that are asked, by changelog partition; None for all of the container. `after`: only entries beyond this place.
     """
 
     store: str
@@ -44,6 +47,15 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
         return beyond if self.lower is None else max(beyond, self.lower)
 
 
+#: Bytes of the answers about one key.
+_KEY_BYTES = 65_536
+
+
+def question_of_key(store: str, key: bytes, partitions: int) -> Question:
+    """The question about one key, which each of so many partitions may have."""
+    return Question(store, key, key + b"\x00", partitions, _KEY_BYTES)
+
+
 class Problem(Enum):
     """Why there is no answer."""
 
@@ -62,7 +74,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def place(self) -> Place:
-        """Where it is in the order of entries."""
+        """Its place in the order of entries."""
         return self.key, self.partition
 
 
@@ -83,7 +95,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 
 
 def merged(answers: Iterable[Answer], most: int, most_bytes: int) -> Answer:
-    """One answer made of those of several tasks; the first problem among them, if there is one."""
+    """Merge the answers of several tasks into one; the first problem, if there is one."""
     found = list(answers)
     for answer in found:
         if answer.problem is not None:
@@ -124,12 +136,12 @@ _asked = msgspec.msgpack.Decoder(Asked)
 
 
 def read_handed(body: bytes) -> Handed:
-    """Raises ValueError for any other bytes."""
+    """A container's body. Raises ValueError for other bytes."""
     return _read(_handed, body)
 
 
 def read_asked(body: bytes) -> Asked:
-    """Raises ValueError for any other bytes."""
+    """The driver's reply. Raises ValueError for other bytes."""
     return _read(_asked, body)
 
 

@@ -1,4 +1,4 @@
-"""Keys and values between the bytes of a store and JSON.
+"""Converts keys and values between the bytes of a store and JSON.
 
     serde of the keys     a key in a request                           in an answer
     string                its text                                     a JSON string
@@ -42,11 +42,11 @@ from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 
 
 class BadQuestion(SamzapyError):
-    """Raised when a question cannot be asked of a store; the message says what can."""
+    """Raised for a question that a store does not allow; the message says what it allows."""
 
 
 class StoreText:
-    """The keys and values of one store as text. Any thread."""
+    """Converts the keys and values of one store. Any thread may call it."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class StoreText:
         value_serde: Serde,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`key_serde` is the task's, of the class of the keys if they have one; the other two make plain values."""
+        """`key_serde` is the task's, for the class of the keys if they have one; the other two make plain values."""
         self.name = store.name
         self.key_serde = store.key_serde or "bytes"
         self.value_serde = store.msg_serde or "plain values of its view"
@@ -114,7 +114,7 @@ class StoreText:
 
 
 def _parser(serde: Serde) -> Callable[[str], Any]:
-    """Makes what the serde takes of a key's text."""
+    """Parses a key's text to an object that the serde takes."""
     if isinstance(serde, StringSerde):
         return str
     if isinstance(serde, TypedSerde):
@@ -130,7 +130,7 @@ def _parser(serde: Serde) -> Callable[[str], Any]:
 
 
 def store_texts(config: JobConfig) -> dict[str, StoreText]:
-    """Of every store of a job. Imports the classes of its keys and values. Raises ConfigError."""
+    """The texts of a job's stores, by name. Imports the classes of keys and values. Raises ConfigError."""
     engines, typed, plain = load_engines(config), task_serdes(config), serde_registry(config)
 
     def text(store: StoreConfig, engine: StorageEngineFactory) -> StoreText:

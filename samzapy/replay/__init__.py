@@ -1,16 +1,16 @@
-"""Repeats a slice of a production input on a desk: `samzapy replay`.
+"""Replays a slice of a production input on a developer's machine: `samzapy replay`.
 
-The state of one task is rebuilt as it was committed before an offset, in a folder that is removed afterwards. Then the
-task's class gets the same records again, in a container's own parts. Nothing is written to a system: no producer is made,
-consumers have no group and read committed records.
+The state of one task is rebuilt as of the last commit before an offset, in a folder that is removed afterwards. Then the task
+gets the same records again, in a real container. Nothing is written to a system: no producer is made, consumers have no group
+and read committed records.
 
     places       the offsets of a command line, as logs and errors print them
-    history      the commits that the checkpoint topic still knows: state and positions belong together
+    history      the commits that the checkpoint topic still has: state and positions belong together
     evidence     whether a changelog still holds the state of a commit
-    past         the systems as they were: clients that read, and end where the replay ends
+    past         clients that only read, and end where the replay ends
     feed         the input records, in the order of the replay
     recording    outputs and changes of state, by step
-    user_class   the task's class, watched: failures, the debugger, another version of it
+    user_class   the task's class under watch: failures, the debugger, another version of it
     attempt      one container with one task, a step at a time
     plan         from a request to the state and the records of a replay
     session      runs a plan

@@ -1,8 +1,8 @@
-"""Runs one task of a job in a replay: a container's own parts, a step at a time, with a commit after each step.
+"""Runs one task of a job in a replay: in a real container, a step at a time, with a commit after each step.
 
 A step is one message of a task that takes messages one by one, one poll of a batch task, or what came due between two of
-them: windows, timers, idle inputs. The clock stands at the time of the record at hand and never goes back. So the run is the
-same each time, as far as the user's code is deterministic.
+them: windows, timers, idle inputs. The clock stands at the time of the current record and never goes back. So every run is the
+same if the user's code is deterministic.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from samzapy.system.clients import job_clients
 from samzapy.testing.attempt import PatientEventLoop, UncontestedLease
 from samzapy.testing.driver import ManualClock
 
-#: Records of a poll that is not shown, and of one of a batch task.
+#: Records of a poll that is not shown, and of a poll of a batch task.
 _HIDDEN_POLL, _BATCH_POLL = 2_000, 8_000
 #: Real seconds that an asynchronous task gets to end a message.
 PATIENCE_S = 60.0
@@ -63,8 +63,8 @@ class Begin:
 
 
 def scratch_job(job: JobConfig, folder: Path) -> JobConfig:
-    """The job with its files below `folder`, and without what a replay decides: commits, orders among inputs, pauses of
-    retries, waits of batches, snapshots, access logs, reporters."""
+    """The job with its files below `folder`, and without the settings that a replay replaces: commits, orders among inputs,
+    pauses of retries, waits of batches, snapshots, access logs, reporters."""
     task = job.task
     errors = {stage: replace(policy, backoff_ms=0) for stage, policy in task.errors.policies.items()}
     stores = {
@@ -115,7 +115,7 @@ class _ReplayBuilder(ContainerBuilder):
 
 
 class ReplayAttempt:
-    """One task, from its start to the last record. `close` removes nothing but ends everything."""
+    """One task, from its start to the last record. `close` ends it and removes nothing."""
 
     def __init__(
         self, job: JobConfig, task: TaskModel, tasks: int, kind: type[AnyTask], begin: Begin, past: Past, debugger: Debugger, stop: Place | None
@@ -182,7 +182,7 @@ class ReplayAttempt:
         self._past.recorder.active = True
 
     def steps(self, rows: Iterator[Row]) -> Iterator[Step]:
-        """Process the records; gives each step once it is complete, without those before the first one that is shown."""
+        """Process the records; yields each complete step, from the first one that is shown."""
         loop = self._loop
         assert loop is not None
         shown = self._begin.first is None
@@ -220,7 +220,7 @@ class ReplayAttempt:
         return first is not None and row.ssp == first.ssp and row.offset >= first.offset
 
     def _polled(self, loop: RunLoop, ahead: Row, rows: Iterator[Row], *, shown: bool) -> tuple[list[Row], Row | None]:
-        """The records of the next step, and the one after them. Nothing comes due between those of one step."""
+        """The records of the next step, and the one after them. Within a step nothing comes due."""
         most = (self._poll if self._batches else 1) if shown else _HIDDEN_POLL
         due_ms = self.clock.wall_ms() + (loop.due_at - self.clock.monotonic()) * 1000
         polled: list[Row] = []
@@ -281,7 +281,7 @@ class ReplayAttempt:
 
 
 def _turns(loop: RunLoop) -> None:
-    """Turn until there is nothing more to do. Raises TaskFailed for a message that does not end."""
+    """Run the loop until there is nothing more to do. Raises TaskFailed for a message that does not end."""
     try:
         while loop.turn(0.0) and not loop.stopped:
             pass

@@ -1,7 +1,7 @@
-"""Compares two replays of the same records: where the outputs, the changes of state and the failures of two versions differ.
+"""Compares two replays of the same records: the outputs, changes of state and failures of two versions of a task.
 
-Steps are compared by their messages. Versions that take messages differently, one by one and in batches, have no steps in
-common; then everything that they did is compared as one step.
+Steps are compared by their messages. If one version takes messages one by one and the other in batches, they have no steps in
+common; then all of their effects are compared as one step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from samzapy.serializers import as_json
 
 
 class Difference(NamedTuple):
-    """A step that the two versions do not do alike; None for one that only the other has."""
+    """A step in which the two versions differ; None for a version without that step."""
 
     at: str
     before: Step | None
@@ -46,7 +46,7 @@ def _by_place(steps: Sequence[Step]) -> dict[tuple[str, int], Step]:
 
 
 def _effects(step: Step | None) -> str:
-    """As text: values that are equal in Python, such as 1 and True, differ as messages."""
+    """The effects as text: values that are equal in Python, such as 1 and True, differ as messages."""
     if step is None:
         return _effects(Step("", 0))
     failures = [(each.exception, each.message) for each in step.failures]
@@ -54,7 +54,7 @@ def _effects(step: Step | None) -> str:
 
 
 def _together(steps: Sequence[Step]) -> Step:
-    """Everything that the steps did, with the changes between the first and the last of each entry."""
+    """All steps as one; of several changes of an entry, from before the first to after the last."""
     entries: dict[tuple[str, str], Change] = {}
     for change in chain.from_iterable(step.changes for step in steps):
         place = change.store, as_json(change.key)

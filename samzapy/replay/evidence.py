@@ -2,7 +2,7 @@
 
 The state of a commit is the fold of the records up to its last one, at offset `last`. Compaction removes a record once the
 same key has a newer one. That is harmless if the newer one is at or before `last`, and falsifies the state if it is after.
-The log does not say which of the two it was. What is known:
+The log does not say which of the two it was. These facts are known:
 
 1. Compaction always covers a beginning of the log: of the records before some offset D it keeps the newest of each key. So
    the records of one key are removed oldest first. A deletion that is the newest one goes as well, `delete.retention.ms`
@@ -55,7 +55,7 @@ class _Gaps:
         self.first: int | None = None
 
     def pass_to(self, offset: int) -> None:
-        """Nothing is between the last record and `offset`."""
+        """Note that nothing is between the last record and `offset`."""
         if self.first is None:
             self.first = next((each for each in range(self._expected, offset) if each not in self._no_records), None)
         self._expected = max(self._expected, offset)

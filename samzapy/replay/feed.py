@@ -1,7 +1,7 @@
 """Gives the records of the inputs to a replay, in an order that the job may have had.
 
-The order within a partition is certain. Across partitions nothing records it, but commits bound it: what lies before a
-commit's positions was processed before what lies behind them. Between two commits the records come by their times, the
+The order within a partition is certain. The order across partitions is not recorded, but commits bound it: the records before
+a commit's positions were processed before the records behind them. Between two commits the records come by their times, the
 smallest time among the next ones of all partitions first; at equal times by the partition's name.
 """
 
@@ -44,7 +44,7 @@ class Slice(NamedTuple):
     until: Place
 
     def rows(self, consumer_of: Callable[[str], SystemConsumer]) -> Generator[Row, None, None]:
-        """The records in order. Raises RestoreError when a partition brings nothing before its end."""
+        """The records in order. Raises RestoreError if a partition yields no more records before its end."""
         position = dict(self.starts)
         for bounds in (*self.commits, self.ends):
             parts = {
@@ -85,7 +85,7 @@ class Feed:
         self._positions: dict[SystemStreamPartition, int] = {}
 
     def offer(self, batches: Sequence[RecordBatch]) -> None:
-        """These come with the next poll."""
+        """Give these to the next poll."""
         self._offered = list(batches)
 
     def take(self, system: str) -> list[RecordBatch]:

@@ -1,4 +1,4 @@
-"""Reads the commits of one task that its job's checkpoint topic still knows.
+"""Reads the commits of one task that the checkpoint topic of its job still has.
 
 1. A checkpoint names the input positions and the changelog offsets of one commit, so it is the only record of which state
    belongs to which offset.
@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
@@ -21,7 +21,7 @@ from samzapy.checkpoint.samza import Kind, decode_key
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import EnvironmentFailure, StateLost
 from samzapy.replay.places import Place
 from samzapy.storage.changelog.reading import scan
 from samzapy.system.clients import SystemClients
@@ -70,6 +70,18 @@ class History(NamedTuple):
 
 #: The way out of each refusal.
 FROM_EMPTY = "replay from empty stores with --from-empty --from OFFSET"
+
+
+@contextmanager
+def state_wanted(store: str = "") -> Iterator[None]:
+    """Inside, a state that is lost has the way out of a replay: an earlier commit needs other records than the job's start.
+
+    Raises EnvironmentFailure in the place of StateLost."""
+    try:
+        yield
+    except StateLost as cause:
+        where = f"store '{store}': " if store else ""
+        raise EnvironmentFailure(f"{where}{cause.lost}; choose a later offset, or {FROM_EMPTY}") from cause
 
 
 def history_of(config: JobConfig, task: str, clients: SystemClients, checkpoints: CheckpointManager) -> History:

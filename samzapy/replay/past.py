@@ -1,19 +1,17 @@
-"""The systems of a job as a replay gets them: clients that only read, and end where the state and the inputs of the replay end.
+"""Gives a replay the systems of its job: clients that only read, and end where the replay's state and inputs end.
 
-1. Changelogs end after the last record of the commit that the replay starts from. The real records behind are not read.
+1. Changelogs end after the last record of the commit that the replay starts from. Later records are not read.
 2. The inputs come from the replay's feed, once the stores are restored.
-3. What the container sends is recorded here. No producer of the real system is ever made, and every call of an admin that
-   changes something is refused.
+3. The records that the container sends are kept here. No producer of the real system is ever made, and every call of an admin
+   that changes something is refused.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
+from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import (
@@ -28,6 +26,7 @@ from samzapy.api.system import (
     SystemProducer,
     SystemSettings,
 )
+from samzapy.checkpoint.factories import NoCheckpointManager
 from samzapy.errors import EnvironmentFailure, ProducerError
 from samzapy.replay.feed import Feed
 from samzapy.replay.recording import Recorder
@@ -35,7 +34,7 @@ from samzapy.system.factories import system_factory
 
 
 class Past:
-    """What the clients of one replay share.
+    """The state that the clients of one replay share.
 
     `ends`: the first offset of each changelog partition that is not part of the state. `read_from`: where the restore has
     begun to read each of them; none for one that it has not read.
@@ -44,7 +43,7 @@ class Past:
     def __init__(
         self, ends: Mapping[SystemStreamPartition, int], feed: Feed, recorder: Recorder, *, from_empty: bool
     ) -> None:
-        """`from_empty`: the changelogs are taken for empty ones, whether they exist or not."""
+        """`from_empty`: treat the changelogs as empty, whether they exist or not."""
         self.from_empty = from_empty
         self._changelogs = {ssp.system_stream for ssp in ends}
         self._ends = dict(ends)
@@ -72,13 +71,13 @@ class Past:
         return stream in self._changelogs
 
     def empty_partitions(self, stream: SystemStream) -> int:
-        """The partitions of a changelog that is taken for empty; 0 for any other stream."""
+        """The number of partitions of a changelog that is treated as empty; 0 for any other stream."""
         return max(
             (ssp.partition + 1 for ssp in self._ends if self.from_empty and ssp.system_stream == stream), default=0
         )
 
     def append(self, ssp: SystemStreamPartition, count: int) -> int:
-        """Records of the replay get the offsets that are next; returns the last one."""
+        """Give the next offsets to `count` records of the replay; returns the last one."""
         self._ends[ssp] += count
         return self._ends[ssp] - 1
 
@@ -280,42 +279,11 @@ def _no_transactions() -> ProducerError:
     return ProducerError("a replay has no transactions")
 
 
-class PastCheckpoints(CheckpointManager):
+class PastCheckpoints(NoCheckpointManager):
     """The checkpoint that a replay starts from, for its one task. Nothing is kept."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
 
-    def start(self) -> None:
-        """Nothing is created."""
-
     def read(self, task_name: str) -> Checkpoint | None:
         return self._checkpoint
-
-    @contextmanager
-    def one_pass(self) -> Iterator[None]:
-        yield
-
-    def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
-        """Nothing is written."""
-
-    def read_changelog_partitions(self) -> dict[str, int]:
-        return {}
-
-    def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
-        """Nothing is written."""
-
-    def read_owner(self) -> JobRun | None:
-        return None
-
-    def write_owner(self, run: JobRun) -> None:
-        """Nothing is written."""
-
-    def read_record(self, record: JobRecord) -> Mapping[str, Any] | None:
-        return None
-
-    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
-        """Nothing is written."""
-
-    def close(self) -> None:
-        """Nothing is open."""

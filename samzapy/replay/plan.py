@@ -1,4 +1,4 @@
-"""Plans a replay: which commit has the state, which records come after it, and what is not known about the original run.
+"""Plans a replay: finds the commit with the state, the records after it, and the gaps in what is known of the original run.
 
 Only one thing ties state to offsets: a commit. So a replay begins at the last commit before the first record of interest, with
 the state and the positions of that commit.
@@ -27,7 +27,7 @@ from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, Offse
 from samzapy.job.model import JobModel, TaskModel
 from samzapy.job.planner import follow_growth, from_json, keeps_state, plan
 from samzapy.replay.feed import Positions, Slice
-from samzapy.replay.history import FROM_EMPTY, Commit, History, committed_range, history_of
+from samzapy.replay.history import FROM_EMPTY, Commit, History, committed_range, history_of, state_wanted
 from samzapy.replay.places import Place, find_place, find_task
 from samzapy.storage.changelog.reading import scan
 from samzapy.storage.changelog.topic import check_end, delete_retention_ms
@@ -59,8 +59,8 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A replay that can be run, as often as one likes. `about` says what it is, `unknown` what the original run may have had
-    otherwise: lines for people."""
+    """A replay that can be run any number of times. `about` describes it, and `unknown` lists where the original run may have
+    differed: lines for people."""
 
     task: TaskModel
     tasks: int
@@ -157,7 +157,8 @@ def _stores(
         ssp = SystemStreamPartition(*store.changelog, task.changelog_partition)
         last = base.checkpoint.changelog_offsets.get(store.name, -1)
         log = clients.offsets([ssp])[ssp]
-        check_end(ssp, log, last)
+        with state_wanted(store.name):
+            check_end(ssp, log, last)
         if last >= 0 and log.oldest > (0 if store.backup is None else last):
             raise EnvironmentFailure(
                 f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records before it were deleted, "
@@ -237,7 +238,7 @@ def _time_of(clients: SystemClients, place: Place, log: OffsetRange) -> int:
 
 
 def _unknown(config: JobConfig, kind: type[AnyTask], task: TaskModel, checkpoint: Checkpoint) -> Iterator[str]:
-    """What is not recorded, and what the replay does instead."""
+    """The facts that are not recorded, and how the replay replaces them."""
     if len(task.ssps) > 1:
         yield "the order across partitions is not recorded: between two commits records come by their times"
     for system in sorted({ssp.system for ssp in task.ssps}):

@@ -1,7 +1,7 @@
 """Records what a task does in a replay: its outputs, and the changes of its stores with the values before them.
 
 A step of a replay ends with a commit, so the changes of a step are those of its commit, one a key. They are taken where they
-enter the storage engine; so caches, views, timers and expiry are seen as in a job.
+enter the storage engine, so they include those of caches, views, timers and expiry.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Input:
 
 @dataclass(frozen=True)
 class Step:
-    """One message, one batch, or what came due between two: with its time in milliseconds since 1970, its effects, and the
-    failures in it, also those that an error policy has dealt with. `ended`: the last failure has ended the replay, and
-    nothing of the step would have been committed."""
+    """One message, one batch, or the windows and timers between two, with its time in milliseconds since 1970, its effects
+    and its failures, including those that an error policy has handled. `ended`: the last failure has ended the replay, so the
+    job would have committed nothing of the step."""
 
     at: str
     time_ms: int
@@ -82,7 +82,7 @@ class Step:
 
     @property
     def has_effects(self) -> bool:
-        """Whether it has done anything."""
+        """Whether the step has done anything."""
         return bool(self.outputs or self.changes or self.failures)
 
     def to_json(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class _Changed(NamedTuple):
 
 @dataclass
 class Recorder:
-    """Collects since the last `take`. `active`: not before the task has started, as its restore is no change."""
+    """Collects effects since the last `take`. `active`: False until the task has started, because a restore is not a change."""
 
     active: bool = False
     _sent: list[tuple[str, OutgoingRecord]] = field(default_factory=list)
@@ -162,16 +162,16 @@ class Recorder:
     _failures: list[UserFailure] = field(default_factory=list)
 
     def sent(self, system: str, record: OutgoingRecord) -> None:
-        """A record for a system."""
+        """Note a record for a system."""
         self._sent.append((system, record))
 
     def wrote(self, store: str, key: bytes, before: bytes | None, after: bytes | None) -> None:
-        """A commit has changed an entry."""
+        """Note that a commit has changed an entry."""
         first = self._changes.get((store, key))
         self._changes[store, key] = _Changed(before if first is None else first.before, after)
 
     def failed(self, failure: UserFailure) -> None:
-        """The user's code has raised; a repetition in the same way counts once."""
+        """Note a failure of the user's code; repetitions of the same failure count once."""
         if not any(failure.is_again(known) and failure.message == known.message for known in self._failures):
             self._failures.append(failure)
 

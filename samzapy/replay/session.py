@@ -1,4 +1,4 @@
-"""Runs a planned replay: restores, proves that the restored state is that of the commit, and gives the steps."""
+"""Runs a planned replay: restores, proves that the restored state is that of the commit, and yields the steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.replay.attempt import Begin, ReplayAttempt, scratch_job
 from samzapy.replay.evidence import CommittedRecords, lost_state
 from samzapy.replay.feed import Feed, Row
-from samzapy.replay.history import FROM_EMPTY, committed_range
+from samzapy.replay.history import FROM_EMPTY, committed_range, state_wanted
 from samzapy.replay.past import Past
 from samzapy.replay.places import Place
 from samzapy.replay.plan import Plan
@@ -83,7 +83,8 @@ class Replay:
             self._stop,
         )
         cleanup.callback(self._attempt.close)
-        self._attempt.start()
+        with state_wanted():
+            self._attempt.start()
         if not planned.from_empty:
             self._prove(self._attempt, past, clients)
 
@@ -102,7 +103,7 @@ class Replay:
 
     @property
     def restored(self) -> tuple[str, ...]:
-        """A line for each store: where its entries are from."""
+        """A line for each store, with the source of its entries."""
         assert self._attempt is not None
         lines = []
         for name, result in sorted(self._attempt.stores.restored.items()):
@@ -117,7 +118,7 @@ class Replay:
         return self._attempt.entries(store)
 
     def steps(self) -> Iterator[Step]:
-        """Process the records; gives each step once it is complete."""
+        """Process the records; yields each complete step."""
         assert self._attempt is not None
         return self._attempt.steps(self._rows)
 

@@ -88,7 +88,7 @@ class Watch:
             raise
 
     def failed(self, messages: Any, failure: BaseException) -> None:
-        """Note a failure. That of a batch of several is looked for in its parts, which fail by themselves."""
+        """Note a failure. A batch of several is not noted: its parts follow, and the failing one fails alone."""
         if failure is self._last or _size(messages) != 1:
             return
         self._last = failure
@@ -100,7 +100,7 @@ class Watch:
         self._debugger.post_mortem(failure.__traceback__)
 
     def ended(self, failure: BaseException) -> None:
-        """The replay has ended over a failure, which may be one of a message that was noted before."""
+        """Open the debugger at the failure that has ended the replay, unless it was noted for its message already."""
         cause = failure.__cause__ or failure
         if cause is not self._last:
             self._debugger.post_mortem(cause.__traceback__)
@@ -150,7 +150,7 @@ def _coroutine(method: Callable[..., Any], watch: Watch) -> Callable[..., Any]:
     @wraps(method)
     async def process(self: Any, message: Any, *rest: Any) -> Any:
         try:
-            # The debugger stops where the coroutine is made: `step` follows it to its first line.
+            # The debugger stops where the coroutine is made; `step` goes to its first line.
             return await watch.call(method, self, message, *rest)
         except Exception as failure:
             watch.failed(message, failure)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import final
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.guarantee_warnings import GuaranteeWarning
@@ -16,18 +19,18 @@ from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.model import JobModel
 
-#: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a token.
+#: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a random one.
 #: Spark redacts variables with such names wherever it shows them.
 TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
 
 
 def run_token() -> str:
-    """The token that acts of a run that starts now."""
+    """The token that acts, for a run that starts now."""
     return os.environ.get(TOKEN) or secrets.token_urlsafe(32)
 
 
 def scrape_tokens(config: JobConfig, token: str) -> tuple[str, ...]:
-    """What Prometheus may show to a container of the run with that token that acts: the one that reads, and that one."""
+    """The tokens that the `/metrics` of a container accepts: the one that reads, and `token`, which acts."""
     if not config.prometheus.port:
         return ()
     # Most jobs have no such port.
@@ -53,9 +56,9 @@ class StartableJob(ABC):
 
     @abstractmethod
     def announce(self) -> bool:
-        """Ask a run of the job that may go on to get ready for a handover; returns whether there is one.
+        """Ask the job's present run, if one may be active, to get ready for a handover; returns whether there is one.
 
-        It hands the job over at the claim, so a runner gets everything ready first that needs no ownership. Without one, a
+        It goes on until the claim, so the runner first gets everything ready that needs no ownership. Without such a run, the
         runner claims at once."""
 
     @abstractmethod
@@ -73,7 +76,7 @@ class JobFailed(SamzapyError):
 
 @dataclass(frozen=True)
 class PreparedJob(StartableJob):
-    """A job that this run owns: its surroundings were checked and created.
+    """A job that this run owns: everything that it needs was checked or created.
 
     - `ends`: the offset at which each partition ends; None for an endless run.
     - `run_id`, `epoch`: the run as recorded beside the checkpoints, None without a record. The epochs of its attempts are
@@ -100,7 +103,7 @@ class PreparedJob(StartableJob):
         return self.ends is None
 
     def announce(self) -> bool:
-        """The run before, if there was one, has lost the job already."""
+        """There is no run to ask: an earlier one has lost the job already."""
         return False
 
     def claim(self) -> PreparedJob:
@@ -112,13 +115,54 @@ def _ignore(_: object) -> None:
     """The default of all listeners."""
 
 
+def _nothing() -> None:
+    """What a switch stops before a run listens to it."""
+
+
+@final
+class StopSwitch:
+    """Asks a run to stop, from any thread, also before the run can stop: then it stops as soon as it can."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked = False
+        self._stop: Callable[[], None] = _nothing
+
+    @property
+    def asked(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._asked
+
+    def ask(self) -> None:
+        """Have every task commit and stop. A second call changes nothing."""
+        with self._lock:
+            if self._asked:
+                return
+            self._asked = True
+            stop = self._stop
+        stop()
+
+    @contextmanager
+    def stops(self, stop: Callable[[], None]) -> Iterator[None]:
+        """While the context lasts, `ask` calls `stop`, which must not block."""
+        with self._lock:
+            self._stop, asked = stop, self._asked
+        if asked:
+            stop()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stop = _nothing
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """The listeners of a run. `on_page` gets the address of its status page, with the token that reads, if it has a page.
 
     `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
     (`status page: ...`, `container 0 failed: ...`). Any thread may call them, and they must not block. `verbose` shows
-    Spark's own log lines. `on_claimed` gets the job once this run owns it.
+    Spark's own log lines. `on_claimed` gets the job once this run owns it. `stop` asks the run to stop.
     """
 
     on_status: Callable[[JobStatus], None] = _ignore
@@ -126,6 +170,7 @@ class RunOptions:
     verbose: bool = False
     on_page: Callable[[str], None] = _ignore
     on_claimed: Callable[[PreparedJob], None] = _ignore
+    stop: StopSwitch = field(default_factory=StopSwitch)
 
 
 @dataclass(frozen=True)
@@ -144,8 +189,13 @@ class JobOutcome:
 class Runner(ABC):
     """Runs a job to its end."""
 
+    def fit(self, config: JobConfig) -> JobConfig:
+        """The job as this runner runs it: for example on the master of a Spark that is there already. Raises ConfigError."""
+        return config
+
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Check, before anything is created, that this runner can run the job. Returns warnings; raises ConfigError."""
+        """Check, before anything is created, that this runner can run the job. Returns warnings; raises ConfigError,
+        EnvironmentFailure."""
         return ()
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The driver's side of a run, wherever the containers run: their coordinator, signals, and threads beside them.
+"""Runs the driver's side of a job, wherever its containers run: the coordinator, signals, and threads beside them.
 
 1. `OwnershipWatch` checks whether a newer run has taken the job over, and whether this run was asked to drain, or to hand
    the job over.
@@ -33,7 +33,7 @@ from samzapy.runner.base import JobFailed, PreparedJob
 
 
 def _nothing() -> None:
-    """The default of `last`."""
+    """The default of calls."""
 
 
 @final
@@ -58,7 +58,7 @@ class Periodic:
     def end(self, patience_s: float | None = None) -> bool:
         """Stop, and wait for the thread, at most `patience_s` seconds; returns whether it has ended.
 
-        A call that takes longer is not waited for. Without a `start` this returns at once.
+        It does not wait for a longer call. Without a `start` this returns at once.
         """
         self._closed.set()
         if self._thread.ident is None:
@@ -76,18 +76,29 @@ class Periodic:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at the owner at most, and during a handover; looks that are made so often without a handover.
+#: Most seconds between two looks at the owner, and seconds during a handover; most looks at that pace if no handover follows.
 _OWNER_PACE_S, _HANDOVER_PACE_S, _MOST_HURRIED = 1.0, 0.1, 600
-#: Seconds that a run that has let go of its job waits for the one that has asked for it.
+#: Seconds that a run, once it has let go of its job, waits for the new run to take it over.
 _CLAIMED_S = 20.0
-#: Seconds that the end of a run waits for a look at the owner; the look changes nothing, so it may be left behind.
+#: Seconds that the end of a run waits for a look at the owner; the look changes nothing, so its thread may be left behind.
 _OWNER_PATIENCE_S = 2.0
 #: Seconds between two checks of the clock, and the time that the end of a run waits until the clock is written.
 _CLOCK_PACE_S, _CLOCK_PATIENCE_S = 1.0, 10.0
 
 
-def coordinator_of(prepared: PreparedJob, spec: JobSpec, clock: Clock = SYSTEM_CLOCK) -> Coordinator:
-    """The coordinator of a prepared job, for the containers of `spec`."""
+def log_failure(container_id: str, failure: UserFailure) -> None:
+    """Log a failure of the user's code that ended an attempt."""
+    logger.error("container %s: %s failed\n%s", container_id, failure.where, failure.traceback)
+
+
+def coordinator_of(
+    prepared: PreparedJob,
+    spec: JobSpec,
+    clock: Clock = SYSTEM_CLOCK,
+    on_failure: Callable[[str, UserFailure], None] = log_failure,
+) -> Coordinator:
+    """The coordinator of a prepared job, for the containers of `spec`. `on_failure` gets the failures of the user's code, each of
+    a kind once."""
     config = prepared.config
     return Coordinator(
         config.name,
@@ -97,7 +108,7 @@ def coordinator_of(prepared: PreparedJob, spec: JobSpec, clock: Clock = SYSTEM_C
         downgrades=prepared.guarantee_warnings,
         clocks=prepared.clocks,
         epoch=prepared.epoch,
-        oversight=Oversight(config.clock.stall_ms / 1000, config.task.same_failures, log_lines, log_failure),
+        oversight=Oversight(config.clock.stall_ms / 1000, config.task.same_failures, log_lines, on_failure),
     )
 
 
@@ -111,16 +122,11 @@ def log_lines(container_id: str, facts: Facts) -> None:
         logger.info("container %s: %d log lines are in its own file only", container_id, facts.lines_left_out)
 
 
-def log_failure(container_id: str, failure: UserFailure) -> None:
-    """Log a failure of the user's code that ended an attempt."""
-    logger.error("container %s: %s failed\n%s", container_id, failure.where, failure.traceback)
-
-
 @contextmanager
 def watching(
     prepared: PreparedJob, coordinator: Coordinator, on_event: Callable[[str], None] = lambda _: None
 ) -> Iterator[OwnershipWatch]:
-    """Watch the job's owner and keep its clock, as long as the context lasts. `on_event` hears of a handover."""
+    """Watch the job's owner and keep its clock, as long as the context lasts. `on_event` gets a line about a handover."""
     config = prepared.config
     ownership = Ownership.of(config, prepared.run_id)
     pace_s = min(config.spark.lease_ms / 3000, _OWNER_PACE_S)
@@ -140,8 +146,8 @@ class OwnershipWatch:
     1. A newer run owns the job: the coordinator abandons the run. With transactions a container that is fenced finds out
        earlier; without them, and for a container that has nothing to do, there is only this look.
     2. The run was asked to drain: the coordinator has the containers drain.
-    3. A new run asks for the job: this is the run before in `samzapy.runner.handover`. Leaving the context well means that
-       every container has ended.
+    3. A new run asks for the job: this run is the previous one in `samzapy.runner.handover`. If the context is left without an
+       exception, every container has ended.
     """
 
     def __init__(
@@ -154,8 +160,8 @@ class OwnershipWatch:
         on_event: Callable[[str], None] = lambda _: None,
         job_name: str = "",
     ) -> None:
-        """`pace_s`: seconds between two looks, at most a third of a lease. `notes_end`: write down that a run has ended well,
-        so that the next run waits for nothing. Without a record of its owner a job is not watched."""
+        """`pace_s`: seconds between two looks, at most a third of a lease. `notes_end`: record that the run has ended well, so
+        that the next run need not wait. Without a record of its owner a job is not watched."""
         self._ownership = ownership
         self._coordinator = coordinator
         self._notes_end = notes_end
@@ -168,7 +174,7 @@ class OwnershipWatch:
 
     @property
     def lets_go(self) -> bool:
-        """Whether the run was asked to let go of the job: whatever else only one run can have goes with it."""
+        """Whether the run was asked to let go of the job, and so of everything that only one run can have."""
         return self._request is not None and self._request.go
 
     def __enter__(self) -> OwnershipWatch:
@@ -192,7 +198,7 @@ class OwnershipWatch:
                 self._await_claim(asked)
 
     def _await_claim(self, asked: HandoverRequest) -> None:
-        """Wait for step 7 of a handover. Raises JobFailed if nothing comes of it."""
+        """Wait for step 7 of a handover. Raises JobFailed if it does not come."""
         claimed = threading.Event()
 
         def look() -> bool:
@@ -201,7 +207,7 @@ class OwnershipWatch:
             except JobTakenOver:
                 claimed.set()
             except SamzapyError as cause:
-                logger.warning("Whether the new run has taken over is not known (%s); asking again", cause)
+                logger.warning("Cannot tell whether the new run has taken over (%s); asking again", cause)
                 self._ownership.close()
             return not claimed.is_set()
 
@@ -218,10 +224,10 @@ class OwnershipWatch:
         try:
             self._ownership.note_end()
         except SamzapyError as cause:
-            logger.warning("The end of the run is not written down, so the next one waits for it: %s", cause)
+            logger.warning("Cannot record the end of this run, so the next run may have to wait: %s", cause)
 
     def _close(self) -> None:
-        """After the last look. What a handover needs to end stays open."""
+        """Close the client after the last look, unless the end of a handover needs it."""
         if not self.lets_go:
             self._ownership.close()
 
@@ -312,14 +318,23 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class StopSignals:
     """While entered, the first signal calls `stop`; any further one calls `abort` and ends the process with 128 + its number.
 
+    A runner enters it before it claims the job, and says with `calls` how the job is stopped once it can be. A signal in
+    between is kept until then: a run that has claimed its job stops in order, and gives the job back.
+
     Outside the main thread it does nothing: then the surrounding program handles signals.
     """
 
-    def __init__(self, stop: Callable[[], None], abort: Callable[[], None] = lambda: None) -> None:
-        self._stop = stop
-        self._abort = abort
+    def __init__(self) -> None:
+        self._stop: Callable[[], None] = _nothing
+        self._abort: Callable[[], None] = _nothing
         self._previous: dict[signal.Signals, Any] = {}
         self.received = False
+
+    def calls(self, stop: Callable[[], None], abort: Callable[[], None] = _nothing) -> None:
+        """Call these from now on; `stop`, which may be called twice, at once if a signal has come already."""
+        self._stop, self._abort = stop, abort
+        if self.received:
+            stop()
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():

@@ -1,8 +1,8 @@
-"""Hands a running job over to a new run of it, so that hardly a second passes in which nothing is processed.
+"""Hands a running job over to a new run, with a break in processing of hardly a second.
 
-Both sides leave records beside the job's checkpoints:
+Both sides write records beside the job's checkpoints:
 
-    the new run                                     the run before
+    the new run                                     the previous run
 1   asks it to get ready
                                                     2  answers; from now on it looks, and its containers report, often
 3   gets everything ready that needs no ownership
@@ -13,14 +13,14 @@ Both sides leave records beside the job's checkpoints:
 8   starts the containers, which open the local stores and go on
                                                     9  finds the new owner, and ends
 
-Ownership changes at 7, with every fence, whatever came of the steps before:
+Ownership changes at step 7, with every fence, whether or not the earlier steps succeeded:
 
-1. A run before that does not answer, or does not end in time, is fenced there. Its work since the last commit is repeated.
-2. A new run that dies between 1 and 4 costs the run before nothing.
-3. A new run that dies between 4 and 7 leaves the job without a run. The run before then ends with a failure, so that whoever
-   supervises it starts it again.
-4. A second new run overwrites the request of the first. The run before follows the newest; of the two new runs, the one that
-   takes over last owns the job.
+1. A previous run that does not answer, or does not end in time, is fenced there. Its work since the last commit is repeated.
+2. If the new run dies between 1 and 4, the previous run just goes on.
+3. If the new run dies between 4 and 7, the job has no run. The previous run then ends with a failure, so that its supervisor
+   starts it again.
+4. A second new run overwrites the request of the first. The previous run follows the newest request; of the two new runs, the
+   one that takes over last owns the job.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from samzapy.failpoints import reach
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that a run has to answer: it looks every second. Most of them pass while the new run gets ready.
+#: Seconds in which the previous run, which looks every second, has to answer. The new run gets ready meanwhile.
 ANSWER_S = 3.0
 #: Seconds between two looks at an answer.
 _PACE_S = 0.03
 
 
 class Handover(ABC):
-    """The side of the new run."""
+    """The new run's side of a handover."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -53,8 +53,8 @@ class Handover(ABC):
 
     @abstractmethod
     def complete(self) -> bool:
-        """Step 4; returns once the run before has ended, or has had its time, and whether it has ended. Raises nothing: the
-        job is taken over in any case."""
+        """Step 4. Waits until the previous run has ended or its time is over, and returns whether it has ended. Raises
+        nothing, because the job is taken over in any case."""
 
     @abstractmethod
     def close(self) -> None:
@@ -63,7 +63,7 @@ class Handover(ABC):
 
 @final
 class NoHandover(Handover):
-    """There is no run that could be asked."""
+    """A handover without a previous run."""
 
     def begin(self) -> None:
         """Nothing is asked."""
@@ -77,7 +77,7 @@ class NoHandover(Handover):
 
 @final
 class AskedHandover(Handover):
-    """Asks a run that may go on. One thread at a time."""
+    """Asks a run that may be active. One thread at a time."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class AskedHandover(Handover):
         wait: Callable[[float], object],
         goes_on: Callable[[JobRun], bool],
     ) -> None:
-        """`asked` and `answers` are the same records by separate clients, and belong to the handover: a manager that writes
-        reads from the beginning afterwards. `patience_s`: seconds for steps 5 and 6. `goes_on`: whether a run may go on, as
-        far as can be seen."""
+        """`asked` and `answers` are the same records by separate clients, because a manager that has written reads from the
+        beginning again; the handover closes both. `patience_s`: seconds for steps 5 and 6. `goes_on` returns whether a run
+        may be active, as far as this machine can see."""
         self._asked = asked
         self._answers = answers
         self._before = before
@@ -107,16 +107,16 @@ class AskedHandover(Handover):
         try:
             self._ask(go=False)
             self._began = self._clock.monotonic()
-            # Its first read takes longest, and is done by the time that every moment counts.
+            # The first read takes longest, so it is made now and not when every moment counts.
             self._read(JobRecord.HEARD)
         except SamzapyError as cause:
-            logger.warning("The run before is not asked to let go, but fenced: %s", cause)
+            logger.warning("Cannot ask the previous run to get ready; it will be fenced: %s", cause)
         reach("handover.1")
 
     def complete(self) -> bool:
         try:
             if not self._until(self._began + ANSWER_S, self._has_heard):
-                logger.warning("The run before does not answer, so it is fenced")
+                logger.warning("The previous run does not answer, so it is fenced")
                 return False
             reach("handover.3")
             self._ask(go=True)
@@ -124,10 +124,10 @@ class AskedHandover(Handover):
             if self._until(self._clock.monotonic() + self._patience_s, self._has_ended):
                 return True
             logger.warning(
-                "The run before has not let go within %g s (job.handover.ms), so it is fenced", self._patience_s
+                "The previous run has not let go within %g s (job.handover.ms), so it is fenced", self._patience_s
             )
         except SamzapyError as cause:
-            logger.warning("The run before is fenced, as it cannot be asked to let go: %s", cause)
+            logger.warning("Cannot ask the previous run to let go, so it is fenced: %s", cause)
         return False
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class AskedHandover(Handover):
 
     def _read(self, record: JobRecord) -> Mapping[str, Any] | None:
         checkpoints = self._answers.checkpoints
-        # A transaction that a dead container has left open ends with the fence, which must not wait for it.
+        # A dead container may have left a transaction open. Only the fence ends it, so the fence must not wait for it.
         checkpoints.patience_s = ANSWER_S
         return checkpoints.read_record(record)
 

@@ -10,6 +10,7 @@ from typing import final
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import COPIES, JobConfig
+from samzapy.container.errors.user_failures import one_line, user_failure
 from samzapy.container.restart import RestartingContainer, build_container
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.watch import ContainerProcess
@@ -17,7 +18,7 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
-from samzapy.job.facts import Stall
+from samzapy.job.facts import Stall, UserFailure
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.runner.base import (
@@ -59,7 +60,7 @@ class StatusFeed:
 
 
 class _Listener:
-    """Passes the status on, and reports the first signal."""
+    """Passes the status on, and reports the first signal or request to stop."""
 
     def __init__(self, options: RunOptions, signals: StopSignals) -> None:
         self._options = options
@@ -67,10 +68,40 @@ class _Listener:
         self._told = False
 
     def __call__(self, status: JobStatus) -> None:
-        if self._signals.received and not self._told:
+        if (self._signals.received or self._options.stop.asked) and not self._told:
             self._told = True
             self._options.on_event(STOPPING)
         self._options.on_status(status)
+
+
+class _Counted:
+    """A container with its failures noted at the coordinator, as the containers on Spark note theirs: for the page, the metrics
+    and the last status."""
+
+    def __init__(self, container: RestartingContainer, coordinator: Coordinator, id_: str, lease: LocalLease) -> None:
+        self._container = container
+        self._coordinator = coordinator
+        self._id = id_
+        self._lease = lease
+
+    def stop(self) -> None:
+        """As the container's."""
+        self._container.stop()
+
+    def run(self) -> None:
+        """Run it to its end. Raises its errors."""
+        try:
+            self._container.run()
+        except Exception as error:
+            kind, code = type(error).__name__, error.exit_code if isinstance(error, SamzapyError) else 1
+            self._coordinator.fail(
+                ContainerFailure(self._id, self._lease.epoch, kind, one_line(error), code, user=user_failure(error))
+            )
+            raise
+
+
+def _logged_already(container_id: str, failure: UserFailure) -> None:
+    """The container has logged its failure in this process."""
 
 
 class LocalRunner(Runner):
@@ -85,9 +116,12 @@ class LocalRunner(Runner):
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the job."""
-        config = job.config
         job.announce()
-        prepared = job.claim()
+        with StopSignals() as signals:
+            return self._supervised(job.claim(), options, signals)
+
+    def _supervised(self, prepared: PreparedJob, options: RunOptions, signals: StopSignals) -> JobOutcome:
+        config = prepared.config
         options.on_claimed(prepared)
         if prepared.model.standbys:
             options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")
@@ -99,13 +133,14 @@ class LocalRunner(Runner):
             run_id=prepared.run_id,
             transactions=prepared.transactions,
         )
-        coordinator = coordinator_of(prepared, spec)
+        coordinator = coordinator_of(prepared, spec, on_failure=_logged_already)
         ownership = Ownership.of(config, prepared.run_id)
         exchange = Exchange(coordinator.holder)
         token = run_token()
         restarts = self._restarts(prepared, coordinator, ownership, exchange, options, token)
+        signals.calls(restarts.stop)
         with (
-            StopSignals(restarts.stop) as signals,
+            options.stop.stops(restarts.stop),
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
             _page(config, coordinator, exchange, options, token) as close_page,
@@ -119,7 +154,8 @@ class LocalRunner(Runner):
                 raise JobTakenOver(coordinator.abandoned) from cause
             if watch.lets_go:
                 close_page()
-        return JobOutcome(coordinator.status(), signals.received or coordinator.stopping)
+        stopped = signals.received or options.stop.asked or coordinator.stopping
+        return JobOutcome(coordinator.status(), stopped)
 
     def _restarts(
         self,
@@ -136,11 +172,11 @@ class LocalRunner(Runner):
             at = f"{config.prometheus.host}:{config.prometheus.port}"
             options.on_event(f"metrics of the container: http://{at}/metrics, with the bearer token {tokens[0]}")
 
-        def build() -> RestartingContainer:
+        def build() -> _Counted:
             ownership.close()
             lease = LocalLease(coordinator, model.id, ownership.look)
             questions = LocalQuestions(exchange, model.id, lambda: lease.epoch)
-            return build_container(
+            container = build_container(
                 config,
                 model,
                 lease,
@@ -149,6 +185,7 @@ class LocalRunner(Runner):
                 transactions=prepared.transactions,
                 process=ContainerProcess(on_stalled=give_up, questions=questions, scrape_tokens=tokens),
             )
+            return _Counted(container, coordinator, model.id, lease)
 
         def give_up(stall: Stall) -> None:
             """End the process: the user's code does not return, so nothing else ends the run."""
@@ -156,8 +193,6 @@ class LocalRunner(Runner):
             os._exit(1)
 
         def tell(failure: SamzapyError, next_start: str) -> None:
-            epoch = coordinator.status().containers[0].epoch or 0
-            coordinator.fail(ContainerFailure(model.id, epoch, type(failure).__name__, str(failure), failure.exit_code))
             options.on_event(f"container {model.id} failed: {failure}; {next_start}")
 
         return Restarts(build, backoff_of(config.spark), self._clock, tell, lambda: coordinator.abandoned is None)
@@ -167,8 +202,8 @@ class LocalRunner(Runner):
 def _page(
     config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions, token: str
 ) -> Iterator[Callable[[], None]]:
-    """Serve the status page on this machine, if the job file names a port for it or has queries on. Yields what closes it
-    earlier."""
+    """Serve the status page on this machine, if the job file names a port for it or turns queries on. Yields a function that
+    closes it earlier."""
     if config.page_port is None and not config.supervision.query.enabled:
         yield lambda: None
         return
@@ -191,14 +226,19 @@ def _page(
         service.close()
 
 
-def runner_of(name: str) -> Runner:
-    """`spark` or `local`. Raises EnvironmentFailure without pyspark, ValueError for other names."""
+def runner_of(name: str, session: object = None) -> Runner:
+    """`spark` or `local`. `session`: the SparkSession or SparkContext to run on; None for that of this process or of its
+    `spark-submit`, and without one a new Spark.
+
+    Raises EnvironmentFailure without pyspark, ConfigError for a session that cannot run jobs, ValueError for other names.
+    """
     if name == "local":
         return LocalRunner()
     if name != "spark":
-        raise ValueError(f"runner: spark or local, got {name!r}")
+        raise ValueError(f"runner: expected spark or local, got {name!r}")
     try:
         from samzapy.runner.spark.runner import SparkRunner  # noqa: PLC0415  # pyspark takes its time
+        from samzapy.runner.spark.sources import spark_source  # noqa: PLC0415
     except ImportError as cause:
         raise EnvironmentFailure(f"Spark cannot be imported ({cause}): install pyspark") from cause
-    return SparkRunner()
+    return SparkRunner(spark_source(session))

@@ -1,20 +1,16 @@
 """Checks and sets up a job before any container runs; creates nothing before everything is checked.
 
-`preparing` stops before the first step that needs ownership, so that a runner can get ready before it claims the job, and
-the run before goes on until then.
-
-It also checks that the job may write to its folders on this machine, and that they have room.
+`preparing` stops before the first step that needs ownership, so that the previous run goes on while a runner gets ready to
+claim the job.
 """
 
 from __future__ import annotations
 
 import os
-import pwd
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from samzapy.admin.job_check import check_copies, existing, input_partitions, streams_of, weakly_kept
 from samzapy.admin.positions import kept_clocks
@@ -29,17 +25,17 @@ from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import guarantee_warnings
-from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
+from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
 from samzapy.config.stores import StoreConfig
-from samzapy.config.tasks import checkpoint, processing
+from samzapy.config.tasks import processing
 from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.side_inputs import load_processors
 from samzapy.container.supervision.job_records import JobRecords, open_job, this_run
-from samzapy.container.tasks.task_class import check_timers, load_task_class
+from samzapy.container.tasks.task_class import check_timers, load_task_class, never_called
 from samzapy.coordinator.clocks import KeptClocks
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm_from_environment, reach
 from samzapy.job.model import JobModel
 from samzapy.job.planner import (
@@ -56,18 +52,18 @@ from samzapy.job.planner import (
 )
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob, StartableJob
+from samzapy.runner.folders import check_folders
 from samzapy.runner.handover import AskedHandover, Handover, NoHandover
-from samzapy.runner.spark.master import Master
 from samzapy.serializers import StreamSerdes, task_serdes
 from samzapy.storage.changelog.topic import access_log_spec, changelog_spec, check_described, vanished
-from samzapy.storage.engines import check_checkpoints, load_engines
+from samzapy.storage.engines import check_checkpoints, load_engines, make_ready
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.clients import KnownStreams, SystemClients
 from samzapy.system.factories import has_transactions, load_factory, system_factory
 
 
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
-    """Check, claim and set up, in this order. A run of the job that goes on is not asked to hand it over, but fenced.
+    """Check, claim and set up, in this order. An active run of the job is fenced; it is not asked to hand the job over.
 
     1  check that the systems allow the guarantee, that the task class and the stores' engines can be imported, that the
        systems and engines accept their settings, and that the job's folders can be written to
@@ -89,7 +85,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
 @contextmanager
 def preparing(config: JobConfig, *, until_end: bool = False) -> Iterator[StartableJob]:
-    """As `prepare`, up to step 2; the rest is the job's `claim`, which asks a run that goes on to let go."""
+    """Do steps 1 and 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go."""
     arm_from_environment(os.environ)
     with _checked(config, until_end=until_end) as job:
         yield job
@@ -194,7 +190,9 @@ def _checked_code(config: JobConfig) -> _Code:
     state = state_transactions(config, has_transactions)
     task_class = load_task_class(config.task.task_class)
     engines = load_engines(config)
-    StreamSerdes(config, task_serdes(config), task_class)
+    serdes = task_serdes(config)
+    StreamSerdes(config, serdes, task_class).make_ready()
+    make_ready(config, engines, serdes)
     check_timers(config, task_class)
     load_processors(config.stores)
     _check_own_state(config, task_class)
@@ -369,103 +367,11 @@ def _warnings(
     task_class: type[AnyTask],
 ) -> Iterable[str]:
     yield from config.warnings
+    yield from never_called(task_class)
     yield from growth(inputs, counts)
     # With a task for each partition no task expects them to meet.
     if config.grouper != "ssp" and (apart := parted(config, inputs)):
         yield f"task.inputs: {apart}"
     if issubclass(task_class, StreamTask) and config.task.asynchronous != AsyncConfig():
         given = [key.name for key in processing.KEYS if key.name in config.resolved]
-        yield f"{', '.join(given)}: without effect on a StreamTask, whose messages are processed one by one"
-
-
-#: Least free bytes. With less, a store would last for a few commits only, and a checkpoint for none.
-STORE_BYTES, CHECKPOINT_BYTES = 1024 * 1024, 64 * 1024
-
-
-@dataclass(frozen=True)
-class Place:
-    """The state of a folder, or of the nearest folder above it that exists: `there`.
-
-    `files` is the number of files that can still be created. It and `free_bytes` are None if the file system does not report
-    them.
-    """
-
-    there: Path
-    is_folder: bool
-    writable: bool
-    owner: int
-    free_bytes: int | None
-    files: int | None
-
-
-def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> None:
-    """Raise EnvironmentFailure, with a line for each, for folders that the job cannot write to. Changes nothing.
-
-    Skips the folders of stores if the executors are on other machines.
-    """
-    found = []
-    for key, base, least in _folders(config, engines):
-        reason = _reason(base.expanduser() / config.job_name, least)
-        if reason is not None:
-            found.append(f"{key}: {reason}, got '{base}'")
-    if found:
-        raise EnvironmentFailure("\n".join(found))
-
-
-def refusal(place: Place, user: int, least: int) -> str | None:
-    """The reason why `user` cannot write `least` bytes at the place; None if there is none."""
-    if not place.is_folder:
-        return f"expected a folder, {place.there} is not one"
-    if not place.writable:
-        owner = "" if place.owner == user else f", it belongs to {_name(place.owner)}"
-        return f"{_name(user)} may not write to {place.there}{owner}"
-    if place.free_bytes is not None and place.free_bytes < least:
-        return f"{place.there} has {place.free_bytes:,} B free, expected at least {least:,}"
-    if place.files == 0:
-        return f"{place.there} is on a file system without free inodes"
-    return None
-
-
-def _folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> Iterator[tuple[str, Path, int]]:
-    if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
-        local = [store for store in config.stores.values() if engines[store.name].persistent]
-        if any(store.changelog is not None for store in local):
-            by_variable = os.environ.get(BASE_DIR_VARIABLE) == str(config.logged_store_base_dir)
-            key = BASE_DIR_VARIABLE if by_variable else LOGGED_STORE_BASE_DIR.name
-            yield key, config.logged_store_base_dir, STORE_BYTES
-        if any(store.changelog is None for store in local):
-            yield NON_LOGGED_STORE_BASE_DIR.name, config.non_logged_store_base_dir, STORE_BYTES
-    if config.task.checkpoint is not None and config.task.checkpoint.path is not None:
-        yield checkpoint.PATH.name, Path(config.task.checkpoint.path), CHECKPOINT_BYTES
-    if config.state_checkpoint.path is not None:
-        yield checkpoint.STATE_PATH.name, Path(config.state_checkpoint.path), CHECKPOINT_BYTES
-
-
-def _reason(path: Path, least: int) -> str | None:
-    try:
-        return refusal(look_at(path), os.geteuid(), least)
-    except OSError as cause:
-        return f"cannot look at {path} ({cause.strerror})"
-
-
-def look_at(path: Path) -> Place:
-    """The state of a folder, which need not exist. Raises OSError."""
-    there = path
-    while not os.path.lexists(there) and there != there.parent:
-        there = there.parent
-    stat, system = there.stat(), os.statvfs(there)
-    return Place(
-        there,
-        there.is_dir(),
-        os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids),
-        stat.st_uid,
-        system.f_bavail * system.f_frsize if system.f_blocks else None,
-        system.f_favail if system.f_files else None,
-    )
-
-
-def _name(user: int) -> str:
-    try:
-        return f"user {pwd.getpwuid(user).pw_name}"
-    except KeyError:
-        return f"user {user}"
+        yield f"{', '.join(given)}: without effect on a StreamTask, which processes messages one by one"

@@ -37,8 +37,8 @@ SOUND = 10
 class Backoff:
     """Delays that double from `first_s` to `longest_s`, at most `limit` in a row.
 
-    A run of ten times the longest delay resets the count. Progress would be no measure: if one partition has a message that
-    cannot be processed, the other partitions still advance with every attempt.
+    A run of ten times the longest delay resets the count. Progress does not: if one partition has a message that cannot be
+    processed, the other partitions still advance with every attempt.
     """
 
     def __init__(self, limit: int, first_s: float, longest_s: float) -> None:
@@ -73,7 +73,7 @@ class Startable(Protocol):
 
 
 class Restarts:
-    """Runs containers of `build`, one after the other, until one ends well. A signal handler or another thread may call `stop`."""
+    """Runs containers made by `build`, one after the other, until one ends well. Signal handlers and threads may call `stop`."""
 
     def __init__(
         self,

@@ -1,12 +1,16 @@
 """Serves a run's coordinator to people and tools, on either runner, with the views for metrics and probes.
 
-`/metrics` and the probes show the same status as the page. A probe has no token, so `/healthz` and `/readyz` answer with one
-phrase; the page says why a job is not ready.
+`/metrics` and the probes show the same status as the page. A probe has no token, so it gets one phrase; the page says more.
+
+/healthz   200 while the run goes on. A container that waits for a slot, or is being restarted, does not make a job dead: ending
+           the driver would not help it.
+/readyz    200 while every container processes messages: it holds its lease, and has started, restored and initialised. A
+           container at the end of its inputs is ready, too. 503 once the job has to stop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -16,16 +20,16 @@ from samzapy.config import spark
 from samzapy.config.job import JobConfig
 from samzapy.config.spark import TlsConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import JobStatus
-from samzapy.coordinator.scrape import job_snapshot
+from samzapy.coordinator.progress import ContainerStatus, JobStatus
 from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.web.live import LiveInspector
 from samzapy.coordinator.web.queries import Records, StoreQueries
 from samzapy.coordinator.web.tls import Identity, made_for
 from samzapy.coordinator.web.views import Pauses, Rendered, View
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.metrics.bounded import Bounds
-from samzapy.metrics.health import Health, alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
+from samzapy.metrics.series import ContainerSnapshot, JobSnapshot
 from samzapy.queries.exchange import Exchange
 from samzapy.queries.owners import StoreOwners
 from samzapy.queries.text import store_texts
@@ -35,7 +39,7 @@ PROBES = ("/healthz", "/readyz")
 
 
 def coordinator_identity(tls: TlsConfig, host: str, clock: Clock, *, remote: bool) -> Identity | None:
-    """The certificate of a run's coordinator at `host`, None for no TLS: that of the job file, else a new one. `remote`: the
+    """The certificate for a run's coordinator at `host`: the job file's, else a new one; None without TLS. `remote`: the
     containers are on other machines. Raises ConfigError."""
     if not (remote if tls.enabled is None else tls.enabled):
         return None
@@ -59,7 +63,7 @@ def _pem(key: str, path: str) -> str:
     except OSError as cause:
         raise ConfigError([ConfigProblem(key, path, f"cannot be read ({cause.strerror})")]) from cause
     except UnicodeDecodeError as cause:
-        raise ConfigError([ConfigProblem(key, path, "is no file in PEM")]) from cause
+        raise ConfigError([ConfigProblem(key, path, "is not a PEM file")]) from cause
 
 
 def serve(
@@ -73,9 +77,9 @@ def serve(
     max_series: int,
     identity: Identity | None = None,
 ) -> CoordinatorService:
-    """Serve the coordinator of a job at `host:port`, with TLS if it has an `identity`, and without TLS at the port `second` of the
-    loopback address (None: not there). `records` answers questions about the job's records; `/metrics` has `max_series` series
-    at most.
+    """Serve the coordinator of a job at `host:port`, with TLS if it has an `identity`. `second`: a further port, on the loopback
+    address and without TLS; None for none. `records` answers questions about the job's records; `/metrics` has at most
+    `max_series` series.
 
     Raises EnvironmentFailure if a port is taken.
     """
@@ -90,7 +94,8 @@ def serve(
 
 
 def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) -> Records:
-    """What answers questions about the job's records: those about its stores only if the job file has queries on.
+    """Make the parts that answer questions about the job's records. If the job file turns queries on, containers answer those about
+    stores, also for the page; without them, the page reads changelogs.
 
     Raises ConfigError for serdes that cannot be made.
     """
@@ -98,29 +103,74 @@ def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) 
     if not limits.enabled:
         return Records(inspector)
     owners = StoreOwners(coordinator.spec.model, limits.keyed, config.task.broadcast_inputs)
-    return Records(inspector, StoreQueries(coordinator, exchange, owners, store_texts(config), limits))
+    texts = store_texts(config)
+    live = LiveInspector(inspector, exchange, owners, texts, limits.timeout_ms / 1000)
+    return Records(live, StoreQueries(coordinator, exchange, owners, texts, limits))
 
 
 def views_of(coordinator: Coordinator, bounds: Bounds = Bounds()) -> Mapping[str, View]:  # noqa: B008  # frozen
-    """The views of a job's metrics, in bounded number, and of its probes, by path."""
+    """The views of a job's metrics, within `bounds`, and of its probes, by path."""
     tasks = frozenset(task.name for task in coordinator.spec.model.tasks)
     pause = Pauses()
-
-    def ended() -> str:
-        return coordinator.abandoned or ""
 
     def metrics(status: JobStatus) -> Rendered:
         return Rendered(render(job_snapshot(status, tasks, pause), bounds, pause), CONTENT_TYPE)
 
     def healthz(status: JobStatus) -> Rendered:  # noqa: ARG001  # the run alone decides
-        return _in_one_word(alive(ended()))
+        return _phrase(good=coordinator.abandoned is None)
 
     def readyz(status: JobStatus) -> Rendered:
-        return _in_one_word(ready(status.containers, stopping=status.stopping, ended=ended()))
+        good = coordinator.abandoned is None and not status.stopping and are_ready(status.containers)
+        return _phrase(good=good)
 
     return {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
 
 
-def _in_one_word(health: Health) -> Rendered:
-    good = health.status == 200
-    return Rendered(b"ok\n" if good else b"not well\n", "text/plain", health.status)
+def are_ready(containers: Iterable[ContainerStatus]) -> bool:
+    """Whether every container processes messages, or has processed all of them."""
+    return all(
+        each.state == "done" or (each.state == "running" and each.phase in {"running", "done"}) for each in containers
+    )
+
+
+def _phrase(*, good: bool) -> Rendered:
+    return Rendered(b"ok\n", "text/plain") if good else Rendered(b"not well\n", "text/plain", 503)
+
+
+def job_snapshot(status: JobStatus, tasks: frozenset[str], pause: Callable[[], None] = lambda: None) -> JobSnapshot:
+    """The status as the metrics of a job are made of it; `tasks` are the names of the job's tasks. `pause` is called between two
+    containers."""
+
+    def snapshot(container: ContainerStatus) -> ContainerSnapshot:
+        pause()
+        return _container(container, tasks)
+
+    clocks = status.clocks
+    return JobSnapshot(
+        status.name,
+        tuple(map(snapshot, status.containers)),
+        tuple(map(snapshot, status.standbys)),
+        status.seconds,
+        status.processed,
+        status.commits,
+        status.failed,
+        len(status.downgrades),
+        status.stopping,
+        clocks.job,
+        clocks.checkpoint,
+        0.0 if clocks.stalled is None else clocks.stalled.seconds,
+    )
+
+
+def _container(status: ContainerStatus, tasks: frozenset[str]) -> ContainerSnapshot:
+    return ContainerSnapshot(
+        status.id,
+        tasks,
+        status.metrics,
+        status.state,
+        status.phase,
+        status.attempts,
+        status.partitions,
+        0.0 if status.stalled is None else status.stalled.seconds,
+        status.restoring,
+    )

@@ -25,7 +25,7 @@ class DocumentSerde(Serde):
     """A serde of plain values, and of the objects of a class."""
 
     @abstractmethod
-    def of_type(self, kind: Any) -> TypedSerde:
+    def of_type(self, kind: Any) -> Serde:
         """The same format for objects of the class, generic or union `kind`. Raises SerdeError if it cannot be decoded
         to."""
 

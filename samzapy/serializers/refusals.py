@@ -15,7 +15,7 @@ NULL = b"null"
 
 
 def decode_failure(serde_name: str, where: str, part: str, cause: Exception) -> SerdeError:
-    """The error for bytes at `where` (`system.stream[partition]@offset`) whose `part` (key or message) did not
+    """The error for the `part` (key or message) of a record at `where` (`system.stream[partition]@offset`) that did not
     decode."""
     if isinstance(cause, SerdeError):
         return SerdeError(f"{where}: {part}: {cause}")
@@ -23,7 +23,7 @@ def decode_failure(serde_name: str, where: str, part: str, cause: Exception) -> 
 
 
 def encode_failure(serde_name: str, where: str, part: str, value: object, cause: Exception) -> SerdeError:
-    """The error for an object on its way to `where` (a stream or store) whose `part` did not encode."""
+    """The error for the `part` (key or message) of a record for `where` (a stream or store) that did not encode."""
     if isinstance(cause, SerdeError):
         return SerdeError(f"{where}: {part}: {cause}")
     return SerdeError(f"{where}: {part}: {serde_name} serde does not take {_shown(value)} ({_reason(cause)})")

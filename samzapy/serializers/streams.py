@@ -16,8 +16,8 @@ from samzapy.serializers.registry import TaskSerdes
 class StreamSerdes:
     """Gives a stream's key and message serde; None for a part without one.
 
-    A class in the job file counts first. Without one the inputs of `task.inputs` and `task.broadcast.inputs` whose
-    serde is json or msgpack have the classes that the task's code names.
+    A class in the job file counts first. Without one, the inputs of `task.inputs` and `task.broadcast.inputs` have the class
+    that the task's code names, if their serde has classes (json, msgpack, avro, ...).
     """
 
     def __init__(self, config: JobConfig, serdes: TaskSerdes, task_class: type) -> None:
@@ -37,13 +37,30 @@ class StreamSerdes:
         config = self._config.stream(stream)
         named = self._named if stream in self._inputs else MessageTypes()
         return (
-            self._serde(config.key_serde, config.key_type, named.key),
-            self._serde(config.msg_serde, config.msg_type, named.message),
+            self._serde(stream, "key", config.key_serde, config.key_type, named.key),
+            self._serde(stream, "value", config.msg_serde, config.msg_type, named.message),
         )
 
-    def _serde(self, name: str | None, path: str | None, named: Any) -> Serde | None:
+    def make_ready(self) -> None:
+        """Let the serdes of the job's streams ask for what they need. Raises ConfigError with every problem, or
+        EnvironmentFailure."""
+        problems = []
+        sources = (store.source.all_streams for store in self._config.stores.values() if store.source is not None)
+        read = self._inputs.union(*sources)
+        for stream in sorted(self._config.streams):
+            for serde, leaf in zip(self(stream), ("key", "msg"), strict=True):
+                try:
+                    if serde is not None:
+                        serde.ready(writing=stream not in read)
+                except SerdeError as cause:
+                    name = getattr(self._config.stream(stream), f"{leaf}_serde")
+                    problems.append(ConfigProblem(f"{leaf}.serde of {stream}", name, str(cause)))
+        if problems:
+            raise ConfigError(problems)
+
+    def _serde(self, stream: SystemStream, part: str, name: str | None, path: str | None, named: Any) -> Serde | None:
         if name is None:
             return None
         if path is None and named is not None and self._serdes.takes_types(name):
-            return self._serdes.of_type(name, named)
-        return self._serdes[typed_name(name, path)]
+            return self._serdes.of_type(name, named).at(stream.stream, part)
+        return self._serdes[typed_name(name, path)].at(stream.stream, part)

@@ -14,7 +14,7 @@ from samzapy.api.serde import Serde
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig, backup
 from samzapy.config.streams.serdes import key_identity, serde_identity, typed_name
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.backup import BackupUnavailable, check_folder
 from samzapy.storage.local.marker import SerdePair, serde_changes
@@ -71,10 +71,26 @@ def entry_serdes(
 ) -> tuple[Serde, Serde]:
     """The serdes of a store's keys and values, of the classes in the job file if `known` has serdes of classes."""
     key, value = chosen_serdes(config, factory, settings)
+    place = config.name if config.changelog is None else config.changelog.stream
     return (
-        known[typed_name(key, config.key_type)] if isinstance(key, str) else key,
-        known[typed_name(value, config.msg_type)] if isinstance(value, str) else value,
+        known[typed_name(key, config.key_type)].at(place, "key") if isinstance(key, str) else key,
+        known[typed_name(value, config.msg_type)].at(place, "value") if isinstance(value, str) else value,
     )
+
+
+def make_ready(config: JobConfig, engines: Mapping[str, StorageEngineFactory], known: Mapping[str, Serde]) -> None:
+    """Let the serdes of a job's stores ask for what they need. Raises ConfigError with every problem, or
+    EnvironmentFailure."""
+    problems = []
+    for store in config.stores.values():
+        settings = EngineSettings(store.name, store.properties)
+        for serde, leaf in zip(entry_serdes(store, engines[store.name], settings, known), ("key", "msg"), strict=True):
+            try:
+                serde.ready(writing=True)
+            except SerdeError as cause:
+                problems.append(ConfigProblem(f"stores.{store.name}.{leaf}.serde", None, str(cause)))
+    if problems:
+        raise ConfigError(problems)
 
 
 def chosen_serdes(

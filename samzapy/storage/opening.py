@@ -16,7 +16,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.sources import StoreSource
 from samzapy.config.tasks.error_policy import Stage
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import StateLost
 from samzapy.storage.backup import TaskBackups
 from samzapy.storage.changelog.end import ChangelogEnd
 from samzapy.storage.changelog.reading import ChangelogOrigin, Tail
@@ -272,7 +272,7 @@ class StoreOpener:
             # With expiring entries the beginning of the changelog is deleted as well.
             try:
                 check_beginning(ssp, log, committed)
-            except EnvironmentFailure:
+            except StateLost:
                 local.engine.close()
                 raise
         return OpenedStore(

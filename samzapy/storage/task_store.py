@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from samzapy.config.stores.store import LocalFiles
 from samzapy.errors import StoreError
 from samzapy.storage.backup import StoreBackup
 from samzapy.storage.changelog.end import ChangelogEnd
-from samzapy.storage.kv.expiring import put_time, unstamped
+from samzapy.storage.kv.expiring import STAMP_BYTES, put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
 from samzapy.storage.local.directory import set_aside
 from samzapy.storage.local.marker import Marker, StoreIdentity
@@ -119,6 +119,7 @@ class TaskStore:
     """Brings a store's changes to its changelog, then to its engine. The commit decides when."""
 
     __slots__ = (
+        "_appended_bytes",
         "_clock",
         "_directory",
         "_distrusted",
@@ -159,6 +160,7 @@ class TaskStore:
         self.filling = opened.filling
         self.offset = opened.offset
         self._own = opened.offset if opened.known_end is None else opened.known_end - 1
+        self._appended_bytes = 0
         self._directory = directory
         self._distrusted = False
         self._flushing = Flushing(opened.engine, opened.config.local_files, clock)
@@ -189,11 +191,11 @@ class TaskStore:
             stream = access_log_stream(changelog.system_stream).stream
             producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
 
-    def acknowledged_offset(self, producer: SystemProducer) -> int:
+    def acknowledged_offset(self, last_of: Callable[[SystemStreamPartition], int | None]) -> int:
         """The changelog offset of this commit: the last acknowledged record's, or the one before if nothing changed."""
         if not self.stack.uncommitted.changes or self.changelog is None:
             return self._own
-        last = producer.last_offset(self.changelog.stream, self.changelog.partition)
+        last = last_of(self.changelog)
         if last is None or last <= self.offset:
             raise StoreError(
                 f"store '{self.identity.store}': changelog {self.changelog} acknowledged nothing after offset "
@@ -202,6 +204,7 @@ class TaskStore:
         if self.end is not None:
             self.end.sent(last, len(self.stack.uncommitted.changes))
         self._own = last
+        self._appended_bytes += _size(self.stack.uncommitted.changes, stamped=self.identity.stamped)
         return last
 
     @property
@@ -275,9 +278,17 @@ class TaskStore:
             set_aside(self._directory, "foreign", self._clock.wall_ms())
 
     def metrics(self) -> dict[str, float]:
-        """Of every layer, by name."""
+        """Of every layer, by name; `changelog-bytes` of keys and values went to the changelog since the start."""
         backup = {} if self.backup is None else self.backup.metrics()
-        return {**self.stack.metrics(), **self.engine.metrics(), **backup}
+        changelog = {} if self.changelog is None else {"changelog-bytes": self._appended_bytes}
+        return {**self.stack.metrics(), **self.engine.metrics(), **changelog, **backup}
+
+
+def _size(changes: Changes, *, stamped: bool) -> int:
+    """Bytes of the keys and values of the changelog records of these changes."""
+    values = [value for value in changes.values() if value is not None]
+    stamps = STAMP_BYTES * len(values) if stamped else 0
+    return sum(map(len, changes)) + sum(map(len, values)) - stamps
 
 
 def _timed_records(changelog: SystemStreamPartition, changes: Changes) -> list[OutgoingRecord]:

@@ -22,8 +22,8 @@ from samzapy.storage.task_store import TaskStore
 class TaskStores:
     """One task's stores between two commits.
 
-    A commit calls `flush`, `send_changes`, (the producer's flush), `changelog_offsets`, (the checkpoint), `apply`; the
-    task does not run in between. When one of them fails, the state of the stores is unknown: every later call raises
+    A commit calls `flush`, `send_changes`, (the producer's flush), `changed`, `changelog_offsets`, (the checkpoint), `apply`;
+    the task does not run in between. When one of them fails, the state of the stores is unknown: every later call raises
     StoreError, and the next attempt restores.
     """
 
@@ -67,11 +67,18 @@ class TaskStores:
                 if held.changelog is not None and held.has_records:
                     held.send_changes(producer_of(held.changelog.system))
 
-    def changelog_offsets(self, producer_of: Callable[[str], SystemProducer]) -> dict[str, int]:
-        """Per store with a changelog, the offset of its last record, once the producers are flushed; -1: none ever."""
+    def changed(self) -> Iterator[SystemStreamPartition]:
+        """The changelog partitions that `send_changes` has records for."""
+        for held in self._held.values():
+            if held.changelog is not None and held.stack.uncommitted.changes:
+                yield held.changelog
+
+    def changelog_offsets(self, last_of: Callable[[SystemStreamPartition], int | None]) -> dict[str, int]:
+        """Per store with a changelog, the offset of its last record, once the producers are flushed; -1: none ever.
+        `last_of` gives the offset of the last record in each of the `changed` partitions."""
         with self._poisoned_by_failure():
             return {
-                name: held.acknowledged_offset(producer_of(held.changelog.system))
+                name: held.acknowledged_offset(last_of)
                 for name, held in self._held.items()
                 if held.changelog is not None
             }

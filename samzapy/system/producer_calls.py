@@ -59,11 +59,11 @@ class ProducerCalls:
         if self.transactional and not self.in_transaction:
             raise ProducerError(f"send: {self.name} is outside a transaction, call begin first")
 
-    def must_be_new(self) -> None:
-        """Transactions are initialised once, and only if there is an id for them."""
+    def must_be_new(self, call: str) -> None:
+        """For calls that come before all transactions: these are initialised once, and only if there is an id for them."""
         if not self.transactional or self.initialised:
             state = "is initialised already" if self.transactional else "has no transactional id"
-            raise ProducerError(f"init_transactions: {self.name} {state}")
+            raise ProducerError(f"{call}: {self.name} {state}")
 
     def must_be_between_transactions(self) -> None:
         """One transaction at a time."""

@@ -1,20 +1,13 @@
-"""Isolates a job for a test: its streams in this process, its files in one folder, its task class by a name.
-
-`name_of` names any task class, also one that was made in a function; this module then serves the class by that name.
-"""
+"""Isolates a job for a test: its streams in this process, its files in one folder, its task class by a name."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 from samzapy.api.task import AnyTask
 from samzapy.clock import Clock
@@ -25,7 +18,7 @@ from samzapy.config.reading import properties as job_files
 from samzapy.config.reading.keys import is_name, split_list
 from samzapy.config.streams import systems as system_keys
 from samzapy.config.tasks import task as task_keys
-from samzapy.plugins import PluginError, split_path
+from samzapy.plugins import path_of
 from samzapy.testing.attempt import FACTORY
 from samzapy.testing.streams import Partitions, Streams
 
@@ -44,7 +37,7 @@ def tested_job(
     """
     on_top = dict(job_files.read(overrides or {}).values)
     if task is not None:
-        on_top[task_keys.CLASS.name] = name_of(task)
+        on_top[task_keys.CLASS.name] = path_of(task)
     given = {**job_files.read(config).values, **on_top}
     systems = set(_configured(given))
     if isinstance(config, Mapping):
@@ -83,31 +76,6 @@ def _below(folder: Path, job: JobConfig) -> JobConfig:
 def state_folder(folder: Path) -> Path:
     """Where the stores of a tested job are."""
     return folder / "state"
-
-
-_numbers = count(1)
-_given: WeakValueDictionary[str, type[AnyTask]] = WeakValueDictionary()
-
-
-def name_of(task: type[AnyTask]) -> str:
-    """A class path that loads `task` in this process, as long as the class is alive."""
-    path = f"{task.__module__}:{task.__qualname__}"
-    try:
-        module, name = split_path(path)
-        if getattr(sys.modules.get(module), name, None) is task:
-            return path
-    except PluginError:
-        pass
-    name = f"{task.__name__}_{next(_numbers)}"
-    _given[name] = task
-    return f"{__name__}:{name}"
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        return _given[name]
-    except KeyError:
-        raise AttributeError(name) from None
 
 
 class Workbench:

@@ -168,7 +168,7 @@ class OpenStore:
     def apply(self) -> None:
         """The second half of a commit: changes and marker into the engine."""
         stores = self._opened()
-        offsets = stores.changelog_offsets(self._producer_of)
+        offsets = stores.changelog_offsets(lambda ssp: self._producer_of(ssp.system).last_offset(*ssp[1:]))
         stores.changes_committed(0)
         stores.apply(offsets, {})
 
@@ -192,7 +192,7 @@ class OpenStore:
         self._seen = self._stores.as_seen(self._stores.stores)[self._name]
 
     def lose_local_state(self) -> None:
-        """Crash on a machine whose disk is lost: everything comes back from the changelog."""
+        """Crash with the loss of the disk: everything comes back from the changelog."""
         self.close()
         shutil.rmtree(self.directory, ignore_errors=True)
         self._new_producer()

@@ -72,9 +72,9 @@ class Scene:
             return self._running()
 
         self.until(look, "the new run at work", LONGEST_RECOVERY_S)
-        self.until(lambda: first.exit_code is not None, "the run before has let go", LONGEST_STOP_S)
+        self.until(lambda: first.exit_code is not None, "the previous run has let go", LONGEST_STOP_S)
         if "has taken over" not in first.errors:
-            raise NoProgress(f"the run before ended with exit code {first.exit_code}: {first.last_words}")
+            raise NoProgress(f"the previous run ended with exit code {first.exit_code}: {first.last_words}")
 
     def overlap(self, *, stopped: bool) -> None:
         """Start a second run with another number of containers and its own local state, which asks for no handover.
@@ -92,9 +92,9 @@ class Scene:
             self.until(self._running, "a second run at work", LONGEST_RECOVERY_S)
         finally:
             resume(frozen)
-        self.until(lambda: first.exit_code is not None, "the run before has let go", LONGEST_STOP_S)
+        self.until(lambda: first.exit_code is not None, "the previous run has let go", LONGEST_STOP_S)
         if "has taken over" not in first.last_words:
-            raise NoProgress(f"the run before ended with exit code {first.exit_code}: {first.last_words}")
+            raise NoProgress(f"the previous run ended with exit code {first.exit_code}: {first.last_words}")
 
     @property
     def state(self) -> Path:

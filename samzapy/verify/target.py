@@ -16,6 +16,7 @@ from samzapy.config.guarantee import Guarantee
 from samzapy.config.tasks.task import STATE_TRANSACTIONS
 from samzapy.devkafka import DevBroker
 from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.java import SPARK, find_java
 from samzapy.runner.spark.master import Master
 from samzapy.verify.workload import OUTPUT_KEY, STORES
 
@@ -114,7 +115,8 @@ class Target:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise ConfigError if the executors could not reach the system."""
+        """Raise ConfigError if the executors could not reach the system, EnvironmentFailure without a Java."""
+        find_java(SPARK)
         if self._parsed.on_this_machine:
             return
         if self.system == "local":

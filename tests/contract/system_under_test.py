@@ -36,8 +36,10 @@ class SystemUnderTest:
         client_id = f"test-producer-{next(self._numbers)}"
         return self._kept(self.factory.producer(self.settings, client_id, transactional_id, timeout_ms))
 
-    def transactional(self, transactional_id=None):
+    def transactional(self, transactional_id=None, *, report_offsets=False):
         producer = self.producer(transactional_id or f"id-{uuid.uuid4().hex[:12]}")
+        if report_offsets:
+            producer.report_offsets()
         producer.init_transactions()
         return producer
 

@@ -31,6 +31,7 @@ class Rig:
         # The system that holds the changelogs goes by this name.
         settings = replace(settings, name="changelogs")
         self.producer = system_factory(settings).producer(settings, "rig", f"rig-{uuid.uuid4().hex}")
+        self.producer.report_offsets()
         self.producer.init_transactions()
 
     def transaction(self, *, commit=True, apply=True):
@@ -39,7 +40,7 @@ class Rig:
         stores.flush()
         stores.send_changes(lambda _: self.producer)
         self.producer.flush()
-        offsets = stores.changelog_offsets(lambda _: self.producer)
+        offsets = stores.changelog_offsets(lambda ssp: self.producer.last_offset(*ssp[1:]))
         if not commit:
             self.producer.abort()
             return

@@ -131,13 +131,14 @@ def test_upcoming_counts_an_open_transaction(system):
     send(producer, stream, b"a", b"b")
     producer.flush()
     assert system.upcoming(system.ssp(stream)) == 2
+    assert system.admin.ends([system.ssp(stream)]) == {system.ssp(stream): 2}
     producer.abort()
     assert system.upcoming(system.ssp(stream)) >= 2
 
 
-def test_last_offset_is_known_inside_the_transaction_after_a_flush(system):
+def test_last_offset_is_known_inside_the_transaction_after_a_flush_if_it_was_asked_for_at_the_start(system):
     stream = system.create()
-    producer = system.transactional()
+    producer = system.transactional(report_offsets=True)
     producer.begin()
     send(producer, stream, b"a", b"b")
     producer.flush()
@@ -148,7 +149,7 @@ def test_last_offset_is_known_inside_the_transaction_after_a_flush(system):
 
 def test_a_commit_flushes_what_was_sent(system):
     stream = system.create()
-    producer = system.transactional()
+    producer = system.transactional(report_offsets=True)
     producer.begin()
     producer.send_changes(stream, 0, [(b"a", b"1"), (b"b", None)])
     producer.commit()

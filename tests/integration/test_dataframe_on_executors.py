@@ -16,7 +16,7 @@ JOB = """
 job.name=views
 job.default.system=local
 systems.local.samza.factory=local
-systems.local.path=logs/local.db
+systems.local.path=${sensitive.log}
 systems.local.default.stream.samza.key.serde=string
 task.class=samzapy.examples.page_views:PageViewCountTask
 task.inputs=local.views
@@ -25,6 +25,8 @@ stores.counts.factory=rocksdb
 stores.counts.key.serde=string
 stores.counts.msg.serde=long
 stores.counts.changelog=local.counts-log
+# A secret that is written here: the executors get it by a file.
+sensitive.log=logs/local.db
 """
 
 

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 
 import pytest
+from jobs.page_view_job import page_view_job_on_kafka
 from spark_session import spark_session
 
 from samzapy.api.stream import SystemStreamPartition
@@ -17,28 +18,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.spark]
 #: More than ten, so that the changelog's partitions are in another order than the input's.
 PARTITIONS = 12
 PAGES = [f"/{number % 2_000}" for number in range(6_000)]
-JOB = """
-job.name={views}
-job.default.system=kafka
-job.logged.store.base.dir={folder}/state
-systems.kafka.samza.factory=kafka
-systems.kafka.consumer.bootstrap.servers=${{env:TEST_BROKER}}
-systems.kafka.producer.bootstrap.servers=${{env:TEST_BROKER}}
-systems.kafka.default.stream.samza.key.serde=string
-systems.kafka.default.stream.samza.msg.serde=json
-systems.kafka.default.stream.samza.offset.default=oldest
-task.class=samzapy.examples.page_views:PageViewCountTask
-task.inputs=kafka.{views}
-task.guarantee=exactly-once
-task.commit.ms=500
-task.checkpoint.replication.factor=1
-page.views.output=kafka.{out}
-stores.counts.factory=rocksdb
-stores.counts.key.serde=string
-stores.counts.msg.serde=long
-stores.counts.changelog=kafka.{log}
-stores.counts.changelog.replication.factor=1
-"""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +35,8 @@ def test_a_job_on_kafka_goes_on_from_a_dataframe_and_reads_what_it_says(
     for what in ("views", "out"):
         kafka_admin.create(StreamSpec(names[what], PARTITIONS))
     job = tmp_path / "job.properties"
-    job.write_text(JOB.format(folder=tmp_path, **names))
+    broker = "${env:TEST_BROKER}"
+    job.write_text(page_view_job_on_kafka(names["views"], tmp_path, broker, **names, task__commit__ms="500"))
 
     def view(pages):
         producer = KafkaSystemFactory().producer(kafka_settings, "test")

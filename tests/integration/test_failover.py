@@ -13,12 +13,23 @@ from pathlib import Path
 import psutil
 import pytest
 from rigs.job_process import JobProcess, open_store_folders
-from rigs.numbered_stream import STORES, Feeder, Streams, dump, expected, is_on_disk, key_of, logged_stores, settings_of
+from rigs.numbered_stream import (
+    STORES,
+    Feeder,
+    Streams,
+    dump,
+    expected,
+    is_on_disk,
+    kafka_job,
+    key_of,
+    logged_stores,
+    settings_of,
+)
 
 from samzapy.api.system import StreamSpec
 from samzapy.verify.processes import gone, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(240)]
 
 PARTITIONS = 4
 
@@ -26,25 +37,14 @@ PARTITIONS = 4
 def job(bootstrap: str, prefix: str) -> dict[str, str]:
     # Small, so that memtables reach the disk while the test runs.
     small = {"container.write.buffer.size.bytes": "131072"}
-    return {
-        "job.name": prefix,
+    keys = {
         "job.container.count": "2",
-        "job.default.system": "kafka",
         "job.spark.master": "local-cluster[2,1,1024]",
         "job.spark.lease.ms": "6000",
         "job.logged.store.base.dir": "state",
-        "task.class": "last_and_count:LastAndCount",
-        "task.inputs": f"kafka.{prefix}-in",
-        "task.commit.ms": "200",
-        "systems.kafka.samza.factory": "kafka",
-        "systems.kafka.consumer.bootstrap.servers": bootstrap,
-        "systems.kafka.default.stream.replication.factor": "1",
-        "systems.kafka.default.stream.samza.offset.default": "oldest",
-        "systems.kafka.default.stream.samza.key.serde": "string",
-        "systems.kafka.default.stream.samza.msg.serde": "json",
-        "test.output": f"kafka.{prefix}-out",
         **logged_stores(f"kafka.{prefix}", **small),
     }
+    return kafka_job(prefix, bootstrap, **keys)
 
 
 class Scene:
@@ -129,7 +129,7 @@ def check_restored(stores: list[dict], local_state: str) -> None:
     assert all(store["records"] > 0 and store["seconds"] > 0 for store in stores)
 
 
-@pytest.mark.parametrize("local_state", ["present", pytest.param("deleted", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("local_state", ["present", "deleted"])
 def test_after_a_killed_python_worker_the_container_fails_over(scene, local_state):
     scene.flowing()
     container, epoch = scene.kill(scene.run.workers()[0], local_state)
@@ -137,7 +137,6 @@ def test_after_a_killed_python_worker_the_container_fails_over(scene, local_stat
     scene.flowing()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("local_state", ["present", "deleted"])
 def test_after_a_killed_executor_its_workers_are_gone_and_the_container_fails_over(scene, local_state):
     scene.flowing()
@@ -149,7 +148,6 @@ def test_after_a_killed_executor_its_workers_are_gone_and_the_container_fails_ov
     scene.flowing()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("local_state", ["present", "deleted"])
 def test_after_a_killed_driver_nothing_of_it_is_left_and_a_new_one_goes_on(scene, local_state):
     status = scene.flowing()

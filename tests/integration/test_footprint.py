@@ -94,7 +94,7 @@ class Job:
         return footprint(self.config, everything, load_engines(self.config))
 
 
-@pytest.fixture(params=["local", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["local", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
 def job(request, tmp_path):
     if request.param == "local":
         return Job(tmp_path, {"systems.s.samza.factory": "local", "systems.s.path": str(tmp_path / "log.db")})

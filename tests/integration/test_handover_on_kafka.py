@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from rigs.job_process import JobProcess
-from rigs.numbered_stream import STORES, Feeder, Streams, dump, expected, logged_stores, settings_of
+from rigs.numbered_stream import STORES, Feeder, Streams, dump, expected, kafka_job, settings_of
 
 from samzapy.api.system import StreamSpec
 from samzapy.verify.processes import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(180)]
 
 PARTITIONS = 2
 CODE = Path(__file__).parents[1] / "jobs" / "last_and_count.py"
@@ -22,25 +22,13 @@ class Scene:
 
     def __init__(self, folder, bootstrap, name, guarantee):
         self.folder, self.prefix = folder, f"{name}-{os.getpid()}"
-        job = {
-            "job.name": self.prefix,
-            "job.default.system": "kafka",
+        keys = {
             "job.spark.lease.ms": "6000",
             "job.logged.store.base.dir": "state",
             "job.page.port": "0",
-            "task.class": "last_and_count:LastAndCount",
-            "task.inputs": f"kafka.{self.prefix}-in",
             "task.guarantee": guarantee,
-            "task.commit.ms": "200",
-            "systems.kafka.samza.factory": "kafka",
-            "systems.kafka.consumer.bootstrap.servers": bootstrap,
-            "systems.kafka.default.stream.replication.factor": "1",
-            "systems.kafka.default.stream.samza.offset.default": "oldest",
-            "systems.kafka.default.stream.samza.key.serde": "string",
-            "systems.kafka.default.stream.samza.msg.serde": "json",
-            "test.output": f"kafka.{self.prefix}-out",
-            **logged_stores(f"kafka.{self.prefix}"),
         }
+        job = kafka_job(self.prefix, bootstrap, **keys)
         (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))
         self.streams = Streams(settings_of(job, "kafka"))
         for stream in ("in", "out"):
@@ -105,15 +93,7 @@ def scene(kafka, tmp_path, request):
         each.close()
 
 
-@pytest.mark.parametrize(
-    "guarantee",
-    [
-        "exactly-once",
-        pytest.param("at-least-once", marks=pytest.mark.slow),
-        pytest.param("effectively-once", marks=pytest.mark.slow),
-        pytest.param("at-most-once", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once", "effectively-once", "at-most-once"])
 def test_a_job_that_is_handed_over_loses_and_repeats_nothing_and_finds_its_local_stores(scene, guarantee):
     job = scene(f"handed-{guarantee}", guarantee)
     first = job.start()
@@ -128,7 +108,6 @@ def test_a_job_that_is_handed_over_loses_and_repeats_nothing_and_finds_its_local
     assert outputs == Counter(range(written))
 
 
-@pytest.mark.slow
 def test_a_handover_that_a_kill_cuts_short_at_any_step_loses_and_repeats_nothing(scene):
     job = scene("cut", "exactly-once")
     first = job.start()

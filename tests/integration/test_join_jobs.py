@@ -82,7 +82,9 @@ def test_a_join_as_its_file_says(tmp_path, name):
     check(job)
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(
+    "name", [JOBS[1], *(pytest.param(name, marks=pytest.mark.slow) for name in (JOBS[0], JOBS[2]))]
+)
 def test_a_join_that_crashes_at_commit_after_commit(tmp_path, name):
     """On the table join with at-least-once, whose rows are the same after a repetition; else with exactly-once."""
     job = JoinJob(tmp_path, name, embedded(tmp_path))

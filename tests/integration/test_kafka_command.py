@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from samzapy.cli.main import cli
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 
 
 def samzapy(*arguments):

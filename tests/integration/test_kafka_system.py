@@ -238,6 +238,22 @@ def test_a_writer_that_says_so_before_its_first_record_keeps_its_client(topic, p
     assert writer.last_offset(stream, 0) == 1
 
 
+def test_a_transaction_brings_no_offsets_unless_they_were_asked_for_before_the_first_one(topic, producer, kafka_admin):
+    stream = topic()
+    writer = producer(uuid.uuid4().hex)
+    writer.begin()
+    writer.send([record(stream, b"placed")])
+    writer.send_changes(stream, 0, [(b"k", b"change")])
+    writer.flush()
+    assert writer.last_offset(stream, 0) is None
+    assert kafka_admin.ends([ssp_of(stream)]) == {ssp_of(stream): 2}
+    with pytest.raises(
+        ProducerError, match=r"report_offsets: the producer '.*' of system 'kafka' is initialised already"
+    ):
+        writer.report_offsets()
+    writer.commit()
+
+
 def test_records_whose_partition_is_left_to_their_key_are_acknowledged_like_others(topic, producer, kafka_admin):
     stream = topic(partitions=3)
     writer = producer()

@@ -121,6 +121,7 @@ def test_the_page_follows_the_job_without_a_reload(served, look):
     assert tab.evaluate("window.stayed")
 
 
+@pytest.mark.slow
 def test_a_traceback_that_was_opened_stays_open_while_the_page_goes_on(served, look):
     page = served(failed_job())
     tab = look(page.address)
@@ -132,6 +133,7 @@ def test_a_traceback_that_was_opened_stays_open_while_the_page_goes_on(served, l
     assert tab.locator("#errors details[open]").count() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
 @pytest.mark.parametrize("status", [LARGE, failed_job()], ids=["a thousand tasks", "in trouble"])
 def test_the_page_fits_and_has_no_barriers(served, look, status, width, scheme):
@@ -141,6 +143,7 @@ def test_the_page_fits_and_has_no_barriers(served, look, status, width, scheme):
     assert found.violations_count == 0, found.generate_report()
 
 
+@pytest.mark.slow
 def test_the_keyboard_reaches_the_overview_first_and_a_search_narrows_the_tasks(served, look):
     tab = look(served(LARGE).address)
     tab.keyboard.press("Tab")
@@ -152,6 +155,7 @@ def test_the_keyboard_reaches_the_overview_first_and_a_search_narrows_the_tasks(
     assert tab.locator("#tasks tbody tr").count() == 1
 
 
+@pytest.mark.slow
 def test_a_key_is_looked_up_and_shown(served, look):
     tab = look(served(job(container(0))).address)
     tab.fill("#key", "ann")
@@ -160,6 +164,7 @@ def test_a_key_is_looked_up_and_shown(served, look):
     assert '{"views": 3}' in tab.inner_text(".record")
 
 
+@pytest.mark.slow
 def test_a_job_that_has_ended_leaves_a_page_that_says_so(served, chromium):
     page = served(job(container(0, 5, [0])))
     tab = chromium.new_page()

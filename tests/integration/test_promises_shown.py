@@ -82,7 +82,7 @@ KEEPERS = {
 def test_check_shows_what_the_data_rests_on_and_the_last_snapshot_what_was_counted(call):
     call(*RUN)
     _, output = call("check", "job.properties")
-    table = output.partition("What weakens the guarantee\n")[2].partition("\n\n")[0]
+    table = output.partition("Reasons for a weaker guarantee\n")[2].partition("\n\n")[0]
     assert [line.split()[1] for line in table.splitlines() if line.split()[0] == "durability"] == KEEPERS[call.system]
     _, output = call("topic", "read", f"s.{call.names['metrics']}", "--job", "job.properties", "--msg-serde", "json")
     snapshots = [json.loads(line)["message"] for line in output.splitlines()]

@@ -1,9 +1,9 @@
 """The text, and the alert rules, before Prometheus's own tool."""
 
-import shutil
 import subprocess
 
 import pytest
+from prometheus_tools import prometheus_tool
 
 from samzapy.metrics.dashboard import expressions, rules
 from samzapy.metrics.prometheus import render
@@ -14,18 +14,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def promtool(tmp_path_factory):
-    """From the path, else out of Debian's package, which is unpacked and not installed."""
     pytest.importorskip("prometheus_client")
-    found = shutil.which("promtool")
-    if found:
-        return found
-    folder = tmp_path_factory.mktemp("prometheus")
-    for command in (["apt-get", "download", "prometheus"], ["sh", "-c", "dpkg -x prometheus_*.deb ."]):
-        try:
-            subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
-        except (OSError, subprocess.SubprocessError) as cause:
-            pytest.skip(f"promtool is not here, and Debian's package prometheus cannot be had: {cause}")
-    return str(folder / "usr/bin/promtool")
+    return prometheus_tool("promtool", tmp_path_factory.mktemp("prometheus"))
 
 
 def checked(promtool, *arguments, text=""):

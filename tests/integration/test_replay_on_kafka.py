@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from jobs.page_view_job import page_view_job_on_kafka
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -21,29 +22,6 @@ from samzapy.verify.processes import until
 
 pytestmark = pytest.mark.kafka
 
-JOB = """
-job.name={views}
-job.default.system=kafka
-job.logged.store.base.dir={folder}/state
-systems.kafka.samza.factory=kafka
-systems.kafka.consumer.bootstrap.servers={broker}
-systems.kafka.producer.bootstrap.servers={broker}
-systems.kafka.default.stream.samza.key.serde=string
-systems.kafka.default.stream.samza.msg.serde=json
-systems.kafka.default.stream.samza.offset.default=oldest
-task.class=samzapy.examples.page_views:PageViewCountTask
-task.inputs=kafka.{views}
-task.guarantee=exactly-once
-task.checkpoint.replication.factor=1
-job.offsets.mirror=false
-page.views.output=kafka.{out}
-stores.counts.factory=rocksdb
-stores.counts.key.serde=string
-stores.counts.msg.serde=long
-stores.counts.changelog=kafka.{log}
-stores.counts.changelog.replication.factor=1
-"""
-
 
 class KafkaJob:
     """The page-view count on one partition."""
@@ -52,7 +30,8 @@ class KafkaJob:
         self.names = {what: unique_topic(what) for what in ("views", "out", "log")}
         for what in ("views", "out"):
             admin.create(StreamSpec(self.names[what], 1))
-        (folder / "job.properties").write_text(JOB.format(folder=folder, broker=broker, **self.names) + added)
+        text = page_view_job_on_kafka(self.names["views"], folder, broker, **self.names, job__offsets__mirror="false")
+        (folder / "job.properties").write_text(text + added)
         self.config = load_job(folder / "job.properties")
         self._settings, self.admin, self._broker = settings, admin, broker
 
@@ -96,6 +75,7 @@ def make(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic):
     return lambda added="": KafkaJob(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic, added)
 
 
+@pytest.mark.slow
 def test_a_failed_slice_is_replayed_with_the_state_before_it_and_nothing_is_written(make):
     job = make()
     assert job.run("/a", "/b", "/a") is None

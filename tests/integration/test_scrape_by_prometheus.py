@@ -2,12 +2,12 @@
 
 import json
 import os
-import shutil
 import subprocess
 from contextlib import closing
 from urllib.request import urlopen
 
 import pytest
+from prometheus_tools import prometheus_tool
 from rigs.job_process import JobProcess
 
 from samzapy.api.system import StreamSpec, SystemSettings
@@ -39,17 +39,7 @@ class Idle(StreamTask):
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory):
-    """From the path, else out of Debian's package, which is unpacked and not installed."""
-    found = shutil.which("prometheus")
-    if found:
-        return found
-    folder = tmp_path_factory.mktemp("prometheus")
-    for command in (["apt-get", "download", "prometheus"], ["sh", "-c", "dpkg -x prometheus_*.deb ."]):
-        try:
-            subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
-        except (OSError, subprocess.SubprocessError) as cause:
-            pytest.skip(f"prometheus is not here, and Debian's package prometheus cannot be had: {cause}")
-    return str(folder / "usr/bin/prometheus")
+    return prometheus_tool("prometheus", tmp_path_factory.mktemp("prometheus"))
 
 
 @pytest.fixture

@@ -2,16 +2,19 @@
 
 import re
 import sys
+import tarfile
 from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rigs.job_process import JobProcess
-from rigs.numbered_stream import KEYS, STORES, Streams, expected, key_of, logged_stores, settings_of
+from rigs.numbered_stream import KEYS, STORES, Streams, expected, kafka_job, key_of, settings_of
 from standalone_cluster import StandaloneCluster
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.cli.main import cli
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -28,9 +31,7 @@ class Scene:
     def __init__(self, cluster: StandaloneCluster, folder: Path, bootstrap: str, **keys: str) -> None:
         self.cluster, self.folder = cluster, folder
         self.name = f"hosts-{folder.name}"
-        job = {
-            "job.name": self.name,
-            "job.default.system": "kafka",
+        hosts = {
             "job.spark.master": cluster.master,
             "job.spark.lease.ms": "10000",
             "job.spark.conf.spark.driver.host": "127.0.0.1",
@@ -38,19 +39,8 @@ class Scene:
             "job.spark.conf.spark.executor.memory": "512m",
             "job.spark.conf.spark.pyspark.python": sys.executable,
             "job.host-affinity.enabled": "true",
-            "task.class": "last_and_count:LastAndCount",
-            "task.inputs": f"kafka.{self.name}-in",
-            "task.commit.ms": "200",
-            "systems.kafka.samza.factory": "kafka",
-            "systems.kafka.consumer.bootstrap.servers": bootstrap,
-            "systems.kafka.default.stream.replication.factor": "1",
-            "systems.kafka.default.stream.samza.offset.default": "oldest",
-            "systems.kafka.default.stream.samza.key.serde": "string",
-            "systems.kafka.default.stream.samza.msg.serde": "json",
-            "test.output": f"kafka.{self.name}-out",
-            **logged_stores(f"kafka.{self.name}"),
-            **keys,
         }
+        job = kafka_job(self.name, bootstrap, **hosts, **keys)
         (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))
         self.streams = Streams(settings_of(job, "kafka"))
         for stream in ("in", "out"):
@@ -114,6 +104,22 @@ def test_executors_on_other_hosts_report_over_tls_to_the_certificate_of_their_ru
     page = re.search(r"^status page: https://127\.0\.0\.1:\d+/\?token=[^#]+#[0-9a-f]{64}$", run.errors, re.MULTILINE)
     assert page is not None, run.errors
     scene.check()
+
+
+def test_executors_run_in_the_environment_that_was_packed_for_them(cluster, tmp_path, kafka):
+    packed = CliRunner().invoke(cli, ["pack", str(tmp_path / "env.tar.gz")], catch_exceptions=False)
+    assert packed.exit_code == 0, packed.stderr
+    assert "pyspark" not in {name.partition("-")[0] for name in packages_in(tmp_path / "env.tar.gz")}
+    python = {"job.spark.conf.spark.pyspark.python": "./env/bin/python"}
+    scene = Scene(cluster, tmp_path, kafka, **{"job.spark.archives": f"{tmp_path}/env.tar.gz#env", **python})
+    scene.run()
+    scene.check()
+
+
+def packages_in(archive: Path) -> set[str]:
+    """The entries of site-packages in an archive."""
+    with tarfile.open(archive) as tar:
+        return {name.split("/")[3] for name in tar.getnames() if name.startswith("lib/")}
 
 
 def test_containers_go_back_to_the_host_that_has_their_state_and_elsewhere_while_it_is_gone(cluster, tmp_path, kafka):

@@ -96,7 +96,9 @@ def start(config, calls):
     return outcome, Counter(calls)
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["the first start", "a later start"])
+@pytest.mark.parametrize(
+    "again", [pytest.param(False, marks=pytest.mark.slow), True], ids=["the first start", "a later start"]
+)
 def test_a_start_asks_no_more_for_more_stores_and_partitions(
     kafka, kafka_settings, kafka_admin, unique_topic, calls, tmp_path, again
 ):

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from jobs.page_view_job import page_view_job_on_kafka
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.cli.main import cli
@@ -14,29 +15,6 @@ from samzapy.system.kafka import KafkaSystemFactory
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 PAGES = [b"/a", b"/b", b"/a", b"/c"]
 LATER = 1_000
-JOB = """
-job.name={name}
-job.default.system=kafka
-job.logged.store.base.dir={folder}/state
-systems.kafka.samza.factory=kafka
-systems.kafka.consumer.bootstrap.servers={broker}
-systems.kafka.producer.bootstrap.servers={broker}
-systems.kafka.default.stream.samza.key.serde=string
-systems.kafka.default.stream.samza.msg.serde=json
-systems.kafka.default.stream.samza.offset.default=oldest
-task.class=samzapy.examples.page_views:PageViewCountTask
-task.inputs=kafka.{views}
-task.guarantee=exactly-once
-task.commit.ms=500
-page.views.output=kafka.{out}
-stores.counts.factory=rocksdb
-stores.counts.key.serde=string
-stores.counts.msg.serde=long
-stores.counts.changelog=kafka.{log}
-stores.counts.changelog.replication.factor=1
-task.checkpoint.replication.factor=1
-stores.counts.rocksdb.ttl.ms=86400000
-"""
 
 
 @pytest.fixture
@@ -46,7 +24,9 @@ def samzapy(tmp_path, monkeypatch, kafka, kafka_admin, unique_topic):
     for what in ("views", "out"):
         # The messages are years old: the broker would delete them.
         kafka_admin.create(StreamSpec(names[what], 1, {"retention.ms": "-1"}))
-    (tmp_path / "job.properties").write_text(JOB.format(name=names["views"], folder=tmp_path, broker=kafka, **names))
+    keys = {"task__commit__ms": "500", "stores__counts__rocksdb__ttl__ms": "86400000"}
+    text = page_view_job_on_kafka(names["views"], tmp_path, kafka, **names, **keys)
+    (tmp_path / "job.properties").write_text(text)
 
     def call(*arguments):
         done = CliRunner().invoke(cli, list(arguments))

@@ -74,7 +74,7 @@ JOB = {
 }
 
 
-@pytest.mark.parametrize("task", ["Messages", "Batches"])
+@pytest.mark.parametrize("task", ["Messages", pytest.param("Batches", marks=pytest.mark.slow)])
 def test_a_struct_beside_the_job_file_is_what_executors_decode_to(tmp_path, task):
     (tmp_path / "views.py").write_text(CODE)
     job = JOB | {"task.class": f"views:{task}"}

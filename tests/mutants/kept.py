@@ -391,6 +391,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "        epoch, now, atomic",
         (_COMMIT,),
     ),
+    Mutant("samzapy/container/commit/state.py", "ends[ssp] - 1", "ends[ssp]", (_FOREIGN,)),
     Mutant(
         "samzapy/container/commit/protocol.py",
         "                    producer.flush()\n",

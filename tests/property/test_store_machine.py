@@ -1,6 +1,7 @@
 """A store against a dict: any operations, commits and crashes in any order."""
 
 import itertools
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -44,7 +45,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.path = Path(tempfile.mkdtemp(prefix="store-machine-"))
+        self.path = Path(tempfile.mkdtemp(prefix="store-machine-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
         self.now: dict = {}
         self.logged: dict = {}
         self.half_committed = False

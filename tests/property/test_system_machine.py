@@ -1,6 +1,7 @@
 """The embedded systems against a model: whatever is sent, committed, aborted, fenced, compacted or deleted, a reader
 sees the same as a list would hold. Both systems run the same steps, so they agree with each other as well."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Entry:
 class SystemMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
         MemoryCluster.reset_all()
         local = {"path": str(Path(self.folder.name) / "local.db")}
         self.systems = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -26,7 +27,7 @@ class ViewMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.path = Path(tempfile.mkdtemp(prefix="view-machine-"))
+        self.path = Path(tempfile.mkdtemp(prefix="view-machine-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
         self.now = copy.deepcopy(self.empty)
         self.logged = copy.deepcopy(self.empty)
 

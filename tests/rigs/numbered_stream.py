@@ -29,6 +29,26 @@ def logged_stores(changelogs: str, **more: str) -> dict[str, str]:
     return {**keys, **{f"stores.{store}.changelog": f"{changelogs}-{store}-changelog" for store in STORES}}
 
 
+def kafka_job(name: str, bootstrap: str, **keys: str) -> dict[str, str]:
+    """The job `last_and_count` on Kafka, from `<name>-in` to `<name>-out`; `keys` are added, or replace others."""
+    return {
+        "job.name": name,
+        "job.default.system": "kafka",
+        "task.class": "last_and_count:LastAndCount",
+        "task.inputs": f"kafka.{name}-in",
+        "task.commit.ms": "200",
+        "systems.kafka.samza.factory": "kafka",
+        "systems.kafka.consumer.bootstrap.servers": bootstrap,
+        "systems.kafka.default.stream.replication.factor": "1",
+        "systems.kafka.default.stream.samza.offset.default": "oldest",
+        "systems.kafka.default.stream.samza.key.serde": "string",
+        "systems.kafka.default.stream.samza.msg.serde": "json",
+        "test.output": f"kafka.{name}-out",
+        **logged_stores(f"kafka.{name}"),
+        **keys,
+    }
+
+
 class Streams:
     """One system's streams, read and written whole."""
 

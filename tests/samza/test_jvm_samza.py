@@ -14,6 +14,7 @@ import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.java import SPARK, find_java
 from samzapy.system.kafka import KafkaSystemFactory
 from samzapy.system.partitioner import partition_of
 
@@ -103,7 +104,7 @@ class Ledger:
         self.producer.flush()
 
     def run_on_the_jvm(self):
-        command = ["java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        command = [str(find_java(SPARK).command), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         command += ["-cp", f"{JVM}/classes:{JVM}/lib/*", "samzapy.tests.RunJob", str(self.file)]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 0, done.stderr[-3_000:]

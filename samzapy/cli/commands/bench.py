@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 from rich.console import Console
 
 from samzapy.cli.options import JOB, OVERRIDES, pairs
-from samzapy.cli.output import table, warn
+from samzapy.cli.output import json_text, table, warn
 from samzapy.config.job import JobConfig
 from samzapy.errors import SamzapyError
 
@@ -59,7 +58,7 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
     runs = [given] if repeat == 1 else [{**given, **_own(config, number)} for number in range(1, repeat + 1)]
     measured = [measure_job(job, each, runner) for each in runs]
     if as_json:
-        click.echo(json.dumps([each.to_json() for each in measured]))
+        click.echo(json_text([each.to_json() for each in measured]))
     else:
         Console().print(job_table(f"{config.name} ({runner})", measured))
 
@@ -149,7 +148,7 @@ def store(
         table("Ratios, repeat by repeat", RATIO_COLUMNS, ratio_rows(ratios))
     written = document(file.name, plan, scale, results, ratios)
     if json_file:
-        json_file.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+        json_file.write_text(json_text(written, indent=1) + "\n", encoding="utf-8")
     if plot:
         plot.write_text(svg(file.name, results), encoding="utf-8")
     if before is not None:

@@ -1,4 +1,4 @@
-"""`samzapy check`: show the meaning of a job file, and start nothing."""
+"""`samzapy check`: explain a job file, without starting anything."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from samzapy.job.model import JobModel
 @click.option("--show", is_flag=True, help="List every key in force, defaults included.")
 @click.option("--offline", is_flag=True, help="Connect to no system: leaves the job model out.")
 def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
-    """Show the meaning of a job file, and all its problems.
+    """Explain a job file, and list all its problems.
 
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.
     """
-    from samzapy.admin.user_code import add_import_paths
+    from samzapy.admin.user_code import make_importable
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job
+    from samzapy.container.tasks.task_class import never_called
     from samzapy.job.transactions import state_transactions, weakened_state
-    from samzapy.runner.prepare import check_folders
+    from samzapy.runner.folders import check_folders
     from samzapy.runner.spark.master import check_reach
     from samzapy.storage.engines import load_engines
     from samzapy.system.factories import has_transactions, load_factory
@@ -41,8 +42,10 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     config = load_job(job, pairs(overrides), strict=strict)
     for warning in config.warnings:
         warn(warning)
-    add_import_paths(config.spark.py_files)
+    make_importable(config)
     task_class = _check_plugins(config)
+    for warning in never_called(task_class):
+        warn(warning)
     for warning in check_reach(config):
         warn(warning)
     check_folders(config, load_engines(config))
@@ -171,7 +174,7 @@ def _filled_from(store: StoreConfig) -> str:
 
 def _show_promises(found: Iterable[GuaranteeWarning]) -> None:
     rows = [("durability" if each.durability else "guarantee", each.key, each.message) for each in found]
-    table("What weakens the guarantee", ("kind", "key", "effect"), rows)
+    table("Reasons for a weaker guarantee", ("kind", "key", "effect"), rows)
 
 
 def _show_keys(config: JobConfig) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any
@@ -13,7 +12,7 @@ from samzapy.admin.positions import JobPositions, Move, Moved, move_positions, r
 from samzapy.admin.running import NO_DRIVER, describe_run, look_for_run
 from samzapy.checkpoint.offsets import Target
 from samzapy.cli.options import of_job
-from samzapy.cli.output import table, utc, warn
+from samzapy.cli.output import json_text, table, utc, warn
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import as_text
 from samzapy.job.model import JobModel
@@ -55,7 +54,7 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
     found = read_positions(config, model)
     if as_json:
         for task in model.tasks:
-            click.echo(json.dumps(_as_json(task.name, sorted(map(str, task.ssps)), found)))
+            click.echo(json_text(_as_json(task.name, sorted(map(str, task.ssps)), found)))
         return
     rows = [(task.name, ssp, *_row(found, task.name, ssp)) for task in model.tasks for ssp in sorted(task.ssps)]
     table("Positions", ("task", "input", "committed", "oldest", "upcoming", "behind"), rows)

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.base import JobOutcome
+from samzapy.runner.base import JobOutcome, Runner
 
 #: Columns of the table where there is no terminal to ask.
 WIDTH = 88
@@ -37,11 +37,15 @@ def demo(folder: Path, runner: str, verbose: bool) -> None:
     """Load 336,776 flights, run the flights job on them, and print its table of delays."""
     from samzapy.examples.flights.dataset import airlines
     from samzapy.examples.flights.table import read_results, results_table, totals_line
+    from samzapy.runner.local import runner_of
 
     console = Console(stderr=True)
-    config = _config(_fresh_folder(folder))
+    config = _config(folder)
+    chosen = runner_of(runner)
+    chosen.check(config)
+    _make_fresh(folder)
     _load(config, console)
-    outcome = _run(config, runner, console, verbose=verbose)
+    outcome = _run(config, chosen, console, verbose=verbose)
     results = read_results(config)
     out = Console()
     out = out if out.is_terminal else Console(width=WIDTH)
@@ -50,8 +54,8 @@ def demo(folder: Path, runner: str, verbose: bool) -> None:
     out.print(f"{summary(outcome.status)}; logs and state are in {folder}", soft_wrap=True, highlight=False)
 
 
-def _fresh_folder(path: Path) -> Path:
-    """An empty folder at `path`, without the files of an earlier demo.
+def _make_fresh(path: Path) -> None:
+    """Make an empty folder at `path`, without the files of an earlier demo.
 
     Raises EnvironmentFailure for a folder that holds anything else, or that cannot be written.
     """
@@ -64,7 +68,6 @@ def _fresh_folder(path: Path) -> Path:
         (path / _MARK).touch()
     except OSError as cause:
         raise EnvironmentFailure(f"{path}: cannot be used for the demo ({cause.strerror})") from cause
-    return path
 
 
 def _config(folder: Path) -> JobConfig:
@@ -91,15 +94,14 @@ def _load(config: JobConfig, console: Console) -> None:
     console.print(f"loaded {count:,} events into the embedded system", highlight=False)
 
 
-def _run(config: JobConfig, runner: str, console: Console, *, verbose: bool) -> JobOutcome:
+def _run(config: JobConfig, runner: Runner, console: Console, *, verbose: bool) -> JobOutcome:
     from samzapy.runner.base import RunOptions
-    from samzapy.runner.local import runner_of
     from samzapy.runner.prepare import prepare
 
     prepared = prepare(config, until_end=True)
     with RunDisplay(console) as display:
         options = RunOptions(on_status=display.status, on_event=display.event, verbose=verbose)
-        return runner_of(runner).run(prepared, options)
+        return runner.run(prepared, options)
 
 
 @contextmanager

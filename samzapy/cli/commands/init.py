@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -20,6 +21,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.system.factories import system_factory
+from samzapy.version import VERSION
 
 #: The files of a project by their templates' names, both with `$name`.
 _FILES = {
@@ -29,16 +31,14 @@ _FILES = {
     "input.tsv.txt": "input.tsv",
     "README.md.txt": "README.md",
     "gitignore.txt": ".gitignore",
+    "pyproject.toml.txt": "pyproject.toml",
 }
-#: The same files for messages with classes.
-_TYPED_FILES = {
-    "typed_task.py.txt": "$name.py",
-    "typed_job.properties.txt": "$name.properties",
-    "typed_test.py.txt": "test_$name.py",
-    "input.tsv.txt": "input.tsv",
-    "README.md.txt": "README.md",
-    "gitignore.txt": ".gitignore",
-}
+#: The templates that differ for messages with classes.
+_TYPED = {"task.py.txt", "job.properties.txt", "test.py.txt"}
+_SPARK_FILES = {"submit.py.txt": "run_$name.py"}
+_SPARK_KEYS = """# A container runs in one Spark task.
+job.container.count=2
+"""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _PARTITIONS = 2
 
@@ -53,28 +53,84 @@ _PARTITIONS = 2
     help="The parent folder of the project; default: the current one.",
 )
 @click.option("--typed", is_flag=True, help="With classes for its messages and for the values of its store.")
-def init(name: str, parent: Path, *, typed: bool) -> None:
+@click.option("--kafka", is_flag=True, help="With its streams on Kafka instead of the embedded system.")
+@click.option("--spark", is_flag=True, help="With a script for spark-submit, and two containers.")
+def init(name: str, parent: Path, *, typed: bool, kafka: bool, spark: bool) -> None:
     """Create the folder NAME with a task, its job file, its tests and some input.
 
     NAME becomes the task's module: 1 to 40 of a-z 0-9 _, and not the name of an installed module. Existing files are
     never overwritten.
     """
-    folder, messages = create_project(name, parent, _TYPED_FILES if typed else _FILES)
-    click.echo(f"created {folder}, with {messages} messages in local.{name}-input; now:")
-    for command in (
-        f"cd {folder}",
-        "pytest",
-        f"samzapy run {name}.properties --until-end",
-        f"samzapy topic read local.{name}-counts --job {name}.properties",
-    ):
+    kind = ProjectKind(typed=typed, kafka=kafka, spark=spark)
+    folder, messages = create_project(name, parent, kind.files, kind.words(name), fill=not kafka)
+    click.echo(f"created {folder}{'' if kafka else f', with {messages} messages in local.{name}-input'}; now:")
+    for command in (f"cd {folder}", "pytest", *kind.commands(name)):
         click.echo(f"  {command}")
 
 
-def create_project(name: str, parent: Path, templates: Mapping[str, str]) -> tuple[Path, int]:
+@dataclass(frozen=True)
+class ProjectKind:
+    """The choices of a project."""
+
+    typed: bool = False
+    kafka: bool = False
+    spark: bool = False
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The names of its files by the names of their templates."""
+        chosen = {f"typed_{each}" if self.typed and each in _TYPED else each: path for each, path in _FILES.items()}
+        return {**chosen, **(_SPARK_FILES if self.spark else {})}
+
+    def words(self, name: str) -> dict[str, str]:
+        """What its templates leave open."""
+        system = "kafka" if self.kafka else "local"
+        return {
+            "name": name,
+            "task": f"{name.title().replace('_', '')}Task",
+            "version": VERSION,
+            "system": system,
+            "system_keys": _template(f"{system}_system.txt"),
+            "spark_keys": _SPARK_KEYS if self.spark else "",
+            "spark_file": f"| `run_{name}.py` | a script for `spark-submit` |\n" if self.spark else "",
+            "spark_run": f" `spark-submit run_{name}.py` runs the job on any Spark." if self.spark else "",
+            "begin": "Make its streams" if self.kafka else "Begin again",
+            "streams": _ON_KAFKA if self.kafka else _EMBEDDED,
+        }
+
+    def commands(self, name: str) -> list[str]:
+        """What to do after the tests."""
+        job, system = f"{name}.properties", "kafka" if self.kafka else "local"
+        run = f"spark-submit run_{name}.py" if self.spark else f"samzapy run {job} --until-end"
+        steps = [run, f"samzapy topic read {system}.{name}-counts --job {job}"]
+        if not self.kafka:
+            return steps
+        create = [
+            f"samzapy topic create kafka.{name}-{each} --partitions {_PARTITIONS} --job {job}"
+            for each in ("input", "counts")
+        ]
+        return [
+            "samzapy kafka start",
+            *create,
+            f"samzapy topic write kafka.{name}-input --job {job} < input.tsv",
+            *steps,
+        ]
+
+
+_EMBEDDED = """The streams are in `.samzapy/local.db`, which is not under version control. To make them anew, in a clone or after
+`rm -r .samzapy`:"""
+_ON_KAFKA = """The streams are on the Kafka that the job file names; `samzapy kafka start` starts one on this machine. To make and
+fill them:"""
+
+
+def create_project(
+    name: str, parent: Path, templates: Mapping[str, str], words: Mapping[str, str], *, fill: bool = True
+) -> tuple[Path, int]:
     """Make the folder `parent/name` with a job that can be tested and run; returns it, and the number of input
     messages.
 
-    `templates`: the names of its files by the names of their templates, both with `$name`.
+    `templates`: the names of its files by the names of their templates, both with the placeholders that `words` fills.
+    `fill`: create its streams and write its input.
 
     Raises ConfigError for a name that is no valid module name or exists already, EnvironmentFailure for a folder that
     cannot be written to. Then no file is left behind.
@@ -88,8 +144,8 @@ def create_project(name: str, parent: Path, templates: Mapping[str, str]) -> tup
     except OSError as cause:
         raise EnvironmentFailure(f"{folder}: cannot make the folder ({cause.strerror})") from cause
     try:
-        _write_files(name, folder, templates)
-        return folder, _fill_streams(name, folder)
+        _write_files(folder, templates, words)
+        return folder, _fill_streams(name, folder) if fill else 0
     except BaseException:
         shutil.rmtree(folder)
         raise
@@ -118,11 +174,14 @@ def _refused(name: str, why: str) -> ConfigError:
     return ConfigError([ConfigProblem("NAME", name, why)])
 
 
-def _write_files(name: str, folder: Path, templates: Mapping[str, str]) -> None:
-    words = {"name": name, "task": f"{name.title().replace('_', '')}Task"}
+def _write_files(folder: Path, templates: Mapping[str, str], words: Mapping[str, str]) -> None:
     for template, path in templates.items():
-        text = (files("samzapy.cli") / "templates" / template).read_text("utf-8")
-        (folder / Template(path).substitute(words)).write_text(Template(text).substitute(words), "utf-8")
+        text = Template(_template(template)).substitute(words)
+        (folder / Template(path).substitute(words)).write_text(text, "utf-8")
+
+
+def _template(name: str) -> str:
+    return (files("samzapy.cli") / "templates" / name).read_text("utf-8")
 
 
 def _fill_streams(name: str, folder: Path) -> int:

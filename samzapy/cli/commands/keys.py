@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from samzapy.cli.output import table
+from samzapy.cli.output import json_text, table
 
 
 @click.command()
@@ -44,7 +42,7 @@ def dashboard() -> None:
     """Print a Grafana dashboard as JSON, to be imported there."""
     from samzapy.metrics.dashboard import dashboard as made
 
-    click.echo(json.dumps(made(), indent=1))
+    click.echo(json_text(made(), indent=1))
 
 
 @metrics.command()
@@ -57,7 +55,7 @@ def rules() -> None:
 
 @metrics.command()
 def token() -> None:
-    """Print the token that reads of the runs with this SAMZAPY_TOKEN, for `authorization.credentials` of Prometheus."""
+    """Print the token that reads, for runs with this SAMZAPY_TOKEN: the `authorization.credentials` of Prometheus."""
     import os
 
     from samzapy.coordinator.web.access import Tokens
@@ -66,7 +64,5 @@ def token() -> None:
 
     given = os.environ.get(TOKEN)
     if not given:
-        raise EnvironmentFailure(
-            f"{TOKEN} is not set: each run draws a token, and prints the one that reads in its page's address"
-        )
+        raise EnvironmentFailure(f"{TOKEN} is not set, so each run draws its own token: set it for the run and here")
     click.echo(Tokens(given).read)

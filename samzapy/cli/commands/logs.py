@@ -19,7 +19,7 @@ _PACE_S = 0.25
 @JOB
 @OVERRIDES
 @click.option("--container", metavar="N", help="Only the lines of this container: from its own file, if it runs here.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with the lines that come, until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with new lines, until Ctrl-C.")
 def logs(job: Path, overrides: tuple[str, ...], container: str | None, *, follow: bool) -> None:
     """Print the log of a job: the driver's, which has lines of its containers; the containers' if there is no driver's.
 
@@ -60,7 +60,7 @@ def _files(folder: Path, container: str | None) -> list[Path]:
 
 
 def _lines(files: list[Path], *, follow: bool) -> Iterator[str]:
-    """The lines of the files, those that were rotated first, then the new ones as they come."""
+    """The lines of the files, rotated ones first, and then new lines as they come."""
     for path in files:
         older = sorted(path.parent.glob(f"{path.name}.*"), key=lambda each: -int(each.suffix[1:]))
         for each in older:
@@ -81,7 +81,7 @@ def _wait() -> None:
 
 
 class _Tail:
-    """The lines of one file that were not read yet; goes on with the new file when it is rotated."""
+    """Reads the new lines of one file, and goes on with the next file after a rotation."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -123,18 +123,16 @@ class _Tail:
 @click.command()
 @JOB
 @OVERRIDES
-@click.option("--json", "as_json", is_flag=True, help="Print all that is known, as a line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole status as a line of JSON.")
 def status(job: Path, overrides: tuple[str, ...], *, as_json: bool) -> None:
-    """Show how a running job gets on: containers, lag, stalls, the last failure of its code."""
-    import json
-
+    """Show the state of a running job: containers, lag, stalls, the last failure of its code."""
     from samzapy.admin.page import status_of
-    from samzapy.cli.output import table
+    from samzapy.cli.output import json_text, table
     from samzapy.config.loader import load_job
 
     found = status_of(load_job(job, pairs(overrides)))
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json_text(found))
         return
     lag = "" if found["lag"] is None else f", lag {found['lag']:,}"
     click.echo(f"{found['job']}: {found['processed']:,} messages, {found['commits']:,} commits{lag}\n")

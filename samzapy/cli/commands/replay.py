@@ -45,17 +45,19 @@ def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     is sent, and nothing is written to a topic. The job may be running. The exit code is 1 if a failure ends the replay, and
     with --diff if the two versions differ.
     """
-    from samzapy.admin.user_code import add_import_paths, check_task_class
+    from samzapy.admin.user_code import check_task_class, make_importable
     from samzapy.config.loader import load_job
     from samzapy.replay.plan import Request, plan_replay
     from samzapy.replay.user_class import NoDebugger, Pdb
 
     if given["as_json"] and (given["at_failures"] or given["before"]):
-        raise click.UsageError("--json leaves no room on the terminal for the debugger")
+        raise click.UsageError("--json cannot be combined with the debugger (--pdb, --break)")
     if given["other"] and (given["at_failures"] or given["before"]):
-        raise click.UsageError("--diff runs two versions: debug one of them, with -c task.class=... for the other")
+        raise click.UsageError(
+            "--diff cannot be combined with the debugger: replay one version at a time, the other with -c task.class=..."
+        )
     config = load_job(job, pairs(overrides))
-    add_import_paths(config.spark.py_files)
+    make_importable(config)
     check_task_class(config.task.task_class)
     request = Request(given["until"], given["task"], given["start"], given["from_empty"])
     planned = plan_replay(config, request)
@@ -86,7 +88,7 @@ def _show(config: JobConfig, planned: Plan, debugger: Debugger, *, as_json: bool
         if not as_json:
             table(f"Replay of {planned.task.name}", _COLUMNS, rows)
         if session.stopped_by_task:
-            click.echo("the task has asked for its end before the last message", err=True)
+            click.echo("the task has asked for a shutdown before the last message", err=True)
         if session.failure is not None:
             raise session.failure
 

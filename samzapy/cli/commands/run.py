@@ -1,10 +1,10 @@
-"""`samzapy run`: run a job until it ends or is stopped."""
+"""`samzapy run`: run a job until it ends or is stopped; `samzapy pack`: pack the environment of its executors."""
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.output import json_text
 from samzapy.cli.progress import RunDisplay, summary
 
 
@@ -56,47 +57,63 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
 
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     """Load, prepare and run the job, and show its progress; prints the outcome on standard output."""
-    from samzapy.admin.user_code import add_import_paths, check_task_class
     from samzapy.cli.terminal_log import terminal_log
     from samzapy.config.loader import load_job
-    from samzapy.container.supervision.log_files import DRIVER, PageAddress, container_file, process_logging
-    from samzapy.runner.base import PreparedJob, RunOptions
+    from samzapy.container.supervision.log_files import DRIVER, container_file, process_logging
+    from samzapy.runner.base import RunOptions
+    from samzapy.runner.launch import checked, launch
     from samzapy.runner.local import runner_of
-    from samzapy.runner.prepare import preparing
 
-    config = load_job(job, overrides, strict=flags.strict)
-    add_import_paths(config.spark.py_files)
-    check_task_class(config.task.task_class)
-    runner = runner_of(flags.runner)
-    unfit = runner.check(config)
+    config, runner, unfit = checked(load_job(job, overrides, strict=flags.strict), lambda: runner_of(flags.runner))
     display = RunDisplay(Console(stderr=True))
     log = config.supervision.log
-
-    def warn(prepared: PreparedJob) -> None:
-        for warning in (*unfit, *prepared.warnings):
-            display.event(f"warning: {warning}")
-        for weaker in prepared.guarantee_warnings:
-            if not weaker.durability:
-                display.event(f"weaker than {config.task.guarantee.value}: {weaker}")
-
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
-    page = PageAddress(log, config.job_name)
     here = flags.runner == "local"
     file, container = (container_file("0"), "0") if here else (DRIVER, "")
-    options = RunOptions(
-        on_status=display.status, on_event=display.event, verbose=flags.verbose, on_page=page.write, on_claimed=warn
-    )
-    with (
-        preparing(config, until_end=flags.until_end) as start,
-        display,
-        process_logging(log, config.job_name, file, container, terminal),
-    ):
-        try:
-            outcome = runner.run(start, options)
-        finally:
-            page.remove()
+    options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
+
+    @contextmanager
+    def shown() -> Iterator[None]:
+        with display, process_logging(log, config.job_name, file, container, terminal):
+            yield
+
+    outcome = launch(config, runner, options, shown(), until_end=flags.until_end, unfit=unfit)
     if flags.as_json:
-        found = {**outcome.status.to_json(), "stopped": outcome.stopped}
-        click.echo(json.dumps(found, default=lambda mapping: dict(mapping.items())))
+        click.echo(json_text({**outcome.status.to_json(), "stopped": outcome.stopped}))
     else:
         click.echo(summary(outcome.status))
+
+
+_MB = 1_000_000
+
+
+@click.command()
+@click.argument("archive", type=click.Path(path_type=Path, dir_okay=False), metavar="ENV.tar.gz")
+@click.option(
+    "-r",
+    "--requirements",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The job's own packages, as pip reads them; they have to be installed here.",
+)
+@click.option(
+    "--python",
+    "interpreter",
+    type=click.Path(path_type=Path),
+    help="The Python on the executors' hosts; default: where this one is.",
+)
+def pack(archive: Path, requirements: Path | None, interpreter: Path | None) -> None:
+    """Write ENV.tar.gz: samzapy, its dependencies and those of a job, in the versions installed here, without pyspark.
+
+    Executors on other machines use it as their Python environment; the cluster brings Spark and a Python of this minor
+    version. An archive of that name is replaced.
+    """
+    from samzapy.admin.pack import LEFT_OUT, default_interpreter
+    from samzapy.admin.pack import pack as write
+
+    packed = write(archive, requirements, interpreter)
+    click.echo(f"{archive}: {packed.size / _MB:.0f} MB, {packed.unpacked / _MB:.0f} MB unpacked; with")
+    click.echo(f"  {', '.join(f'{name} {version}' for name, version in packed.versions.items())}")
+    click.echo(f"without {' and '.join(sorted(LEFT_OUT, reverse=True))}, on {interpreter or default_interpreter()}")
+    click.echo(f"add to the job:\n  job.spark.archives={archive}#env")
+    click.echo("  job.spark.conf.spark.pyspark.python=./env/bin/python")

@@ -274,7 +274,8 @@ def _literals(
     known = config.stream(stream) if config else None
     key = key_serde or (known.key_serde or "bytes" if known else "string")
     message = msg_serde or (known.msg_serde or "bytes" if known else "string")
-    return Literal(key, registry[key]), Literal(message, registry[message])
+    keys, messages = registry[key].at(stream.stream, "key"), registry[message].at(stream.stream, "value")
+    return Literal(key, keys), Literal(message, messages)
 
 
 def _text(line: bytes, place: str) -> str:

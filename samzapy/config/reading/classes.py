@@ -124,6 +124,7 @@ _DOUBLE = "samzapy.serializers:DoubleSerde"
 _BYTES = "samzapy.serializers:BytesSerde"
 _JSON = "samzapy.serializers:JsonSerdeFactory"
 _UUID = "samzapy.serializers:UUIDSerde"
+_SCHEMAS = "samzapy.serializers.schemas"
 SERDES = KnownClasses(
     {
         "string": _STRING,
@@ -136,6 +137,9 @@ SERDES = KnownClasses(
         "uuid": _UUID,
         "json": _JSON,
         "msgpack": "samzapy.serializers:MsgpackSerde",
+        "avro": f"{_SCHEMAS}:AvroSerdeFactory",
+        "json-schema": f"{_SCHEMAS}:JsonSchemaSerdeFactory",
+        "protobuf": f"{_SCHEMAS}:ProtobufSerdeFactory",
     },
     {
         "StringSerdeFactory": _STRING,
@@ -152,3 +156,5 @@ SERDES = KnownClasses(
     },
     "my.module:MySerde",
 )
+#: The serdes with a schema registry: short names by class path.
+SCHEMA_SERDES = {SERDES.short[name]: name for name in ("avro", "json-schema", "protobuf")}

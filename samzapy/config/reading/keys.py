@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
@@ -99,6 +100,27 @@ def integer(low: int | None = None, high: int = LARGEST) -> Kind[int]:
         return int(text)
 
     return Kind(allowed, parse)
+
+
+#: Milliseconds in each unit of a duration.
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
+
+
+def in_ms(key: str, text: str) -> str:
+    """The value of a key: of one that ends in `.ms` a duration with its unit (500ms, 1.5s, 10m or 10min, 2h, 7d) as a number of
+    milliseconds; anything else as it is."""
+    found = _DURATION.fullmatch(text) if key.endswith(".ms") else None
+    unit = None if found is None else _UNITS.get(found[2])
+    if found is None or unit is None:
+        return text
+    milliseconds = Decimal(found[1]) * unit
+    return str(int(milliseconds)) if milliseconds == int(milliseconds) else text
+
+
+def duration_hint(key: str, text: str) -> str:
+    """What a bad value of a `.ms` key may have meant, for the end of a message; empty if it is no number with letters."""
+    return " (or a duration like 500ms, 3s, 10m, 2h)" if key.endswith(".ms") and re.match(r"\d.*[a-zA-Z]", text) else ""
 
 
 def _boolean(text: str) -> bool:

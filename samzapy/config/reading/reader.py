@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from samzapy.config.reading.keys import Key
+from samzapy.config.reading.keys import Key, duration_hint, in_ms
 from samzapy.config.reading.secrets import MASK, Masked, is_secret, without_password
 from samzapy.errors import ConfigProblem
 
@@ -23,7 +23,8 @@ class Reader:
     """The values of one configuration.
 
     `get` notes a problem and returns the default if a text is bad, so one pass finds every problem. `secret` are the
-    keys to hide in messages, `broken` those with a reference that could not be resolved.
+    keys to hide in messages, `broken` those with a reference that could not be resolved. Values of keys that end in `.ms` may
+    be durations such as 3s; `values` has them in milliseconds.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class Reader:
         secret: frozenset[str] = frozenset(),
         broken: frozenset[str] = frozenset(),
     ) -> None:
-        self.values = values
+        self.values = {key: in_ms(key, value) for key, value in values.items()}
         self.problems: list[ConfigProblem] = []
         self.warnings: list[str] = []
         self.secret, self._broken = secret, broken
@@ -45,7 +46,7 @@ class Reader:
         try:
             return key.kind.parse(text)
         except ValueError as cause:
-            self.problem(name, f"expected {cause}", text)
+            self.problem(name, f"expected {cause}{duration_hint(name, text)}", text)
             return key.default
 
     def require(self, key: Key[str | None], example: str = "", **names: str) -> str:

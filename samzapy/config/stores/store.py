@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES, MESSAGE_TYPE
+from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES, MESSAGE_TYPE, SCHEMA_SERDES
 from samzapy.config.reading.keys import BOOLEAN, NAME_RULE, TEXT, Key, choice, collect, integer, is_name, optional
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
@@ -117,7 +117,7 @@ MSG_TYPE = Key(
     "stores.{store}.msg.type",
     MESSAGE_TYPE,
     None,
-    "The class of values, with the serde json or msgpack. It must read what the store holds: later fields have defaults.",
+    "The class of values, with the serde json or msgpack, or a registered schema. It must read what the store holds: later fields have defaults.",
     _TYPE_NOTE,
 )
 WRITE_BATCH_SIZE = Key(
@@ -266,6 +266,9 @@ def _store(
         where, given = key.at(store=name), reader.get(key, store=name)
         check_serde(reader, serdes, where, given)
         check_type(reader, serdes, kind.at(store=name), reader.get(kind, store=name), where, given)
+    if serdes.get(reader.get(KEY_SERDE, store=name) or "") in SCHEMA_SERDES:
+        message = "the id of a schema is part of its bytes, so a new schema would hide the entries: take string or json"
+        reader.problem(KEY_SERDE.at(store=name), message, reader.get(KEY_SERDE, store=name))
     batch, cache = _sizes(reader, name)
     ttl_ms = _ttl(reader, name)
     properties = _engine_properties(reader, name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from samzapy.api.serde import Serde
-from samzapy.config.reading.classes import SERDES
+from samzapy.config.reading.classes import SCHEMA_SERDES, SERDES
 from samzapy.config.reading.keys import TEXT, Key, collect
 from samzapy.config.reading.reader import Reader, did_you_mean
+from samzapy.config.streams.schemas import parse_schemas
 
 CLASS = Key(
     "serializers.registry.{serde}.class",
@@ -34,6 +35,10 @@ def parse_serdes(reader: Reader) -> dict[str, str]:
         if key.startswith(_PREFIX) and key.endswith(_SUFFIX) and len(key) > len(_PREFIX + _SUFFIX):
             name = key[len(_PREFIX) : -len(_SUFFIX)]
             serdes[name] = reader.get(CLASS, serde=name) or serdes.get(name, "")
+    for name, path in serdes.items():
+        # A built-in one without settings is most likely not in use; if it is, its factory asks for them.
+        if path in SCHEMA_SERDES and reader.below(f"{_PREFIX}{name}."):
+            parse_schemas(reader, name, path)
     return serdes
 
 
@@ -44,7 +49,7 @@ def check_serde(reader: Reader, serdes: dict[str, str], key: str, name: str | No
 
 
 #: The serdes that decode to a class, by their identities.
-_DOCUMENTS = ("json", "msgpack")
+_DOCUMENTS = ("json", "msgpack", *SCHEMA_SERDES.values())
 
 
 def takes_types(serde: str, classes: Mapping[str, str]) -> bool:
@@ -59,7 +64,7 @@ def check_type(
     if path is None or takes_types(name or "", serdes):
         return
     given = "it has none" if name is None else f"it is {name}"
-    reader.problem(key, f"needs {serde_key}={' or '.join(_DOCUMENTS)}, {given}", path)
+    reader.problem(key, f"needs {serde_key}={', '.join(_DOCUMENTS[:-1])} or {_DOCUMENTS[-1]}, {given}", path)
 
 
 def typed_name(serde: str, path: str | None) -> str:

@@ -73,7 +73,7 @@ KEY_TYPE = Key(
     "streams.{stream}.samza.key.type",
     MESSAGE_TYPE,
     None,
-    "The class that keys are decoded to, with the serde json or msgpack.",
+    "The class that keys are decoded to, with the serde json or msgpack, or a registered schema.",
     "for an input the class that the task's code names, else plain values",
     _places("key.type", system_wide=False),
 )
@@ -81,7 +81,7 @@ MSG_TYPE = Key(
     "streams.{stream}.samza.msg.type",
     MESSAGE_TYPE,
     None,
-    "The class that messages are decoded to, with the serde json or msgpack: a msgspec Struct, dataclass, attrs class, "
+    "The class that messages are decoded to, with the serde json or msgpack, or a registered schema: a msgspec Struct, dataclass, attrs class, "
     "TypedDict, NamedTuple or pydantic model, or an alias of a generic.",
     "for an input the class that the task's code names, else plain values",
     _places("msg.type", system_wide=False),

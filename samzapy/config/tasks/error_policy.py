@@ -131,7 +131,7 @@ POLICY = Kind(_ALLOWED, _policy)
 
 _WHAT = {
     Stage.DESERIALIZE: "an input that does not decode",
-    Stage.PROCESS: "an input whose process raises",
+    Stage.PROCESS: "an input for which process raises",
     Stage.SERIALIZE: "an output that does not encode",
     Stage.PRODUCE: "an output that is too large for its stream (skip, dead-letter), or a send that failed (retry)",
 }

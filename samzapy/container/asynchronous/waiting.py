@@ -58,7 +58,7 @@ class WaitingMessages:
         return None
 
     def released(self) -> Work | None:
-        """The next message whose key has become free, None if there is none."""
+        """The next message with a key that has become free, None if there is none."""
         return self._released.popleft() if self._released else None
 
     def next(self) -> Work | None:

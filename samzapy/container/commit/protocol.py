@@ -1,6 +1,6 @@
 """The commit of a container: each step is durable before the next begins, so a crash after any of them loses nothing.
 
-    1  take the input offsets of the last processed message of each partition (+1), of every task whose code has run
+    1  take the input offsets of the last processed message of each partition (+1), of every task with code that has run
     2  object caches -> uncommitted stores (serialize once a key)
     3  outputs: wait for every ack, before the state says that they were sent; with exactly-once those to the
        transaction's system join it instead; sinks: one transaction each, rows + offsets

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemAdmin, SystemProducer
 from samzapy.container.outputs.transaction import TransactionOnDemand
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -46,8 +47,9 @@ class StateWriter(ABC):
                 task.stores.send_changes(self._records.producer_of)
             for system in self._changelog_systems:
                 self._records.producer_of(system).flush()
+            last_of = self._last_records([ssp for task in tasks for ssp in task.stores.changed()])
             for task in tasks:
-                task.changelog_offsets = task.stores.changelog_offsets(self._records.producer_of)
+                task.changelog_offsets = task.stores.changelog_offsets(last_of)
         except ForeignRecords as found:
             # Records of a successor are not foreign: `confirm` raises then, and this attempt ends.
             self._records.confirm()
@@ -63,6 +65,12 @@ class StateWriter(ABC):
                 end.check(logs[end.ssp])
 
     @abstractmethod
+    def _last_records(
+        self, changelogs: Sequence[SystemStreamPartition]
+    ) -> Callable[[SystemStreamPartition], int | None]:
+        """Gives the offset of the last acknowledged record of each of the changelog partitions."""
+
+    @abstractmethod
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
         """Make the checkpoints, by task name, part of the transaction, or durable."""
 
@@ -76,13 +84,28 @@ class StateWriter(ABC):
 
 
 class TransactionalState(StateWriter):
-    """One transaction of one producer holds changelog and checkpoint records of all tasks of the container."""
+    """One transaction of one producer holds changelog and checkpoint records of all tasks of the container.
+
+    Only the task writes to its changelog partition, so its last record in the open transaction is where the partition ends.
+    One request for all partitions finds that; the report of each single record would cost half as much as the record.
+    Records of another writer in between or behind show as a gap before the task's first one (`ChangelogEnd.sent`).
+    """
 
     atomic = True
 
     def __init__(self, records: StateRecords, transaction: TransactionOnDemand) -> None:
         super().__init__(records)
         self._transaction = transaction
+
+    def _last_records(
+        self, changelogs: Sequence[SystemStreamPartition]
+    ) -> Callable[[SystemStreamPartition], int | None]:
+        ends: dict[SystemStreamPartition, int] = {}
+        for system in self._changelog_systems:
+            wanted = [ssp for ssp in changelogs if ssp.system == system]
+            if wanted:
+                ends.update(self._records.admin_of(system).ends(wanted))
+        return lambda ssp: ends[ssp] - 1
 
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
         self._checkpoints.write(checkpoints, self._transaction)
@@ -96,6 +119,11 @@ class TransactionalState(StateWriter):
 class AwaitedState(StateWriter):
     """Without transactions: a crash between steps 4 and 5 leaves changes without their positions, so state may hold inputs
     twice; and an earlier run that is still at work may overwrite what this one writes."""
+
+    def _last_records(
+        self, changelogs: Sequence[SystemStreamPartition]
+    ) -> Callable[[SystemStreamPartition], int | None]:
+        return lambda ssp: self._records.producer_of(ssp.system).last_offset(ssp.stream, ssp.partition)
 
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
         self._checkpoints.write(checkpoints)

@@ -16,13 +16,14 @@ from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope, envelope_of
 from samzapy.api.serde import Serde
 from samzapy.api.system import RecordBatch
-from samzapy.errors import FailedCall, SerdeError
+from samzapy.errors import EnvironmentFailure, FailedCall, SerdeError, Unreachable
 
 
 def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures: dict[int, Exception]) -> Sequence[Any]:
     """The objects of a column of bytes, None where it has a null; the column itself without a serde, or with one of bytes.
 
     A record that does not decode gives None, and its exception goes to `failures`, by index. Each record is decoded once.
+    Raises EnvironmentFailure of a serde that does not get what it needs to decode: no record is at fault.
     """
     if serde is None or serde.from_bytes is bytes:
         return column
@@ -30,12 +31,16 @@ def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures:
     found: list[Any] = []
     try:
         found.extend(map(decode, column))  # type: ignore[arg-type]  # keeps what came before an exception
+    except EnvironmentFailure:
+        raise
     except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this record
         _note(column, found, cause, failures)
     while len(found) < len(column):
         try:
             for data in islice(column, len(found), None):
                 found.append(None if data is None else decode(data))  # noqa: PERF401  # the number of those before a failure
+        except EnvironmentFailure:
+            raise
         except Exception as cause:  # noqa: BLE001
             _note(column, found, cause, failures)
     return found
@@ -73,8 +78,13 @@ class Decoder:
         message's."""
         bad_keys: dict[int, Exception] = {}
         bad_messages: dict[int, Exception] = {}
-        keys = decode_column(self._key, batch.keys, bad_keys)
-        messages = decode_column(self._value, batch.values, bad_messages)
+        try:
+            keys = decode_column(self._key, batch.keys, bad_keys)
+            messages = decode_column(self._value, batch.values, bad_messages)
+        except EnvironmentFailure as cause:
+            where = f"{batch.ssp}@{batch.offsets[0]} to {batch.offsets[-1]}"
+            kind = Unreachable if isinstance(cause, Unreachable) else EnvironmentFailure
+            raise kind(f"{where}: cannot be decoded now: {cause}") from cause
         failures = {
             index: _failure(batch, index, "message", batch.values, self._value, bad_messages[index])
             for index in bad_messages

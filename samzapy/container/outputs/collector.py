@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from itertools import groupby, repeat, zip_longest
 from operator import is_not
@@ -14,7 +15,7 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.container.event_time.control_messages import ControlRecords
-from samzapy.errors import SerdeError
+from samzapy.errors import EnvironmentFailure, SerdeError
 
 Encode = Callable[[Any], bytes]
 #: Gives a stream's key and message serde; None for bytes as they are.
@@ -247,6 +248,9 @@ class BufferingCollector(MessageCollector):
 
     def _send_wider(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
         """Send what the serde of messages has refused by its wider one, from now on for all messages of the stream."""
+        if isinstance(cause, EnvironmentFailure):
+            # The serde does not get what it needs to encode: the message is not at fault, and no policy applies.
+            raise cause
         assert self._route is not None
         stream, (name, encode_key, encode_message, records, tight) = envelope.system_stream, self._route
         message = self._serdes_of(stream)[1]
@@ -258,12 +262,31 @@ class BufferingCollector(MessageCollector):
         BufferingCollector.send(self, envelope)
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
-        assert self._route is not None
-        reason: object = cause
-        for encode, part in zip(self._route[1:3], (envelope.key, envelope.message), strict=True):
-            if encode is _bytes_only and part is not None and not isinstance(part, bytes):
-                reason = f"no serde is set, so bytes are needed, got {type(part).__name__}"
-        raise SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {reason}") from cause
+        raise SerdeError(
+            f"{envelope.system_stream}: cannot serialize {envelope!r}: {self._reason(envelope, cause)}"
+        ) from cause
+
+    def _reason(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> str:
+        """The part that its serde refuses, with what it takes instead."""
+        serdes = self._serdes_of(envelope.system_stream)
+        parts = [("key", serdes[0], envelope.key), ("message", serdes[1], envelope.message)]
+        place = envelope.partition_key
+        if type(place) is not int and type(place) is not EncodedKey:
+            parts.append(("partition key", serdes[0], place))
+        for part, serde, value in parts:
+            if value is None:
+                continue
+            if serde is None:
+                if not isinstance(value, bytes):
+                    return f"no serde is set for the {part.rpartition(' ')[2]}, so bytes are needed, got {type(value).__name__}"
+                continue
+            if not type(serde).__module__.startswith("samzapy."):
+                continue  # a serde of the user may count its calls
+            try:
+                serde.to_bytes(value)
+            except Exception as refused:  # noqa: BLE001  # whatever a serde raises is about this value
+                return f"{part}: {refused if isinstance(refused, SerdeError) else serde.refusal(value, refused)}"
+        return str(cause)
 
 
 def _column(
@@ -291,6 +314,19 @@ def _places(
     return partitions, _column(keys, lambda key: key if type(key) is EncodedKey else encode_key(key))
 
 
+def _as_written(given: object, systems: Collection[str]) -> str:
+    """The code that was meant by a text or a pair."""
+    if isinstance(given, str):
+        system, _, stream = given.partition(".")
+        if not stream:
+            system, stream = next(iter(sorted(systems)), "kafka"), given
+    elif isinstance(given, tuple) and len(given) == 2:
+        system, stream = given
+    else:
+        return ""
+    return f': write SystemStream("{system}", "{stream}")'
+
+
 def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str], serdes_of: SerdesOf) -> SerdesOf:
     """`serdes_of` behind a check: a task may send to the streams of the job's `systems`, except to the job's `own`
     streams, which only the runtime writes to (each with its kind).
@@ -301,10 +337,16 @@ def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str],
 
     def checked(stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         if not isinstance(stream, SystemStream):
-            raise TypeError(f"expected a SystemStream to send to, got {type(stream).__name__} {stream!r}")
+            raise TypeError(
+                f"expected a SystemStream to send to, got {type(stream).__name__} {stream!r}{_as_written(stream, systems)}"
+            )
         if stream.system not in systems:
             known = ", ".join(sorted(systems))
-            raise ValueError(f"cannot send to {stream}: system {stream.system!r} is not configured; known: {known}")
+            near = get_close_matches(stream.system, systems, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f", or add systems.{stream.system}.samza.factory"
+            raise ValueError(
+                f"cannot send to {stream}: system {stream.system!r} is not configured; known: {known}{hint}"
+            )
         if stream in own:
             raise ValueError(f"cannot send to {stream}: it is {own[stream]}, which only the runtime writes")
         return serdes_of(stream)

@@ -20,7 +20,7 @@ from samzapy.config.metrics import PrometheusConfig, ReporterConfig
 from samzapy.errors import SamzapyError
 from samzapy.metrics import Publish, Reporter, SnapshotHeader, reporters
 from samzapy.metrics.bounded import Series
-from samzapy.metrics.endpoint import served
+from samzapy.metrics.prometheus import served
 from samzapy.metrics.series import ContainerSnapshot, container_series
 from samzapy.system.clients import SystemClients
 

@@ -81,7 +81,7 @@ class ContainerProcess:
     1. `on_stalled` is called once for each stall in the user's code, if the job file says that such a stall is a failure.
     2. `on_lost` is called when the lease is lost and the run loop still runs one lease duration later (a stuck `process`).
 
-    Both are called on the thread that reports. `questions` are those about the stores, None: nobody asks any.
+    Both are called on the thread that reports. `questions` gives those about the stores; None without queries.
     """
 
     lines: Lines = field(default_factory=NoLines)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -30,9 +31,11 @@ logger = logging.getLogger(__name__)
 
 #: The sections that change while the job runs, in the order of the page. Each has a template.
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
-#: A snapshot and its drawing may take one part in so many of a core: 20,000 partitions are drawn every three seconds.
+#: A snapshot and its rendering may use a core divided by this: 20,000 partitions are rendered every three seconds.
 SHARE = 40.0
-#: Searches with HTML that is kept for all readers; further ones are rendered for each reader.
+#: Pieces of a template that are rendered between two pauses: some hundred microseconds.
+_PIECES = 200
+#: Searches with cached HTML; the results of further searches are rendered for each reader.
 _DRAWN = 16
 #: Clocks of tasks that are shown, the slowest first.
 _CLOCKS = 50
@@ -81,6 +84,10 @@ def _environment() -> Environment:
     return environment
 
 
+def _go_on() -> None:
+    """The default of `pause`."""
+
+
 def _share(progress: Sequence[int]) -> float:
     done, total = progress
     return done / total if total else 1.0
@@ -105,9 +112,13 @@ class Board:
         clock: Clock,
         readers: Mapping[str, str] = _NO_READERS,
         host_of: Callable[[str], str] = lambda container_id: "",  # noqa: ARG005
+        *,
+        pause: Callable[[], None] = _go_on,
+        work_s: Callable[[], float] = time.thread_time,
     ) -> None:
         """`readers`: the task that reads each partition, where it is known. `host_of`: the host of the container with that
-        id, empty if it is not known."""
+        id, empty if it is not known. `pause` is called again and again during a snapshot and a drawing, and may let other
+        threads run; `work_s` is the CPU time of the thread, in seconds."""
         self._clock = clock
         self._status = status
         self._readers, self._host_of = readers, host_of
@@ -115,6 +126,7 @@ class Board:
         self._inspector = inspector
         self._environment = _environment()
         self._stores = StoreSums()
+        self._pause, self._work_s = pause, work_s
         self._drawing_s = 0.0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="page", daemon=True)
@@ -134,14 +146,18 @@ class Board:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def refresh(self) -> None:
-        """Take a new snapshot. It is rendered for its first reader."""
+    def refresh(self) -> float:
+        """Take a new snapshot. It is rendered for its first reader. Returns the seconds until the next one is due: `PACE_S`, or
+        more if this snapshot and the rendering of the one before took long."""
+        began = self._work_s()
         snapshot = self._status()
         with self._lock:
             self._snapshot = snapshot
-            self._history.observe(snapshot)
+            self._history.observe(snapshot, self._pause)
             self._drawn.clear()
             self.number += 1
+            drawing_s, self._drawing_s = self._drawing_s, 0.0
+        return max(PACE_S, SHARE * (self._work_s() - began + drawing_s))
 
     def sections(self, search: str = "") -> dict[str, str]:
         """The HTML of each section by name; `search` narrows the tables."""
@@ -161,31 +177,38 @@ class Board:
             search=search,
             answers=self._answer(asked),
             stores=self._inspector.stores,
+            about_stores=self._inspector.about_stores,
             streams=self._inspector.streams,
         )
 
     def _keep(self) -> None:
-        took_s = 0.0
-        while not self._closed.wait(max(PACE_S, SHARE * took_s)):
-            began = self._clock.monotonic()
-            self._drawing_s = 0.0
+        due_s = PACE_S
+        while not self._closed.wait(due_s):
             try:
-                self.refresh()
+                due_s = self.refresh()
             except Exception:
                 logger.exception("Cannot take a new snapshot of the job for its page")
-            took_s = self._clock.monotonic() - began + self._drawing_s
 
     def _draw(self, search: str) -> dict[str, str]:
-        began = self._clock.monotonic()
+        began = self._work_s()
         values = self._values(search)
-        drawn = {name: self._environment.get_template(f"{name}.html").render(values) for name in SECTIONS}
-        self._drawing_s += self._clock.monotonic() - began
+        drawn = {name: self._rendered(f"{name}.html", values) for name in SECTIONS}
+        self._drawing_s += self._work_s() - began
         return drawn
+
+    def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
+        stream = self._environment.get_template(template).stream(values)
+        stream.enable_buffering(_PIECES)
+        parts = []
+        for part in stream:
+            parts.append(part)
+            self._pause()
+        return "".join(parts)
 
     def _values(self, search: str) -> Mapping[str, Any]:
         status, history = self._snapshot, self._history
-        found: Tables = tables(status, history, self._readers, search)
-        stores, counted = self._stores.rows(status)
+        found: Tables = tables(status, history, self._readers, search, self._pause)
+        stores, counted = self._stores.rows(status, self._pause)
         lags = history.lags
         return {
             "status": status,
@@ -201,8 +224,8 @@ class Board:
             "catch_up_s": catch_up_s(history),
             "clocks": nsmallest(_CLOCKS, status.clocks.tasks.items(), key=_slowest_first),
             "counted": [(what, status.counts[name]) for name, what in COUNTS.items() if name in status.counts],
-            "containers": container_rows(status.containers, self._host_of),
-            "standbys": container_rows(status.standbys, self._host_of),
+            "containers": container_rows(status.containers, self._host_of, self._pause),
+            "standbys": container_rows(status.standbys, self._host_of, self._pause),
             "failures": status.failures[::-1][:_FAILURES],
         }
 

@@ -37,12 +37,15 @@ class History:
         self._clock = clock
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
 
-    def observe(self, status: JobStatus) -> None:
-        """Take a sample of a status."""
-        positions = {
-            name: partition.position for each in status.containers for name, partition in each.partitions.items()
-        }
-        known = [each.lag for each in status.containers if each.lag is not None]
+    def observe(self, status: JobStatus, pause: Callable[[], None] = lambda: None) -> None:
+        """Take a sample of a status. `pause` is called between two containers."""
+        positions: dict[str, int] = {}
+        known: list[int] = []
+        for each in status.containers:
+            pause()
+            positions.update({name: partition.position for name, partition in each.partitions.items()})
+            if each.lag is not None:
+                known.append(each.lag)
         lag = sum(known) if known else None
         self._samples.append(Sample(self._clock.monotonic(), status.processed, lag, positions))
         # A long history needs no positions: the rate of a partition looks back a few samples only.

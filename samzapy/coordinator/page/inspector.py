@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+#: The most characters of a key or a value that are shown.
+LONGEST = 65_536
+
 
 @dataclass(frozen=True)
 class Found:
@@ -33,7 +36,10 @@ class Asked:
 
 
 class Inspector(ABC):
-    """Looks records up. Any thread may call it. A question that it cannot answer raises SamzapyError, with one line."""
+    """Looks records up. Any thread may call it. A question that it cannot answer raises SamzapyError, with one line.
+    `about_stores` says to readers where the entries of stores come from."""
+
+    about_stores = "A store is read from its changelog, which may take some seconds."
 
     @property
     @abstractmethod

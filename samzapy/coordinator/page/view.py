@@ -20,6 +20,8 @@ ROWS = 50
 TASKS = 500
 #: Cells of the strip. With more partitions, each cell stands for several.
 CELLS = 500
+#: Partitions that a search looks at between two pauses.
+_LOOKED_AT = 500
 #: The lags from which a cell of the strip has the next warmer colour.
 _HEAT = (1, 100, 1_000, 10_000, 100_000, 1_000_000)
 
@@ -97,6 +99,10 @@ class Tables:
     cells: Sequence[Cell]
 
 
+def _go_on() -> None:
+    """The default of `pause`, which may let other threads run: it is called about once a millisecond."""
+
+
 def graph(values: Sequence[float]) -> Graph:
     """A line through `values`, from left to right; flat at the bottom if there are less than two."""
     peak = max(values, default=0.0)
@@ -106,9 +112,14 @@ def graph(values: Sequence[float]) -> Graph:
     return Graph(" ".join(f"{index * step:.1f},{39 - value * scale:.1f}" for index, value in enumerate(values)), peak)
 
 
-def container_rows(containers: Iterable[ContainerStatus], host_of: Callable[[str], str]) -> Sequence[ContainerRow]:
+def container_rows(
+    containers: Iterable[ContainerStatus], host_of: Callable[[str], str], pause: Callable[[], None] = _go_on
+) -> Sequence[ContainerRow]:
     """Stalled, lost and waiting containers first, then in order of id. `host_of`: the host of the container with that id."""
-    rows = [_container(each, host_of(each.id)) for each in containers]
+    rows = []
+    for each in containers:
+        pause()
+        rows.append(_container(each, host_of(each.id)))
     return sorted(rows, key=lambda row: (not row.trouble and row.state in {"running", "done"}, _natural(row.id)))
 
 
@@ -142,19 +153,24 @@ def catch_up_s(history: History) -> float | None:
     return recent[-1] / shrinking if shrinking > 0 else None
 
 
-def tables(status: JobStatus, history: History, readers: Mapping[str, str], search: str) -> Tables:
+def tables(
+    status: JobStatus,
+    history: History,
+    readers: Mapping[str, str],
+    search: str,
+    pause: Callable[[], None] = _go_on,
+) -> Tables:
     """The tables of the page. `readers`: the task that reads each partition, where it is known. `search` is a part of the name
     of a partition, a container or a task; empty for all."""
-    known = [
-        (name, container.id, partition)
-        for container in sorted(status.containers, key=_id)
-        for name, partition in _in_order(container.partitions)
-    ]
-    wanted = search.lower()
-    found = [each for each in known if not wanted or wanted in _searched(each, readers)]
-    # What has the same lag stays in order.
+    known: list[_Known] = []
+    for container in sorted(status.containers, key=_id):
+        pause()
+        known += [(name, container.id, partition) for name, partition in _in_order(container.partitions)]
+    found = _matching(known, readers, search.lower(), pause) if search else known
+    # Partitions with equal lags stay in order.
     rows = [_row(each, history, readers) for each in nsmallest(ROWS, found, key=_most_lag_first)]
-    return Tables(rows, len(found), _strip(known))
+    pause()
+    return Tables(rows, len(found), _strip(known, pause))
 
 
 _Known = tuple[str, str, PartitionSnapshot]
@@ -166,6 +182,16 @@ def _id(container: ContainerStatus) -> str:
 
 def _in_order(partitions: Mapping[str, PartitionSnapshot]) -> Iterable[tuple[str, PartitionSnapshot]]:
     return [(name, partitions[name]) for name in _sorted(tuple(partitions))]
+
+
+def _matching(
+    known: Sequence[_Known], readers: Mapping[str, str], wanted: str, pause: Callable[[], None]
+) -> list[_Known]:
+    found: list[_Known] = []
+    for start in range(0, len(known), _LOOKED_AT):
+        pause()
+        found += [each for each in known[start : start + _LOOKED_AT] if wanted in _searched(each, readers)]
+    return found
 
 
 def _searched(each: _Known, readers: Mapping[str, str]) -> str:
@@ -186,15 +212,19 @@ def _heat(lag: int | None) -> int:
     return -1 if lag is None else bisect_right(_HEAT, lag)
 
 
-def _strip(known: Sequence[_Known]) -> Sequence[Cell]:
+def _strip(known: Sequence[_Known], pause: Callable[[], None]) -> Sequence[Cell]:
     lags: dict[str, int | None] = {}
     for name, _, partition in known:
         # A partition may be an input of several containers.
         lags[name] = partition.lag if lags.get(name) is None else max(lags[name] or 0, partition.lag or 0)
     names = _sorted(tuple(lags))
     width = -(-len(names) // CELLS) or 1
-    groups = [names[start : start + width] for start in range(0, len(names), width)]
-    return [_cell(group, [lag for name in group if (lag := lags[name]) is not None]) for group in groups]
+    cells = []
+    for start in range(0, len(names), width):
+        pause()
+        group = names[start : start + width]
+        cells.append(_cell(group, [lag for name in group if (lag := lags[name]) is not None]))
+    return cells
 
 
 def _cell(names: Sequence[str], lags: Sequence[int]) -> Cell:
@@ -211,7 +241,7 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
 
 @lru_cache(maxsize=4_096)
 def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of a job's partitions, or of a container's, do not change from one drawing to the next."""
+    """Names in natural order. Cached, because the partitions of a job or a container are the same in the next rendering."""
     return tuple(sorted(names, key=_natural))
 
 
@@ -222,13 +252,14 @@ class StoreSums:
     def __init__(self) -> None:
         self._summed: dict[str, tuple[object, int, Mapping[str, Mapping[str, float]]]] = {}
 
-    def rows(self, status: JobStatus) -> tuple[Sequence[StoreRow], int]:
+    def rows(self, status: JobStatus, pause: Callable[[], None] = _go_on) -> tuple[Sequence[StoreRow], int]:
         """The stores in order of name, and the number of tasks summed: `TASKS`, or those of one more container."""
         found: dict[str, dict[str, float]] = {}
         counted = 0
         for container in status.containers:
             if counted >= TASKS:
                 break
+            pause()
             tasks, sums = self._of(container)
             counted += tasks
             for store, metrics in sums.items():
@@ -249,8 +280,8 @@ _STORE, _COUNT = "store.", "tasks"
 
 
 def _sums(columns: MetricColumns) -> tuple[int, Mapping[str, Mapping[str, float]]]:
-    """How many tasks have stores, and the sums of their metrics by store. The tasks of a job have the same names, so they are
-    added up before anybody looks at a name."""
+    """The number of tasks with stores, and the sums of their metrics by store. The tasks of a job have the same names, so whole
+    columns are added up before the names are read."""
     alike: dict[int, tuple[tuple[str, ...], list[Sequence[float]]]] = {}
     for _, names, values in columns.blocks():
         alike.setdefault(id(names), (names, []))[1].append(values)

@@ -1,1 +1,1 @@
-"""The coordinator's face to browsers and tools: who may connect and look, and the pages that they see."""
+"""Serves the coordinator to containers, browsers and tools: connections, TLS, access, views and store queries."""

@@ -1,13 +1,13 @@
 """Decides who may read and who may act: two tokens, and a cookie for browsers that only reads.
 
 1. The token that acts is the run's secret (`SAMZAPY_TOKEN`, else drawn). Containers send it; it may do everything.
-2. The token that reads is derived from it, so that it needs no place of its own, and leads back to nothing. The address
-   that a run prints holds this one.
-3. A browser that brings either as `/?token=...` gets a cookie, derived from the token that reads. The cookie is no token: it is
-   taken for GET and HEAD only, and not in an `Authorization` header.
+2. The token that reads is derived from it. It needs no storage, and the token that acts cannot be computed from it. The
+   address that a run prints contains this one.
+3. A browser that opens `/?token=...` with either token gets a cookie, derived from the token that reads. The cookie is not a
+   token: it is accepted for GET and HEAD only, and never in an `Authorization` header.
 
-Every comparison takes the same time for any wrong value. A request also needs the right Host header, so that a page from
-elsewhere cannot reach the coordinator by a name that it makes lead here (DNS rebinding).
+Comparisons take constant time. A request also needs the right Host header, so that a foreign page cannot reach the coordinator
+under a name that it points here (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: The key in a request's scope of the function that notes that its connection has shown a token.
+#: The key in a request's scope for the function that marks its connection as trusted.
 TRUST = "samzapy.trust"
 
 
@@ -32,7 +32,7 @@ class Tokens:
     """The tokens of one run. `act` may do everything, `read` looks at everything, `cookie` is a browser's."""
 
     def __init__(self, act: str) -> None:
-        """`act`: the run's secret, of any text."""
+        """`act`: the run's secret, any text."""
         self.act = act
         self.read = _derived(act, "samzapy: read")
         self.cookie = _derived(self.read, "samzapy: cookie")
@@ -50,14 +50,14 @@ _SECURITY = {
     "cache-control": "no-store",
 }
 _READS = frozenset({"GET", "HEAD"})
-#: A connection that was refused is of no more use to anybody who has a token.
+#: A client with a token has no use for a refused connection.
 _CLOSING = {"connection": "close"}
 
 
 class Guard:
-    """Wraps the applications: `calls` changes something, `views` only shows. Refusals are 403 and say which check failed.
+    """Wraps two applications: `calls` changes something, `views` only reads. A refusal is a 403 that says which check failed.
 
-    `open_to_all` are the paths of views that need no token and say nothing but one word.
+    `open_to_all`: the paths of views that need no token and answer with one phrase.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Guard:
         hosts: Collection[str],
         open_to_all: Iterable[str] = (),
     ) -> None:
-        """`hosts`: the values of the Host header that are right, with their ports."""
+        """`hosts`: the allowed values of the Host header, with their ports."""
         self._calls, self._views = calls, views
         self._tokens = tokens
         self._act, self._read = _header(tokens.act), _header(tokens.read)
@@ -116,7 +116,7 @@ class Guard:
         return PlainTextResponse("token missing or wrong\n", 403, _CLOSING)
 
     def _is_token(self, given: str) -> bool:
-        # Both are compared, whatever comes of the first.
+        # Both are compared, so that the time does not depend on the first.
         return any([_same(given, self._tokens.read), _same(given, self._tokens.act)])
 
     def _has_cookie(self, headers: Mapping[bytes, bytes]) -> bool:

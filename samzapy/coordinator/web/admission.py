@@ -1,35 +1,27 @@
-"""Keeps strangers from using up the coordinator's connections, and slow ones from holding them.
+"""Limits the coordinator's connections, so that clients without a token cannot use them up or hold them.
 
-The coordinator has to answer its containers whatever any other process on the network does: a container that gets no answer
-for a lease stops. So a connection counts as a stranger's until one of its requests has shown a token:
+The coordinator has to answer its containers whatever other processes on the network do: a container that gets no answer for
+the length of its lease stops. So a connection is a stranger until one of its requests has shown a token:
 
-1. A stranger has `STRANGER_S` to show one; a connection that is silent, or sends its headers a byte at a time, is closed then.
-2. Strangers have a limit of their own. One more closes the oldest of them, so the newcomer, who may be a container, is heard.
-   The limit grows with the job: all its containers may connect at once. Connections that have shown a token have no limit.
-3. A connection that has shown a token is closed when a request has been under way for `REQUEST_S` and its answer has not
-   begun, and after `IDLE_S` without a request. An answer may go on for as long as the page that listens to it.
+1. A stranger has `STRANGER_S` seconds for that. Then it is closed, whether it is silent or sends its headers byte by byte.
+2. The number of strangers is limited. One more closes the oldest, so that a newcomer, which may be a container, gets its
+   chance. The limit grows with the job, because all containers may connect at once. Connections that have shown a token have
+   no limit.
+3. A connection that has shown a token is closed after `IDLE_S` seconds without a request, and if an answer has not begun
+   `REQUEST_S` seconds after its request. An answer that has begun may last as long as its reader stays.
 
-A connection with TLS is a stranger's from before its handshake on (`samzapy.coordinator.web.tls`).
+A TLS connection is a stranger from before its handshake (`samzapy.coordinator.web.tls`).
 
-uvicorn's own limits do not tell strangers from containers, and it waits for ever for a first request; so `connections` makes
-a class of its protocol that keeps the `Admission` informed. h11, in that protocol, bounds the headers. Measured on two busy
-cores with 800 reports a second over 32 connections: uvicorn and h11 need 135-180 us of CPU for a report, Starlette above
-them 40-80 us more, h11 alone 150-190 us, httptools half of h11. So the calls of containers have no Starlette above them,
-and the number of their reports a second is bounded (`Pace`); the views have it.
+uvicorn's own limits do not distinguish strangers from containers, and it waits for a first request without a limit. So its
+protocol reports to the `Admission` (`samzapy.coordinator.web.connection`). h11, inside that protocol, limits the headers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
-from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from samzapy.coordinator.web.access import TRUST
-
-#: Seconds until a stranger has to have shown a token, a request has to be over, and an idle connection is closed.
+#: Seconds in which a stranger has to show a token and an answer has to begin, and after which an idle connection is closed.
 STRANGER_S, REQUEST_S, IDLE_S = 10.0, 15.0, 90.0
 #: Strangers at a time, besides two connections for each container.
 STRANGERS = 256
@@ -37,7 +29,7 @@ STRANGERS = 256
 HEADER_LIMIT = 16_384
 #: Seconds between two looks at the connections.
 _LOOK_S = 1.0
-#: Open files that the process is to be allowed: each container holds a connection, and so may strangers.
+#: Open files that the process needs at most: each container holds a connection, and so may strangers.
 OPEN_FILES = 65_536
 
 
@@ -56,10 +48,10 @@ class Visit:
 
 
 class Admission:
-    """Knows every connection of one server. Used by the thread of its event loop only."""
+    """Tracks every connection of one server. Used only by the thread of its event loop."""
 
     def __init__(self, strangers: int = STRANGERS) -> None:
-        """`strangers`: how many connections may be open that have not shown a token."""
+        """`strangers`: the most connections without a token."""
         self._limit = strangers
         # Oldest first: a dict keeps the order of arrival.
         self._strangers: dict[Visit, None] = {}
@@ -74,7 +66,7 @@ class Admission:
         return len(self._strangers)
 
     def arrive(self, visit: Visit) -> None:
-        """A connection was opened."""
+        """Note a new connection."""
         if len(self._strangers) >= self._limit:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
@@ -82,25 +74,25 @@ class Admission:
         self._strangers[visit] = None
 
     def trust(self, visit: Visit) -> None:
-        """It has shown a token."""
+        """Note that it has shown a token."""
         if visit in self._strangers:
             del self._strangers[visit]
             visit.known = True
             self._known.add(visit)
 
     def leave(self, visit: Visit) -> None:
-        """It was closed."""
+        """Note that it was closed."""
         self._strangers.pop(visit, None)
         self._known.discard(visit)
 
     def turn_away(self) -> None:
-        """Close those that have not shown a token."""
+        """Close all strangers."""
         strangers, self._strangers = list(self._strangers), {}
         for visit in strangers:
             visit.close()
 
     def look(self, now: float) -> None:
-        """Close those that have had their time."""
+        """Close the connections that have used up their time."""
         overdue = [visit for visit in self._strangers if now - visit.since > STRANGER_S]
         for visit in self._known:
             allowed = REQUEST_S if visit.under_way else IDLE_S
@@ -111,51 +103,8 @@ class Admission:
             visit.close()
 
     async def watch(self) -> None:
-        """Look for ever, at a steady pace."""
+        """Look at the connections once a second, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_LOOK_S)
             self.look(loop.time())
-
-
-def connections(admission: Admission) -> type[H11Protocol]:
-    """The protocol of uvicorn, with every connection known to `admission`."""
-
-    class Connection(H11Protocol):
-        """One connection."""
-
-        def __init__(self, *args: Any, **more: Any) -> None:
-            super().__init__(*args, **more)
-            application = self.app
-            visit = self._visit = Visit(self._abort, self.loop.time(), self._is_answered)
-
-            async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-                visit.since, visit.under_way = (self.loop.time() if visit.known else visit.since), True
-                scope[TRUST] = lambda: admission.trust(visit)
-                await application(scope, receive, send)
-
-            self.app = serve
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            admission.arrive(self._visit)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            admission.leave(self._visit)
-            super().connection_lost(exc)
-
-        def on_response_complete(self) -> None:
-            visit = self._visit
-            visit.under_way = False
-            if visit.known:
-                visit.since = self.loop.time()
-            super().on_response_complete()
-
-        def _is_answered(self) -> bool:
-            return self.cycle is not None and self.cycle.response_started
-
-        def _abort(self) -> None:
-            if self.transport is not None:
-                self.transport.abort()
-
-    return Connection

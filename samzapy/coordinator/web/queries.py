@@ -1,23 +1,24 @@
-"""Serves the stores of the running job over HTTP, from the driver. The containers of the keys answer.
+"""Serves the stores of a running job over HTTP. The driver passes each question to the containers that may have the keys.
 
 =====================================  =============================================================
 GET /stores                            the stores, with the serdes of their keys and values
-GET /stores/NAME/KEY                   the entry of a key that is text
+GET /stores/NAME/KEY                   the entry of a key, where keys are text
 GET /stores/NAME?key=                  the entry of a key; JSON, unless keys are text
-GET /stores/NAME?from=&to=             entries with from <= key < to, without a bound: from the first, to the last
-GET /stores/NAME?prefix=               entries with keys that start so
-POST /containers/ID/questions          Handed, packed: Asked; for containers, see `samzapy.queries`
+GET /stores/NAME?from=&to=             entries with from <= key < to; either bound may be left out
+GET /stores/NAME?prefix=               entries with keys that start with it
+POST /containers/ID/questions          Handed, packed: Asked; for containers (`samzapy.queries`)
 =====================================  =============================================================
 
-Further parameters: `partition` asks one task only, `limit` says how many entries a page has, `after` is the `next` of the page
-before, `standby=true` lets a standby answer while there is no owner; then the header `samzapy-standby-lag` has the changelog
-offsets that it is behind. `as_of` gives the changelog offset of each task's state, null without a changelog.
+Further parameters: `partition` asks one task only. `limit` is the number of entries on a page, and `after` the `next` of the
+previous page. `standby=true` lets a standby answer while there is no owner; the header `samzapy-standby-lag` then has the
+number of changelog offsets that it is behind. `as_of` in an answer is the changelog offset of a task's state, null without a
+changelog.
 
-The driver passes questions on and does not redirect to containers: clients need one address, one token and one certificate,
-executors need no open port, and only the attempt that holds the lease answers.
+The driver passes questions on and does not redirect clients to containers: clients need one address, one token and one
+certificate, executors need no open port, and only the attempt that holds the lease answers.
 
-An error is `{"error": LINE}`: 400 a bad request, 404 no such store or key, 409 the store or the key cannot be shown, 503 (with
-`retry-after`) an owner that is moving.
+An error is `{"error": LINE}` with the status 400 (a bad request), 404 (no such store or key), 409 (the store or the key cannot
+be shown) or 503 (with `retry-after`: the owner is moving).
 """
 
 from __future__ import annotations
@@ -44,17 +45,26 @@ from samzapy.coordinator.page.inspector import Inspector, NoInspector
 from samzapy.errors import SerdeError
 from samzapy.queries.exchange import WAIT_S, Exchange
 from samzapy.queries.owners import Owners, StoreOwners
-from samzapy.queries.questions import Answer, Asked, Place, Problem, Question, merged, pack, read_handed
+from samzapy.queries.questions import (
+    STANDBY_LAG,
+    Answer,
+    Asked,
+    Place,
+    Problem,
+    Question,
+    merged,
+    pack,
+    question_of_key,
+    read_handed,
+)
 from samzapy.queries.text import BadQuestion, StoreText
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.strict_json import encode
 
-#: The header with the changelog offsets that a standby is behind.
-STANDBY_LAG = "samzapy-standby-lag"
 #: Seconds after which a client may ask again.
 RETRY_S = 1
-#: Bytes of the answers about one key, and of a container's body.
-_KEY_BYTES, _BODY_LIMIT = 65_536, 67_108_864
+#: Most bytes of a container's request.
+_BODY_LIMIT = 67_108_864
 
 _OF_A_KEY = frozenset({"key", "partition", "standby"})
 _OF_A_PAGE = frozenset({"from", "to", "prefix", "partition", "standby", "limit", "after"})
@@ -62,18 +72,18 @@ _QUESTIONS = re.compile(r"/containers/([^/]+)/questions")
 
 
 class _Failure(Exception):
-    """An answer that is an error."""
+    """Raised to answer with an error."""
 
     def __init__(self, status: int, line: str, **more: Any) -> None:
         self.status, self.body = status, {"error": line, **more}
 
 
 class Queries:
-    """What the service has to offer of the job's stores: nothing, unless the job file asks for it."""
+    """The service's part for store queries. This default refuses them: the job file has not turned them on."""
 
     @property
     def routes(self) -> Sequence[Route]:
-        """The addresses of stores."""
+        """The routes below `/stores`."""
 
         async def off(_: Request) -> Response:
             return _error(404, "queries are off: job.query.enabled=true lets a job answer them")
@@ -81,7 +91,7 @@ class Queries:
         return [Route(path, off, methods=["GET"]) for path in _PATHS]
 
     def over(self, calls: ASGIApp) -> ASGIApp:
-        """`calls` of containers, with those of this module in front."""
+        """The application for containers: the calls of this module, and all others by `calls`."""
         return calls
 
 
@@ -90,7 +100,7 @@ _PATHS = ("/stores", "/stores/{name}", "/stores/{name}/{key:path}")
 
 @dataclass(frozen=True)
 class Records:
-    """What answers questions about a job's records: `inspector` those of its page, `queries` those about its stores."""
+    """Answer questions about a job's records: `inspector` those of its page, `queries` those about its stores."""
 
     inspector: Inspector = field(default_factory=NoInspector)
     queries: Queries = field(default_factory=Queries)
@@ -179,13 +189,12 @@ class StoreQueries(Queries):
         owners = self._owners.of_key(text.name, key)
         if "partition" in given:
             owners = self._of_partition(given["partition"])
-        most = len(self._owners.partitions)
-        question = Question(text.name, key, key + b"\x00", most, _KEY_BYTES)
+        question = question_of_key(text.name, key, len(self._owners.partitions))
         answer = await self._asked(text, question, owners, given)
         found = [entry for entry in answer.entries if text.is_alive(entry)]
         as_of = _as_of(answer)
         if not found:
-            raise _Failure(404, f"store '{text.name}': no entry of this key", as_of=as_of)
+            raise _Failure(404, f"store '{text.name}': no entry with this key", as_of=as_of)
         if len(found) > 1 or answer.more:
             where = ", ".join(str(entry.partition) for entry in found[:10])
             raise _Failure(409, f"store '{text.name}': several tasks have this key; add partition= ({where})")
@@ -211,13 +220,11 @@ class StoreQueries(Queries):
         partitions = self._owners.partitions
         number = _number({"partition": given}, "partition", 0, 0, max(partitions))
         if number not in partitions:
-            raise BadQuestion(
-                f"partition: the job's tasks have {', '.join(map(str, sorted(partitions)))}, got {number}"
-            )
+            raise BadQuestion(f"partition: expected one of {', '.join(map(str, sorted(partitions)))}, got {number}")
         return self._owners.of_partition(number)
 
     async def _asked(self, text: StoreText, question: Question, owners: Owners, given: Mapping[str, str]) -> Answer:
-        """The answers of the owners, as one. Raises _Failure."""
+        """Ask the owners, and merge their answers. Raises _Failure."""
         standby = {"true": True, "false": False}.get(given.get("standby", "false"))
         if standby is None:
             raise BadQuestion(f"standby: expected true or false, got {given['standby']!r}")
@@ -280,7 +287,7 @@ class StoreQueries(Queries):
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The body of a request; None for one that is too large, or that has been given up."""
+    """The body of a request; None if it is too large, or if the client has gone."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -296,7 +303,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 async def _left_before(news: asyncio.Event, receive: Receive) -> bool:
-    """Wait for news, for `WAIT_S` seconds; whether the container has left meanwhile."""
+    """Wait for news, at most `WAIT_S` seconds; returns whether the container has disconnected."""
     leaving, coming = asyncio.ensure_future(receive()), asyncio.ensure_future(news.wait())
     try:
         done, _ = await asyncio.wait({leaving, coming}, timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -307,7 +314,7 @@ async def _left_before(news: asyncio.Event, receive: Receive) -> bool:
 
 
 def _parameters(request: Request, allowed: frozenset[str]) -> dict[str, str]:
-    """Each parameter once. Raises BadQuestion."""
+    """The parameters by name. Raises BadQuestion for one that is unknown or given twice."""
     found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name not in allowed:
@@ -319,7 +326,7 @@ def _parameters(request: Request, allowed: frozenset[str]) -> dict[str, str]:
 
 
 def _last_of_path(request: Request) -> str:
-    """The key of a path, of its bytes: what is not UTF-8 must not become another key."""
+    """The key in a path, decoded strictly: bytes that are not UTF-8 must not become another key."""
     raw: bytes = request.scope["raw_path"].partition(b"?")[0]
     try:
         return unquote_to_bytes(raw.split(b"/", 3)[3]).decode()
@@ -330,7 +337,7 @@ def _last_of_path(request: Request) -> str:
 def _bounds(text: StoreText, given: Mapping[str, str]) -> tuple[bytes | None, bytes | None]:
     if "prefix" in given:
         if "from" in given or "to" in given:
-            raise BadQuestion("prefix: expected either a prefix, or from and to")
+            raise BadQuestion("prefix: cannot be combined with from and to, choose one of them")
         start = text.prefix(given["prefix"])
         return start, first_beyond(start)
     lower, upper = (text.bound(given[part], part) if part in given else None for part in ("from", "to"))
@@ -358,7 +365,7 @@ def _place(cursor: str) -> Place:
             return key, int(partition)
     except (binascii.Error, ValueError):
         pass
-    raise BadQuestion(f"after: expected the `next` of the page before, got {cursor[:100]!r}")
+    raise BadQuestion(f"after: expected the `next` of the previous page, got {cursor[:100]!r}")
 
 
 def _as_of(answer: Answer) -> dict[str, int | None]:

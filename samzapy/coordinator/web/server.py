@@ -1,15 +1,16 @@
-"""The server of the coordinator: uvicorn, with the admission's looks beside it, and with TLS on some of its sockets.
+"""Runs uvicorn for the coordinator: with the admission's periodic checks, and with TLS on some of its sockets.
 
-uvicorn has TLS on all of its sockets or on none. Here people on this machine may have a port without it, and connections count
-from before their handshakes on.
+uvicorn itself has TLS on all of its sockets or on none. Here a loopback port for people may do without it, and connections count
+from before their handshakes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -21,20 +22,35 @@ from samzapy.coordinator.web.tls import Handshake
 
 _NONE: Mapping[socket.socket, ssl.SSLContext] = MappingProxyType({})
 
+#: Turns of the event loop after which an idle connection that was closed is gone.
+_TURNS = 3
+
+
+def _nothing() -> None:
+    """Wakes no loop: there is none before the server serves, and after it."""
+
 
 class WatchedServer(uvicorn.Server):
-    """Serves the sockets that `run` is given as they are, and others with TLS, until `should_exit`."""
+    """Serves the sockets passed to `run` without TLS, and those of `secured` with TLS, until `end`."""
 
     def __init__(
         self, config: uvicorn.Config, admission: Admission, secured: Mapping[socket.socket, ssl.SSLContext] = _NONE
     ) -> None:
-        """`secured`: listening sockets beside those that `run` is given, with the TLS of each."""
+        """`secured`: further listening sockets, each with its TLS context."""
         super().__init__(config)
         self._admission = admission
         self._secured = secured
+        self._asked: Callable[[], object] = _nothing
+
+    def end(self) -> None:
+        """Ask for the end, at once; callable from any thread, and more than once."""
+        self.should_exit = True
+        # The loop may be closed by now.
+        with contextlib.suppress(RuntimeError):
+            self._asked()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, and listen for TLS."""
+        """Start as uvicorn does, and listen for TLS as well."""
         await super().startup(sockets)
         loop = asyncio.get_running_loop()
         for each, context in self._secured.items():
@@ -42,17 +58,34 @@ class WatchedServer(uvicorn.Server):
             self.servers.append(await loop.create_server(made, sock=each, backlog=self.config.backlog))
 
     async def main_loop(self) -> None:
-        """As uvicorn's, which returns when the server is asked to end."""
-        looks = asyncio.ensure_future(self._admission.watch())
+        """Run uvicorn's loop, with the admission's checks beside it. uvicorn looks for its end ten times a second; `end` wakes
+        this loop."""
+        loop, asked = asyncio.get_running_loop(), asyncio.Event()
+        self._asked = partial(loop.call_soon_threadsafe, asked.set)
+        serving = asyncio.ensure_future(super().main_loop())
+        others = [asyncio.ensure_future(self._admission.watch()), asyncio.ensure_future(asked.wait())]
         try:
-            await super().main_loop()
+            await asyncio.wait({serving, others[1]}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
         finally:
-            looks.cancel()
+            self._asked = _nothing
+            for each in (serving, *others):
+                each.cancel()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, without waiting for strangers."""
+        """Shut down as uvicorn does, without waiting for strangers, and without a pause if no request is under way."""
         self._admission.turn_away()
-        await super().shutdown(sockets)
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)
+        for each in sockets or []:
+            each.close()
 
     def _connection(self) -> asyncio.Protocol:
         made: Any = self.config.http_protocol_class

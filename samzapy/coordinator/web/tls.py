@@ -1,17 +1,17 @@
-"""TLS of the coordinator: the certificate that it shows, and the handshakes of its connections.
+"""Secures the coordinator with TLS: makes or loads its certificate, and handles the handshakes of its connections.
 
-1. A run shows a certificate of the user's own, or makes one for itself: a key on the curve P-256 that never leaves the process
-   but for the moment in which OpenSSL reads it, from a folder that only this user opens.
-2. Containers check no signature. They pin the SHA-256 fingerprint, which reaches them together with the address, so a
-   certificate needs no authority and no matching name.
-3. asyncio passes a TLS connection to its protocol after the handshake only, and allows a minute for that. So connections are
-   accepted without TLS, count as strangers' from the start (`Handshake`), and have as much time as any stranger.
+1. A run shows the user's certificate, or makes its own with a P-256 key. That key leaves the process only for the moment in
+   which OpenSSL reads it, from a folder that is private to this user.
+2. Containers check no signature. They pin the SHA-256 fingerprint, which they get together with the address, so a certificate
+   needs no authority and no matching name.
+3. asyncio passes a TLS connection to its protocol only after the handshake, and allows a minute for it. So `Handshake` first
+   accepts a connection without TLS: it is a stranger from the start, with the time limit of strangers.
 
-Measured on two busy cores, over keep-alive connections: TLS takes a fifth to a quarter more CPU for a heartbeat on both sides (server
-940 us instead of 760), and a new connection with its handshake about 1.6 ms more on the server.
+Measured on two busy cores, over keep-alive connections: with TLS a heartbeat takes a fifth to a quarter more CPU on both sides
+(server 940 us instead of 760), and a new connection with its handshake about 1.6 ms more on the server.
 
-`cryptography` makes the certificate. It is installed with samzapy, since TLS is on by default where the master is remote: an
-extra would be missing on the first such run, and an `openssl` command is not there in most images.
+`cryptography` makes the certificate. It is a mandatory dependency, because TLS is on by default for a remote master: an extra
+would be missing on the first such run, and most images have no `openssl` command.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from pathlib import Path
 
 from samzapy.coordinator.web.admission import Admission, Visit
 
-#: How long a certificate made for a run is valid: longer than any run. It begins a day early, for clocks that are late.
+#: The validity of a certificate made for a run, longer than any run. It begins a day early, for clocks that are slow.
 _VALID, _EARLY = timedelta(days=3_650), timedelta(days=1)
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate with those that lead to its authority, and its key; both in PEM."""
+    """A certificate chain and its private key, both in PEM."""
 
     certificate: str
     key: str = field(repr=False)
@@ -46,32 +46,34 @@ class Identity:
         """The SHA-256 of the certificate, in 64 hexadecimal digits. Raises ValueError if there is none."""
         found = _CERTIFICATE.search(self.certificate)
         if found is None:
-            raise ValueError("holds no certificate in PEM")
+            raise ValueError("contains no PEM certificate")
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(found[0])).hexdigest()
 
     def context(self) -> ssl.SSLContext:
-        """The settings of a server with this identity, TLS 1.2 and newer. Raises ValueError if the key is another one's."""
+        """A server's context with this identity, for TLS 1.2 and newer. Raises ValueError if the key is not the certificate's."""
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         made.minimum_version = ssl.TLSVersion.TLSv1_2
-        # OpenSSL takes them from files only. The folder is this user's.
+        # OpenSSL reads them only from files. The folder is private to this user.
         with tempfile.TemporaryDirectory(prefix="samzapy-tls-") as folder:
             certificate, key = Path(folder, "certificate.pem"), Path(folder, "key.pem")
             certificate.write_text(self.certificate, encoding="ascii")
             key.touch(mode=0o600)
             key.write_text(self.key, encoding="ascii")
             try:
-                # An empty password, or OpenSSL would ask for that of an encrypted key on the terminal.
+                # Without a password here, OpenSSL would ask for the one of an encrypted key on the terminal.
                 made.load_cert_chain(certificate, key, password="")
             except ssl.SSLError as cause:
                 reason = (
-                    "is not the certificate's" if "MISMATCH" in str(cause) else "is no key in PEM without a password"
+                    "does not belong to the certificate"
+                    if "MISMATCH" in str(cause)
+                    else "contains no PEM key, or one with a password"
                 )
                 raise ValueError(reason) from cause
         return made
 
 
 def made_for(host: str, now: datetime) -> Identity:
-    """A new identity, signed by itself, for a coordinator at `host`: a name or an address."""
+    """Make a self-signed identity for a coordinator at `host`, a name or an address."""
     # Only a run with TLS needs the library.
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
@@ -104,10 +106,10 @@ def made_for(host: str, now: datetime) -> Identity:
 
 
 class Handshake(asyncio.Protocol):
-    """A connection until its TLS handshake is over; from then on the protocol that `serve` makes has it.
+    """Handles a connection until its TLS handshake is over, and then passes it to the protocol that `serve` makes.
 
-    asyncio computes a handshake in pieces as its bytes arrive, so a handshake that stops half-way blocks nothing. Until its end
-    the connection is a stranger of `admission`, which closes it in time. A handshake that fails is not reported.
+    asyncio processes a handshake as its bytes arrive, so one that stalls blocks nothing. Until it is complete, the connection is
+    a stranger of `admission`, which closes it in time. A failed handshake is not reported.
     """
 
     def __init__(self, context: ssl.SSLContext, serve: Callable[[], asyncio.Protocol], admission: Admission) -> None:
@@ -120,7 +122,7 @@ class Handshake(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        # Not a byte may be read before TLS is there to read it.
+        # No byte may be read before TLS reads it.
         transport.pause_reading()
         loop = asyncio.get_running_loop()
         visit = Visit(transport.abort, loop.time())
@@ -139,11 +141,11 @@ class Handshake(asyncio.Protocol):
         try:
             secured = await loop.start_tls(transport, self, self._context, server_side=True)
         except OSError:
-            # No TLS, a wrong one, or the end of the connection.
+            # The client speaks no TLS or an unsupported version, or has disconnected.
             return
         finally:
             self._admission.leave(visit)
-        # A connection that was aborted meanwhile may end without an error, and without a transport.
+        # If the connection was aborted meanwhile, start_tls may return None instead of raising.
         if secured is None or self._lost:
             return
         served = self._serve()

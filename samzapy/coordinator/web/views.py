@@ -7,8 +7,8 @@ GET /containers/ID/metrics      the metrics of one container as JSON, by group a
 ```
 
 Readers never delay reports, however many there are. A separate thread renders a view from the job's status, one at a time
-(`Kept`), and all readers get the same answer until it has aged `SHARE` times the CPU time that it took. So each view needs at
-most a twentieth of a core, and the view of a small job is a few milliseconds old. A long one makes `Pauses`.
+(`Kept`), and all readers get the same answer until its age is `SHARE` times the CPU time of its rendering. So each view needs at
+most a twentieth of a core, and the view of a small job is a few milliseconds old. A long rendering makes `Pauses`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from samzapy.strict_json import encode
 
 logger = logging.getLogger(__name__)
 
-#: How much longer a view is shown than the CPU time that it took to make.
+#: How long an answer is reused, as a multiple of the CPU time of its rendering.
 SHARE = 20.0
-#: Seconds of work between two rests of the thread that makes views, and those of a rest.
+#: Seconds of work between two rests of the rendering thread, and seconds of a rest.
 WORK_S, REST_S = 0.002, 0.008
 
 
@@ -51,10 +51,10 @@ View = Callable[[JobStatus], Rendered]
 
 
 class Pauses:
-    """Lets the reports through while a view is made: after `WORK_S` of work its thread rests for `REST_S`.
+    """Lets reports through while a view is rendered: after `WORK_S` of work the thread rests for `REST_S`.
 
-    A thread that computes gives up Python's lock now and then only, and the thread of the reports needs the lock anew after each
-    read and write of a socket. Beside such a thread it is many times slower. Used by one thread.
+    A computing thread releases Python's lock only now and then, and the thread of the reports needs the lock again after each
+    read and write of a socket. Without rests it would be many times slower. Used by one thread at a time.
     """
 
     def __init__(
@@ -66,13 +66,14 @@ class Pauses:
 
     def __call__(self) -> None:
         """Rest, if it is time."""
-        if self._work_s() - self._since >= WORK_S:
+        # Less than before: another thread has taken over.
+        if not 0 <= self._work_s() - self._since < WORK_S:
             self._rest(REST_S)
             self._since = self._work_s()
 
 
 class Kept:
-    """One view, rendered at a request if the last answer is too old. Used by the thread of one event loop."""
+    """One view, rendered on request if the last answer is too old. Used by the thread of one event loop."""
 
     def __init__(
         self,
@@ -82,14 +83,14 @@ class Kept:
         clock: Clock = SYSTEM_CLOCK,
         work_s: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`look` takes the job's status, and `view` makes the answer of it, both in a thread of `worker`; `work_s` is that
-        thread's CPU time in seconds."""
+        """`look` gets the job's status and `view` renders it, both in a thread of `worker`; `work_s` returns the CPU time of
+        that thread in seconds."""
         self._look, self._view, self._worker, self._clock, self._work_s = look, view, worker, clock, work_s
         self._fresh_until = float("-inf")
         self._newest: asyncio.Future[Rendered] | None = None
 
     async def __call__(self, request: Request) -> Response:
-        """The answer. Requests that come while it is rendered wait for the same one."""
+        """The answer. Requests during a rendering wait for its result."""
         newest = self._newest
         if newest is None or (newest.done() and self._clock.monotonic() >= self._fresh_until):
             newest = self._newest = asyncio.get_running_loop().run_in_executor(self._worker, self._make)

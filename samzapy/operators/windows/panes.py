@@ -19,12 +19,10 @@ from typing import Any
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.state import (
     ALL_MS,
-    Closed,
-    DueIndex,
     Handle,
+    KeyedState,
     Store,
     Window,
-    WindowState,
     places_by_key,
 )
 
@@ -32,10 +30,9 @@ from samzapy.operators.windows.state import (
 Pane = list[Any]
 
 _end_and_first = itemgetter(0, 1)
-_end_and_key = itemgetter(2, 0)
 
 
-class PanedState(WindowState):
+class PanedState(KeyedState):
     """The panes of the open windows of all keys."""
 
     layout = ", in panes"
@@ -48,8 +45,6 @@ class PanedState(WindowState):
         self._size, self._advance, self._offset = size_ms, advance_ms, offset_ms
         #: From the end of a pane to the end of its last window.
         self._lives = size_ms - advance_ms
-        self._due = DueIndex(store)
-        self._get, self._put = store.get, store.put
         self._init, self._add = aggregation.init, aggregation.add
 
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
@@ -93,31 +88,15 @@ class PanedState(WindowState):
         self.store.put_all(changed)
         return sorted(late)
 
-    def close(self, bound: int, limit: int) -> Closed:
-        keys = self._due.take(bound, limit)
-        held = self.store.get_all([f"k|{key}" for key in keys])
-        windows: list[Window] = []
-        gone: list[str] = []
-        kept: dict[str, list[Any]] = {}
-        waiting: list[tuple[int, str]] = []
-        for key in keys:
-            entry = f"k|{key}"
-            due, *panes = held[entry] or [0]
-            windows += self._windows(key, due, bound, panes)
-            left = [] if bound == ALL_MS else [pane for pane in panes if pane[0] + self._lives > bound]
-            if not left:
-                gone.append(entry)
-                continue
-            # The next window after the bound, or the first one of those left.
-            upcoming = left[0][0] + (bound - left[0][0]) // self._advance * self._advance + self._advance
-            due = min([max(upcoming, first) for _, first, _ in left])
-            waiting.append((due, key))
-            kept[entry] = [due, *left]
-        self.store.delete_all(gone)
-        self.store.put_all(kept)
-        self._due.add_all(waiting)
-        windows.sort(key=_end_and_key)
-        return Closed(windows, len(keys) == limit)
+    def _closed(self, key: str, held: list[Any], bound: int) -> tuple[list[Window], list[Any] | None]:
+        due, *panes = held
+        windows = self._windows(key, due, bound, panes)
+        left = [] if bound == ALL_MS else [pane for pane in panes if pane[0] + self._lives > bound]
+        if not left:
+            return windows, None
+        # The next window after the bound, or the first one of those left.
+        upcoming = left[0][0] + (bound - left[0][0]) // self._advance * self._advance + self._advance
+        return windows, [min([max(upcoming, first) for _, first, _ in left]), *left]
 
     def read(self, handle: Handle) -> Window | None:
         end, key = handle

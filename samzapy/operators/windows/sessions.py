@@ -14,20 +14,16 @@ from typing import Any
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation, Fold
 from samzapy.operators.windows.state import (
-    Closed,
-    DueIndex,
     Handle,
+    KeyedState,
     Store,
     Window,
     WindowDefinition,
-    WindowState,
     places_by_key,
 )
 
 #: The first and the last time of a session, and its accumulated value.
 Session = list[Any]
-
-_end_and_key = itemgetter(2, 0)
 
 
 class Sessions(WindowDefinition):
@@ -53,14 +49,12 @@ class Sessions(WindowDefinition):
         return SessionState(store, aggregation, self)
 
 
-class SessionState(WindowState):
+class SessionState(KeyedState):
     """The open sessions of all keys."""
 
     def __init__(self, store: Store, aggregation: Aggregation, windows: Sessions) -> None:
         super().__init__(store, aggregation, windows.grace_ms)
         self._gap = windows.gap_ms
-        self._due = DueIndex(store)
-        self._get, self._put = store.get, store.put
         self._init, self._add = aggregation.init, aggregation.add
 
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
@@ -148,30 +142,12 @@ class SessionState(WindowState):
             self.touched.add((key, grown[0]))
         return [due, *sessions]
 
-    def close(self, bound: int, limit: int) -> Closed:
-        keys = self._due.take(bound, limit)
-        held = self.store.get_all([f"k|{key}" for key in keys])
+    def _closed(self, key: str, held: list[Any], bound: int) -> tuple[list[Window], list[Any] | None]:
         gap = self._gap
-        windows: list[Window] = []
-        gone: list[str] = []
-        kept: dict[str, list[Any]] = {}
-        waiting: list[tuple[int, str]] = []
-        for key in keys:
-            entry = f"k|{key}"
-            _, *sessions = held[entry] or [0]
-            left = [s for s in sessions if s[1] + gap > bound]
-            windows += [Window(key, s[0], s[1] + gap, s[2]) for s in sessions[: len(sessions) - len(left)]]
-            if left:
-                due = left[0][1] + gap
-                waiting.append((due, key))
-                kept[entry] = [due, *left]
-            else:
-                gone.append(entry)
-        self.store.delete_all(gone)
-        self.store.put_all(kept)
-        self._due.add_all(waiting)
-        windows.sort(key=_end_and_key)
-        return Closed(windows, len(keys) == limit)
+        _, *sessions = held
+        left = [s for s in sessions if s[1] + gap > bound]
+        windows = [Window(key, s[0], s[1] + gap, s[2]) for s in sessions[: len(sessions) - len(left)]]
+        return windows, [left[0][1] + gap, *left] if left else None
 
     def read(self, handle: Handle) -> Window | None:
         key, time = handle

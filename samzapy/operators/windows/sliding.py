@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.state import (
     ALL_MS,
-    Closed,
-    DueIndex,
     Handle,
+    KeyedState,
     Store,
     Window,
     WindowDefinition,
-    WindowState,
     places_by_key,
 )
-
-_end_and_key = itemgetter(2, 0)
 
 
 class Sliding(WindowDefinition):
@@ -50,14 +45,12 @@ class Sliding(WindowDefinition):
         return SlidingState(store, aggregation, self)
 
 
-class SlidingState(WindowState):
+class SlidingState(KeyedState):
     """The recent values of all keys."""
 
     def __init__(self, store: Store, aggregation: Aggregation, windows: Sliding) -> None:
         super().__init__(store, aggregation, windows.grace_ms)
         self._size = windows.size_ms
-        self._due = DueIndex(store)
-        self._get, self._put = store.get, store.put
 
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
         if time + 1 + self.grace_ms <= horizon:
@@ -120,32 +113,17 @@ class SlidingState(WindowState):
             self._due.move(key, before, kept[0])
         self.store.put("k|" + key, kept)
 
-    def close(self, bound: int, limit: int) -> Closed:
-        keys = self._due.take(bound, limit)
-        held = self.store.get_all([f"k|{key}" for key in keys])
-        windows: list[Window] = []
-        gone: list[str] = []
-        kept: dict[str, list[Any]] = {}
-        waiting: list[tuple[int, str]] = []
-        for key in keys:
-            entry = f"k|{key}"
-            _, done, times, values = held[entry] or (0, -1, [], [])
-            last = bisect_left(times, bound)
-            windows += self._windows(key, bisect_right(times, done), last, times, values)
-            past = len(times) if bound == ALL_MS else bisect_right(times, bound - self._size)
-            if past == len(times):
-                gone.append(entry)
-                continue
-            # With no window left to close, the values wait for later ones that may still come in time.
-            due = times[last] + 1 if last < len(times) else times[-1] + self._size
-            done = max(done, times[last - 1] if last else done)
-            waiting.append((due, key))
-            kept[entry] = [due, done, times[past:], values[past:]]
-        self.store.delete_all(gone)
-        self.store.put_all(kept)
-        self._due.add_all(waiting)
-        windows.sort(key=_end_and_key)
-        return Closed(windows, len(keys) == limit)
+    def _closed(self, key: str, held: list[Any], bound: int) -> tuple[list[Window], list[Any] | None]:
+        _, done, times, values = held
+        last = bisect_left(times, bound)
+        windows = self._windows(key, bisect_right(times, done), last, times, values)
+        past = len(times) if bound == ALL_MS else bisect_right(times, bound - self._size)
+        if past == len(times):
+            return windows, None
+        # With no window left to close, the values wait for later ones that may still come in time.
+        due = times[last] + 1 if last < len(times) else times[-1] + self._size
+        done = max(done, times[last - 1] if last else done)
+        return windows, [due, done, times[past:], values[past:]]
 
     def read(self, handle: Handle) -> Window | None:
         key, time = handle

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from samzapy.api.kv import KeyValueStore
@@ -28,6 +29,8 @@ Handle = tuple[Any, ...]
 
 #: Later than the end of any window: closing up to here closes all.
 ALL_MS = 10**14 - 2
+
+_end_and_key = itemgetter(2, 0)
 
 
 class Window(NamedTuple):
@@ -170,3 +173,39 @@ class DueIndex:
     def take(self, bound: int, limit: int) -> list[str]:
         """Remove and return the keys that are due at `bound`, at most `limit` of them."""
         return [key for _, key, _ in self._entries.take(bound, limit)]
+
+
+class KeyedState(WindowState):
+    """Windows in one entry a key, `k|<key>`: a list that begins with `due`, the key's time in the index."""
+
+    def __init__(self, store: Store, aggregation: Aggregation, grace_ms: int) -> None:
+        super().__init__(store, aggregation, grace_ms)
+        self._due = DueIndex(store)
+        self._get, self._put = store.get, store.put
+
+    @abstractmethod
+    def _closed(self, key: str, held: list[Any], bound: int) -> tuple[list[Window], list[Any] | None]:
+        """The windows of an entry with end <= `bound`, and the entry without them; None if nothing is left."""
+
+    def close(self, bound: int, limit: int) -> Closed:
+        keys = self._due.take(bound, limit)
+        found = self.store.get_all([f"k|{key}" for key in keys])
+        windows: list[Window] = []
+        gone: list[str] = []
+        kept: dict[str, list[Any]] = {}
+        waiting: list[tuple[int, str]] = []
+        for key in keys:
+            entry = f"k|{key}"
+            held = found[entry]
+            closed, left = ([], None) if held is None else self._closed(key, held, bound)
+            windows += closed
+            if left is None:
+                gone.append(entry)
+            else:
+                waiting.append((left[0], key))
+                kept[entry] = left
+        self.store.delete_all(gone)
+        self.store.put_all(kept)
+        self._due.add_all(waiting)
+        windows.sort(key=_end_and_key)
+        return Closed(windows, len(keys) == limit)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import javaproperties
 import psutil
@@ -31,8 +30,10 @@ from pyspark.java_gateway import launch_gateway
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
+from samzapy.java import Java
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.master import Master, environment, spark_settings
+from samzapy.runner.spark.user_code import shipped_files
 from samzapy.runner.spark.worker import warm_up
 
 _QUIET = """\
@@ -109,8 +110,6 @@ def _sweep(parent: Path) -> None:
         except OSError:
             continue  # removed by another run
 
-
-JAVA_NEEDED = 17
 
 #: Seconds in which the JVM has to end after its standard input is closed.
 GRACE_S = 10.0
@@ -193,14 +192,6 @@ class DriverJvm:
                     sys.stderr.write(line)
 
     def _diagnosis(self) -> str:
-        home = os.environ.get("JAVA_HOME")
-        java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-        if java is None or not Path(java).exists():
-            return f"Spark 4 needs Java {JAVA_NEEDED}+, found none: install a JDK {JAVA_NEEDED} or set JAVA_HOME"
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
-        version = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
-        if version is not None and int(version[1]) < JAVA_NEEDED:
-            return f"Spark 4 needs Java {JAVA_NEEDED}+, found {version[1]} ({java})"
         said = next((line for line in reversed(self._lines) if line.strip()), "nothing on its output")
         return f"Spark's driver JVM did not start: {said}"
 
@@ -213,14 +204,15 @@ _EXECUTORS_S, _EXECUTORS_PACE_S = 10.0, 0.2
 
 @contextmanager
 def spark_application(
-    config: JobConfig, master: Master, token: str, *, verbose: bool = False
+    config: JobConfig, master: Master, java: Java, token: str, *, verbose: bool = False
 ) -> Iterator[SparkApplication]:
-    """Start Spark for a job, and stop it at the end. Raises EnvironmentFailure if it does not start, ConfigError."""
+    """Start Spark for a job on that Java, and stop it at the end. Raises EnvironmentFailure if it does not start, ConfigError."""
     with RunFolder() as folder:
         settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         home = folder.spark_home(on_this_machine=master.on_this_machine)
         properties = folder.spark_properties(settings)
-        with _environment(environment(config.spark.conf, master, home, properties)), warnings.catch_warnings():
+        variables = {**environment(config.spark.conf, master, home, properties), **java.environment(folder.path)}
+        with _environment(variables), warnings.catch_warnings():
             # pyspark warns about the version of an installed pandas, which no container uses.
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             jvm = DriverJvm(verbose=verbose)
@@ -231,9 +223,11 @@ def spark_application(
                 raise
         application = SparkApplication(jvm, context, master)
         try:
-            with _starting(master.address):
-                for path in config.spark.py_files:
+            with starting(master.address):
+                for path in shipped_files(config, folder.path, on_this_machine=master.on_this_machine):
                     context.addPyFile(path)
+                for path in config.spark.archives:
+                    context.addArchive(path)
             jvm.settled()
             yield application
         finally:
@@ -245,7 +239,7 @@ def _context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: s
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         # The token is no Spark setting, because Spark shows those in several places.
-        with _starting(address):
+        with starting(address):
             return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
     finally:
         if threading.current_thread() is threading.main_thread():
@@ -254,22 +248,45 @@ def _context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: s
 
 
 @contextmanager
-def _starting(address: str) -> Iterator[None]:
+def starting(address: str) -> Iterator[None]:
+    """Turns the errors of a starting Spark into EnvironmentFailure."""
     try:
         yield
     except (Py4JError, ValueError, OSError) as cause:
         raise EnvironmentFailure(f"Spark did not start on {address}: {one_line(cause)}") from cause
 
 
-@final
+def collected(tasks: Any) -> object:
+    """Run the job of an RDD."""
+    return tasks.collect()
+
+
+class Jvm(Protocol):
+    """The driver's JVM, of this run or of the program around it."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+
+    def kill(self) -> None:
+        """Kill it at once, if it is this run's."""
+
+    def close(self) -> None:
+        """End it and wait for it, if it is this run's."""
+
+
 class SparkApplication:
     """A started Spark application: the driver's JVM and its context."""
 
-    def __init__(self, jvm: DriverJvm, context: Any, master: Master) -> None:
+    def __init__(self, jvm: Jvm, context: Any, master: Master) -> None:
         self._jvm = jvm
         self._address = master.address
         self._executors = master.executors
         self.context = context
+
+    def collect(self, tasks: Any) -> object:
+        """Run the job of an RDD; blocks. What may be raised is Spark's own."""
+        return collected(tasks)
 
     def close(self) -> None:
         """Stop Spark and end its JVM."""
@@ -327,7 +344,7 @@ class SparkApplication:
 
     def warm(self, containers: int) -> None:
         """Have the executors start the daemon of their Python workers, and a worker for each container, which ends at once.
-        What may be raised is Spark's own."""
+        Raises Spark's own errors."""
         wait = threading.Event().wait
         for _ in range(int(_EXECUTORS_S / _EXECUTORS_PACE_S)):
             if len(self.executors()) >= self._executors:

@@ -1,12 +1,12 @@
-"""The daemon that forks an executor's Python workers: Spark's own, with what containers need imported before the fork.
+"""Forks an executor's Python workers: Spark's own daemon, with the modules of containers imported before the fork.
 
-A worker imports for about a second otherwise, in each attempt. Spark's daemon imports nothing, because a thread that an import
-has started would not exist in the fork, and what it holds would stay locked (pandas and pyarrow start some). So does this one:
+Without it, each attempt spends about a second on imports. Spark's own daemon imports nothing: a thread that an import has
+started does not exist in the forked worker, and its locks stay locked there (pandas and pyarrow start threads). So:
 
-1. Only modules of samzapy, Spark's worker and their libraries are imported, and of them nothing is opened.
-2. If there is a second thread after that, Spark's daemon takes the place of this one.
+1. This daemon imports only modules of samzapy, Spark's worker and their libraries, and opens nothing.
+2. If there is a second thread after the imports, Spark's own daemon runs instead.
 
-Nothing may be printed: the daemon says its port on standard output.
+Nothing may be printed, because the daemon writes its port to standard output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-#: What most containers need; what cannot be imported is not needed, or says so in the worker.
+#: The modules that most containers need. One that cannot be imported is skipped; a worker that needs it reports that.
 PRELOADED = (
     "pyspark.worker",
     "samzapy.runner.spark.worker",
@@ -36,7 +36,7 @@ def preload() -> None:
 
 
 def may_fork() -> bool:
-    """Whether there is one thread only; True where the kernel does not say (not Linux)."""
+    """Whether this process has one thread only; True outside Linux, where the kernel does not report it."""
     tasks = Path("/proc/self/task")
     return not tasks.exists() or len(list(tasks.iterdir())) == 1
 
@@ -46,7 +46,7 @@ def main() -> None:
     preload()
     if not may_fork():
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])  # noqa: S606  # as Spark starts it
-    # What is there now stays; a collection in a worker would only copy its pages.
+    # These objects stay for good: a collection in a worker would only copy their pages.
     gc.freeze()
     import_module("pyspark.daemon").manager()
 

@@ -89,7 +89,7 @@ class Master:
 
 
 _LOOPBACK = "127.0.0.1"
-_DRIVER_HOST = "spark.driver.host"
+DRIVER_HOST = "spark.driver.host"
 #: `spark://HOST:PORT`, the first if there are several, and `k8s://https://HOST:PORT`. `yarn` names no host.
 _MASTER = re.compile(r"^(?:spark|k8s)://(?:https?://)?\[?(?P<host>[^,/\]]+?)\]?(?::(?P<port>\d+))?(?:[,/]|$)")
 
@@ -111,7 +111,7 @@ def coordinator_host(spark: SparkConfig, master: Master) -> str:
         return spark.coordinator_host
     if master.on_this_machine:
         return _LOOPBACK
-    return spark.conf.get(_DRIVER_HOST) or _own_address(master.address)
+    return spark.conf.get(DRIVER_HOST) or _own_address(master.address)
 
 
 def _own_address(master: str) -> str:
@@ -157,7 +157,7 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
     master = Master.parse(config.spark.master)
     if master.on_this_machine:
         return ()
-    problems = [*_systems(config.systems, master), *_folders(config, master), *_secrets(config, master)]
+    problems = [*_systems(config.systems, master), *_folders(config, master), *_secrets(config, master.address)]
     if problems:
         raise ConfigError(problems)
     return (*_state(config, master), *_in_the_clear(config.spark.coordinator_tls, master))
@@ -165,15 +165,23 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
 
 def without_sparks_secrets(raw: Mapping[str, str]) -> Masked:
     """The job as containers get it: secrets of Spark's own settings stay with the driver, which gives them to Spark."""
-    return Masked({key: value for key, value in raw.items() if not (key.startswith(PREFIX) and is_secret(key, value))})
+    kept = {key: value for key, value in raw.items() if not (key.startswith(PREFIX) and is_secret(key, value))}
+    return Masked(kept, getattr(raw, "secret", frozenset()))
 
 
-def _secrets(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
+def check_secrets(config: JobConfig, address: str) -> None:
+    """Raise ConfigError for secrets that are written into the job file and would travel to the executors of a master."""
+    problems = list(_secrets(config, address))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _secrets(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
     for key in literal_secrets(config.raw):
         if not key.startswith(PREFIX):
             message = (
                 "expected ${env:NAME}, which each container reads from the environment of its own machine: a literal secret would "
-                f"travel to the executors of {master.address}"
+                f"travel to the executors of {address}"
             )
             yield ConfigProblem(key, MASK, message)
 
@@ -254,7 +262,7 @@ _ON_THIS_MACHINE = {
 _PYTHON, _DAEMON = "spark.pyspark.python", "spark.python.daemon.module"
 
 #: The values that the guarantees need, with the reasons. Other values are refused.
-_FIXED = {
+FIXED = {
     "spark.speculation": ("false", "a second copy of a running task would write the same state"),
     "spark.python.worker.reuse": ("false", "clients and stores must not outlive their task"),
     "spark.python.use.daemon": ("true", "a worker has to end with its executor"),
@@ -269,7 +277,7 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
         **_DEFAULTS,
         **(_PLACED if config.placement.chooses else {}),
         **given,
-        **{key: value for key, (value, _) in _FIXED.items()},
+        **{key: value for key, (value, _) in FIXED.items()},
     }
     settings["spark.app.name"] = config.name
     settings["spark.master"] = master.address
@@ -281,6 +289,15 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
             settings.setdefault(_DAEMON, DAEMON_MODULE)
     logging = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
     settings[_DRIVER_OPTIONS] = f"{settings.get(_DRIVER_OPTIONS, '')} {logging}".strip()
+    return settings
+
+
+def added_settings(config: JobConfig, master: Master) -> dict[str, str]:
+    """The settings for a driver's JVM that runs already, where it has none of its own. Raises ConfigError."""
+    _refuse(config.spark.conf)
+    settings = {**_DEFAULTS, **(_PLACED if config.placement.chooses else {}), **config.spark.conf}
+    if master.on_this_machine and _PYTHON not in config.spark.conf:
+        settings.setdefault(_DAEMON, DAEMON_MODULE)
     return settings
 
 
@@ -310,7 +327,7 @@ def environment(conf: Mapping[str, str], master: Master, spark_home: Path, prope
 def _refuse(given: Mapping[str, str]) -> None:
     problems = [
         ConfigProblem(PREFIX + key, given[key], f"must be {needed}: {reason}")
-        for key, (needed, reason) in _FIXED.items()
+        for key, (needed, reason) in FIXED.items()
         if given.get(key, needed).strip().lower() != needed
     ]
     if problems:

@@ -1,7 +1,7 @@
 """Runs a job on Spark: claims it, and starts the coordinator, the application and the supervisor; ends them in reverse.
 
-Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed; and where a run
-of the job goes on, the job is claimed once Spark is there with its executors and their Python.
+Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed. If another run of
+the job is active, the job is claimed only when Spark has its executors and their Python workers.
 
 `SparkJob` runs containers as one Spark job, waits for it in a thread, and puts its failure into one line.
 """
@@ -36,10 +36,12 @@ from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, Sta
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
-from samzapy.runner.spark.application import SparkApplication, one_line, spark_application
+from samzapy.runner.spark.application import SparkApplication, collected, one_line
 from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
+from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.supervisor import SlotRun, Supervisor
+from samzapy.runner.spark.user_code import TravellingCode
 from samzapy.runner.spark.worker import run_container
 
 logger = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ def placed(context: Any, elements: Sequence[str], locations: Sequence[str]) -> A
 
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
-#: samzapy and its dependencies. The user's code misses any other module, and its error names that.
+#: samzapy and its dependencies. Any other missing module is one of the user's code, and the error of that code names it.
 _NO_MODULE = re.compile(
     r"ModuleNotFoundError: No module named "
     r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
@@ -75,13 +77,17 @@ class SparkJob:
         container_ids: Sequence[str],
         ended: Callable[[], None],
         locations: Sequence[str] | None = None,
+        *,
+        code: TravellingCode = TravellingCode(),  # noqa: B008  # frozen
+        collect: Callable[[Any], object] = collected,
     ) -> None:
         """`locations`: where each container should run if there is room, as Spark names hosts and executors; None leaves
-        it to Spark."""
+        it to Spark. `code`: the user's code, as far as it goes with the job. `collect` runs an RDD's job."""
         self._context = context
         self._locations = locations
         self._group = uuid4().hex
-        self._work = partial(run_container, coordinator)
+        self._work = partial(run_container, coordinator, code)
+        self._collect = collect
         self._ids = list(container_ids)
         self._ended = ended
         self._error: Exception | None = None
@@ -126,7 +132,7 @@ class SparkJob:
             else:
                 self._context.setJobGroup(self._group, f"container {', '.join(self._ids)}")
                 tasks = placed(self._context, self._ids, self._locations)
-            tasks.mapPartitions(self._work).collect()
+            self._collect(tasks.mapPartitions(self._work))
         except Exception as cause:  # noqa: BLE001  # every reason is kept for `error`
             self._error = cause
         finally:
@@ -135,17 +141,17 @@ class SparkJob:
             self._ended()
 
 
-#: Seconds that a Spark gets to become warm. Where it waits for resources that the run before has, it cannot.
+#: Seconds for Spark to warm up. It cannot while it waits for resources that the previous run holds.
 _WARM_S = 60.0
 
 
 @final
 class StartingSpark:
-    """Starts Spark in a thread, from entering on; leaving stops it. `warm_for`: the containers that it is made ready for, 0
-    to let the first ones find it as it is."""
+    """Starts Spark in a thread when entered, and stops it when left. `warm_for`: the number of containers that `warm` prepares
+    Python workers for."""
 
     def __init__(self, start: Callable[[ExitStack], SparkApplication], warm_for: int) -> None:
-        """`start` leaves on the stack it gets what ends Spark."""
+        """`start` puts what ends Spark on the stack that it gets."""
         self._start = start
         self._warm_for = warm_for
         self._opened = ExitStack()
@@ -166,13 +172,13 @@ class StartingSpark:
         return self._started.result()
 
     def warm(self) -> None:
-        """Wait until Spark has started, and has its executors and their Python, as far as that can be had in time. Raises as
+        """Wait until Spark has started and, at most `_WARM_S`, until it has its executors and their Python workers. Raises as
         `application`."""
         warming = self._threads.submit(self.application().warm, self._warm_for)
         try:
             warming.result(_WARM_S)
         except Exception as cause:  # noqa: BLE001  # it is about time only
-            logger.warning("Spark is not warm before the job is taken over: %s", one_line(cause) or "it takes too long")
+            logger.warning("Spark did not warm up before the takeover: %s", one_line(cause) or "it took too long")
 
 
 class SparkRunner(Runner):
@@ -181,18 +187,30 @@ class SparkRunner(Runner):
     The coordinator's token that acts comes from the environment variable SAMZAPY_TOKEN; without it, the token is random.
     """
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, source: SparkSource = OwnSpark(), clock: Clock = SYSTEM_CLOCK) -> None:  # noqa: B008  # no state
+        """`source`: where the Spark of a run comes from."""
+        self._source = source
         self._clock = clock
         self._wait = threading.Event().wait
 
+    def fit(self, config: JobConfig) -> JobConfig:
+        """The job for the Spark that is there already, if there is one. Raises ConfigError."""
+        return self._source.fit(config)
+
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Check that the executors can reach the streams and folders of the job file. Raises ConfigError."""
-        return check_reach(config)
+        """Check that the executors can reach the streams and folders of the job file, and that Spark can start. Raises
+        ConfigError, EnvironmentFailure."""
+        warnings = check_reach(config)
+        self._source.check()
+        return warnings
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = job.config
+        # Before the job is claimed, for callers that have not checked it.
+        self._source.check()
         master = _checked_master(config, job.model, endless=job.endless)
+        code = TravellingCode.of(config, on_this_machine=master.on_this_machine)
         token = run_token()
         host = coordinator_host(config.spark, master)
         identity = coordinator_identity(
@@ -200,7 +218,7 @@ class SparkRunner(Runner):
         )
 
         def start(opened: ExitStack) -> SparkApplication:
-            return opened.enter_context(spark_application(config, master, token, verbose=options.verbose))
+            return opened.enter_context(self._source.application(config, master, token, verbose=options.verbose))
 
         everyone = len(job.model.containers) + len(job.model.standbys)
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
@@ -213,6 +231,7 @@ class SparkRunner(Runner):
         ):
             if job.announce():
                 starting.warm()
+            signals = handlers.enter_context(StopSignals())
             prepared = job.claim()
             options.on_claimed(prepared)
             _checked_master(config, prepared.model, endless=prepared.endless)
@@ -226,14 +245,15 @@ class SparkRunner(Runner):
             placed = config.placement.chooses and not master.one_executor
             supervisor = Supervisor(
                 coordinator,
-                self._submitter(coordinator, spark, service.address, locality if placed else None),
+                self._submitter(coordinator, spark, service.address, code, locality if placed else None),
                 spark,
                 backoff_of(config.spark),
                 self._clock,
                 options,
                 config.task.shutdown_ms / 1000,
             )
-            handlers.enter_context(StopSignals(supervisor.stop, spark.kill))
+            signals.calls(supervisor.stop, spark.kill)
+            stack.enter_context(options.stop.stops(supervisor.stop))
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
             status = supervisor.run()
             if watch.lets_go and (config.spark.coordinator_port or config.page_port):
@@ -242,13 +262,18 @@ class SparkRunner(Runner):
         return JobOutcome(status, supervisor.stopped)
 
     def _submitter(
-        self, coordinator: Coordinator, spark: SparkApplication, address: CoordinatorAddress, locality: Locality | None
+        self,
+        coordinator: Coordinator,
+        spark: SparkApplication,
+        address: CoordinatorAddress,
+        code: TravellingCode,
+        locality: Locality | None,
     ) -> Callable[[tuple[str, ...], Callable[[], None]], SlotRun]:
         """The function that submits containers: to the places in `locality`, or, without it, to any place that Spark chooses."""
         model, clock = coordinator.spec.model, self._clock
 
         def start(ids: Sequence[str], locations: Sequence[str] | None, ended: Callable[[], None]) -> SparkJob:
-            return SparkJob(spark.context, address, ids, ended, locations)
+            return SparkJob(spark.context, address, ids, ended, locations, code=code, collect=spark.collect)
 
         def submit(ids: tuple[str, ...], ended: Callable[[], None]) -> SlotRun:
             if locality is None:

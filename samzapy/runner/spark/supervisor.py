@@ -235,6 +235,8 @@ class Supervisor:
                 return status
             self._spark.check()
             self._wait(status, reason, started)
+        # The stop has come before the first submission, or between two of them: no container runs.
+        self._pass_on_stop()
         return self._tell()
 
     def _watch(self, submission: SlotRun) -> JobStatus:
@@ -264,14 +266,18 @@ class Supervisor:
             self._coordinator.stop()
         if not self.stopped:
             self._failed_before_stop = status.failed
-        elif not self._coordinator.stopping:
-            self._options.on_event(STOPPING)
-            self._coordinator.stop()
+        else:
+            self._pass_on_stop()
         if not self._spark.alive:
             self._spark.check()
         if self._coordinator.stopping:
             self._hurry()
         return status
+
+    def _pass_on_stop(self) -> None:
+        if not self._coordinator.stopping:
+            self._options.on_event(STOPPING)
+            self._coordinator.stop()
 
     def _end_overdue(self) -> None:
         """Have Spark kill the worker of each expired lease, and again after each further lease without effect."""

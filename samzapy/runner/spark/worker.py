@@ -53,6 +53,7 @@ from samzapy.job.lease import ContainerReport
 from samzapy.job.model import replica_of
 from samzapy.runner.base import TOKEN, scrape_tokens
 from samzapy.runner.spark.daemon import preload
+from samzapy.runner.spark.user_code import TravellingCode
 
 _PR_SET_PDEATHSIG = 1
 
@@ -169,18 +170,21 @@ class AttemptFailed(Exception):
     """Raised in the worker so that Spark retries the task; the driver already has the reason."""
 
 
-#: Seconds that a worker that only warms its executor holds its slot, so that the others get workers as well.
+#: Seconds that a warm-up task holds its slot, so that the other tasks get workers of their own.
 _WARM_S = 0.3
 
 
 def warm_up(_: Iterable[int]) -> None:
-    """Import what a container needs, which takes longest where it has to be read from the disk."""
+    """Import the modules of a container, which takes longest when they have to be read from disk."""
     preload()
     threading.Event().wait(_WARM_S)
 
 
-def run_container(coordinator: CoordinatorAddress, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
+def run_container(
+    coordinator: CoordinatorAddress, code: TravellingCode, container_ids: Iterable[str]
+) -> Iterator[ContainerReport]:
     """The function for `mapPartitions`: run the containers (one in each partition), and yield their last reports."""
+    code.arrive()
     for container_id in container_ids:
         report = attempt(coordinator, container_id)
         if report is not None:

@@ -9,7 +9,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import access_log_stream
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StateLost, UnknownStream
 
 _SEGMENT_BYTES = 536_870_912
 _MAX_MESSAGE_BYTES = 1_000_012
@@ -168,26 +168,28 @@ def check_changelog(description: StreamDescription, config: StoreConfig) -> None
 
 
 def check_end(ssp: SystemStreamPartition, log: OffsetRange, committed: int) -> None:
-    """Raise EnvironmentFailure if a changelog partition ends before the last record that the task's checkpoint counts.
+    """Raise StateLost if a changelog partition ends before the last record that the task's checkpoint counts.
 
     `committed` is the offset of that record, -1 for none.
     """
     if committed >= log.upcoming:
-        raise EnvironmentFailure(
+        raise StateLost(
             f"changelog {ssp} ends before offset {log.upcoming}, the last checkpoint is at {committed}: "
-            f"it was deleted or created again, and the state with it; {_START_AFRESH}"
+            "it was deleted or created again, and the state with it",
+            _START_AFRESH,
         )
 
 
 def check_beginning(ssp: SystemStreamPartition, log: OffsetRange, committed: int) -> None:
-    """Raise EnvironmentFailure if the state of a task that has committed cannot come from the changelog alone.
+    """Raise StateLost if the state of a task that has committed cannot come from the changelog alone.
 
     Compaction never moves the beginning, so records were deleted.
     """
     if committed >= 0 and log.oldest > 0:
-        raise EnvironmentFailure(
-            f"changelog {ssp} begins at offset {log.oldest} instead of 0: records were deleted from it and no local "
-            f"store holds them, so the state would be partial; {_START_AFRESH}"
+        raise StateLost(
+            f"changelog {ssp} begins at offset {log.oldest} instead of 0: records were deleted from it and no local store or "
+            "snapshot holds them, so the state would be partial",
+            _START_AFRESH,
         )
 
 

@@ -1,6 +1,6 @@
 """Checks the keys and values of a store, and converts them to bytes and back, in batches.
 
-Errors name the store and the key.
+Errors name the store and the key. An EnvironmentFailure of a serde of values stays what it is: the value is not at fault.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from samzapy.api.serde import Serde
-from samzapy.errors import SerdeError, StoreRefused
+from samzapy.errors import EnvironmentFailure, SerdeError, StoreRefused
 
 #: Finds the changelog record with these bytes of a key, and of a value if the value is the part that cannot be read.
 Origin = Callable[[bytes, "bytes | None"], str]
@@ -164,6 +164,8 @@ class EntryCodec:
             self.check_value(key, value)
         try:
             data = self.value_bytes(value)
+        except EnvironmentFailure:
+            raise
         except Exception as cause:
             raise self._refused("value of key", key, self._value_serde, value, cause) from cause
         if type(data) is not bytes:
@@ -209,6 +211,8 @@ class EntryCodec:
         """The value of `data`. Raises SerdeError naming `key`."""
         try:
             return self.value_object(data)
+        except EnvironmentFailure:
+            raise
         except Exception as cause:
             reason = self._value_serde.misfit(cause)
             raise self._unreadable("value of key", key, reason, self.encode_key(key), data) from cause

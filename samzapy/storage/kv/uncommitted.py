@@ -66,13 +66,13 @@ class UncommittedStore:
         self._changes: dict[bytes, bytes | None] = {}
         self._order = KeyOrder(self._changes)
         self._bytes = 0
-        #: Set by a cache whose changes since the last commit include deletions.
+        #: Set by a cache if its changes since the last commit include deletions.
         self.deletes = False
         # The number of each key's last change; the last number given here, if no cache gives them; and whether the changes
         # are in that order.
         self._numbers: dict[bytes, int] = {}
-        # The keys and numbers that a cache has given, in the order of its calls: nobody asks for them as long as the changes
-        # are in order.
+        # The keys and numbers that a cache has given, in the order of its calls: they are not needed as long as the
+        # changes are in order.
         self._passed_down: list[tuple[Sequence[bytes], Sequence[int]]] = []
         self._newest = 0
         self._in_order = True

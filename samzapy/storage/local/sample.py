@@ -13,7 +13,7 @@ from itertools import islice
 from samzapy.api.engine import EngineSnapshot, StorageEngine
 from samzapy.api.serde import Serde
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.storage.kv.expiring import unstamped
 
 #: Entries at the beginning, entries behind each place, and the distance of places in the values of a byte.
@@ -65,6 +65,8 @@ def _try(part: str, store: str, path: str | None, serde: Serde, data: bytes, key
         return
     try:
         serde.from_bytes(data)
+    except EnvironmentFailure:
+        raise
     except Exception as cause:
         message = (
             f"does not read what the store holds: key {reprlib.repr(key)}: {serde.misfit(cause)}; give new fields "

@@ -80,7 +80,7 @@ class SketchesFactory(StoreViewFactory):
 
     engine: ClassVar[str]
     package: ClassVar[str]
-    #: The keys below the store whose values the view takes, in this order.
+    #: The configuration keys below the store that the view takes, in this order.
     keys: ClassVar[Sequence[Key[Any]]]
     serde: ClassVar[type[SketchSerde]]
     #: Makes the view from the store, its name, and the values of `keys`.

@@ -1,17 +1,17 @@
-"""The timer store: a task's timers by key, and in the order of their times.
+"""Stores a task's timers by key, and in the order of their times.
 
 time    k <clock> <key>          the time of a key's timer
-due     t <clock> <time> <key>   the time to look at the key, in order: 8 bytes, big-endian, 2^63 added
+due     t <clock> <time> <key>   when to look at the key, in order: 8 bytes, big-endian, 2^63 added
 
-1. A key is MessagePack's bytes, a clock one letter. A timer has a due entry for its time or before.
-2. A timer that moves to a later time keeps its due entry, until it fires. When the entry comes due, the timer's time is only
-   noted in memory. So a timer that each message moves, such as a time-out, costs one put a message.
-3. The due entry of a timer that was cancelled, or that fires earlier, is dropped when it comes due.
+1. A key is encoded by MessagePack, and a clock is one letter. A timer has a due entry for its time or an earlier one.
+2. A timer that moves to a later time keeps its due entry until it fires. When the entry comes due, the new time is only noted
+   in memory. So a timer that each message moves, such as a time-out, costs one put a message.
+3. When the due entry of a cancelled timer, or of one that fires earlier, comes due, it is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush, nsmallest
 from itertools import islice
 from math import inf
@@ -27,7 +27,7 @@ from samzapy.storage.views.engine import check_lengths
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 2
 
-#: Of a clock that has no timers.
+#: The time of the first timer of a clock without timers.
 NEVER = 2**63 - 1
 
 #: The time to look at a timer, its key's bytes, and the time of its due entry, which may be earlier.
@@ -42,14 +42,14 @@ _MOST = 4 * READ
 class FirstTimers:
     """The first timers in memory; the store has the later ones.
 
-    Only the first one is taken out. An entry that the store no longer has, or one of an undone message, stays in memory until
-    it is the first, and then the time of its key decides. So the undo of a message needs no call.
+    Only the first one is taken out. An entry that the store no longer has, or that comes from an undone message, stays in memory
+    until it is the first; then the time of its key decides. So the undo of a message needs no call.
     """
 
     __slots__ = ("_heap", "_until", "due", "passed_ms", "times")
 
     def __init__(self, letter: bytes) -> None:
-        """`letter`: the clock's, in the keys of the store."""
+        """`letter` stands for the clock in the keys of the store."""
         self.times, self.due = b"k" + letter, b"t" + letter
         self._heap: list[Place] = []
         self._until: Key | None = (-(2**63), b"")
@@ -73,7 +73,7 @@ class FirstTimers:
         return len(self._heap) > _MOST
 
     def add(self, place: Place) -> bool:
-        """Take one; returns False if it is behind those in memory, and belongs into the store only."""
+        """Add a place; returns False if it is behind those in memory, so that only the store has it."""
         if self._until is not None and place[:2] > self._until:
             return False
         heappush(self._heap, place)
@@ -96,7 +96,7 @@ class FirstTimers:
         self._until = places[-1][:2] if len(places) == READ else None
 
     def take(self, now_ms: int) -> Place | None:
-        """Take the first one out if it has come by `now_ms`."""
+        """Take out the first place if it is due at `now_ms`."""
         heap = self._heap
         return heappop(heap) if heap and heap[0][0] <= now_ms else None
 
@@ -112,12 +112,12 @@ class Timer(NamedTuple):
     key: Any
 
     def __str__(self) -> str:
-        """The place of a failure in its call."""
+        """As a failure of its call names it."""
         return f"on_timer of {self.key!r:.100}"
 
 
 class TimerStore(Timers):
-    """Timers over a key-value store. The first ones are in memory as well, so that one range is read for many that fire."""
+    """Timers over a key-value store. The first ones are in memory as well, so that one range read serves many that fire."""
 
     __slots__ = (
         "_event", "_name", "_pack", "_store", "_wall", "between_messages", "interrupt", "interrupt_until",
@@ -199,7 +199,7 @@ class TimerStore(Timers):
         return found
 
     def first(self, clock: TimerClock, most: int) -> list[Timer]:
-        """The first timers of a clock, in order of time, those of one time in order of their keys' bytes. Reads all."""
+        """The first timers of a clock in order of time, then of the keys' bytes. Reads all timers."""
         times = self._of(clock).times
         with self._store.prefix(times) as entries:
             return list(map(_timer, nsmallest(most, ((time_ms, key[2:]) for key, time_ms in entries))))
@@ -209,21 +209,24 @@ class TimerStore(Timers):
         return (self._event if clock is TimerClock.EVENT else self._wall).earliest()
 
     def first_due(self, clock: TimerClock, through_ms: int) -> int:
-        """As `earliest`, and exact up to `through_ms`: due entries of timers that have moved or were cancelled are passed
-        over until then. Called as `fire`."""
+        """As `earliest`, but exact up to `through_ms`: skips the due entries of moved and cancelled timers. Called as
+        `fire`."""
         first = self._of(clock)
-        if first.earliest() <= through_ms and (place := self._next(first, through_ms, {})) is not None:
-            first.add(place)
+        if first.earliest() <= through_ms and (places := self._due(first, through_ms, 1)):
+            first.add(places[0])
         return first.earliest()
 
     def fire(self, clock: TimerClock, now_ms: int, most: int) -> Iterator[Timer]:
-        """Take the first timers that are due at `now_ms` out of the store, in order, each right before it is returned. One
-        that is cancelled or set again meanwhile is left out.
+        """Take the first timers that are due at `now_ms` out of the store, in order, each right before it is yielded. Skips
+        those that are cancelled or set again meanwhile.
 
         Called by the run loop between messages, when changes of a message can no longer be undone.
         """
         first, store = self._of(clock), self.between_messages
-        for place in self._due(first, now_ms, most):
+        due = self._due(first, now_ms, most)
+        if due:
+            first.passed_ms = max(first.passed_ms, due[-1][0])
+        for place in due:
             times = first.times + place[1]
             if store.get(times) == place[0]:
                 store.delete(times)
@@ -233,54 +236,66 @@ class TimerStore(Timers):
                 self._move(first, place, store.get(times))
 
     def tidy(self) -> None:
-        """Keep the number of timers in memory. Called as `fire`."""
+        """Limit the number of timers in memory. Called as `fire`."""
         for first in (self._event, self._wall):
             if first.overfull:
                 for place in first.cut():
                     self._move(first, place, self.between_messages.get(first.times + place[1]))
 
     def _due(self, first: FirstTimers, now_ms: int, most: int) -> list[Place]:
-        found = dict[bytes, Place]()
-        while len(found) < most and (place := self._next(first, now_ms, found)) is not None:
-            found[place[1]] = place
-            first.passed_ms = max(first.passed_ms, place[0])
-        return list(found.values())
+        """Take out the first places whose timers fire at their times, in order; moves or drops those before.
 
-    def _next(self, first: FirstTimers, now_ms: int, found: Mapping[bytes, Place]) -> Place | None:
-        """Take out the next place whose timer fires at its time, except for keys that were found; moves or drops those before.
-
-        Two places of a timer that come due together become one. They are there if it was set again for an earlier time.
+        A timer that was set again for an earlier time has two places. If both come due together, they become one.
         """
+        get, times = self.between_messages.get, first.times
+        found: dict[bytes, Place] = {}
         moved: Place | None = None
-        while True:
+        while len(found) < most:
             place = first.take(now_ms)
             if place is None:
                 if not first.reads_on(now_ms):
-                    return None
+                    break
                 self._read_on(first)
                 continue
-            other = moved if moved is not None and moved[:2] == place[:2] else found.get(place[1])
+            time_ms, packed, entry_ms = place
+            other = found.get(packed)
+            if (
+                moved is not None
+                and moved[1] == packed
+                and moved[0] == time_ms
+                and self._stands_for(first, moved, place)
+            ):
+                other = moved
             if other is not None:
-                if other[2] != place[2] and self._has_entry(first, place):
+                if other[2] != entry_ms and self._has_entry(first, place):
                     self.between_messages.delete(_entry(first, place))
-            elif (time_ms := self.between_messages.get(first.times + place[1])) != place[0]:
-                moved = place if self._move(first, place, time_ms) else moved
-            elif place[0] == place[2] or self._has_entry(first, place):
-                return place
+            elif (fires_ms := get(times + packed)) != time_ms:
+                moved = place if self._move(first, place, fires_ms) else moved
+            elif time_ms == entry_ms or self._has_entry(first, place):
+                found[packed] = place
+        return list(found.values())
 
     def _move(self, first: FirstTimers, place: Place, time_ms: int | None) -> bool:
-        """Take a place out of memory to `time_ms`, at which its timer fires (None: never); returns False if it is dropped."""
-        # A place has no entry if its message was undone, or if its timer fired by another place with the same entry.
-        if not self._has_entry(first, place):
-            return False
+        """Move a place to `time_ms`, when its timer fires (None: never); returns False if the place is dropped.
+
+        A place has no entry if its message was undone, or if another place with the same entry has fired. It may still move in
+        memory. Most places move many times before they fire, so the look for the entry waits until then.
+        """
         _, packed, entry_ms = place
-        if time_ms is None or time_ms < entry_ms:
+        if time_ms is not None and time_ms >= entry_ms:
+            if first.add((time_ms, packed, entry_ms)) or time_ms == entry_ms:
+                return True
+            if self._has_entry(first, place):
+                self.between_messages.delete(_entry(first, place))
+                self.between_messages.put(first.due + _bytes(time_ms) + packed, True)
+                return True
+        elif self._has_entry(first, place):
             self.between_messages.delete(_entry(first, place))
-            return False
-        if not first.add((time_ms, packed, entry_ms)) and time_ms != entry_ms:
-            self.between_messages.delete(_entry(first, place))
-            self.between_messages.put(first.due + _bytes(time_ms) + packed, True)
-        return True
+        return False
+
+    def _stands_for(self, first: FirstTimers, moved: Place, place: Place) -> bool:
+        """Whether a place that has just moved is enough for another one of the same timer and time: it has an entry."""
+        return moved[2] == place[2] or self._has_entry(first, moved)
 
     def _has_entry(self, first: FirstTimers, place: Place) -> bool:
         return self.between_messages.get(_entry(first, place)) is not None
@@ -301,13 +316,13 @@ class TimerStore(Timers):
         return [(time_ms, packed, time_ms) for time_ms, packed in found]
 
     def _no_time(self, time_ms: object) -> StoreRefused:
-        return StoreRefused(f"store '{self._name}': a timer's time is an int of 63 bits, got {time_ms!r:.100}")
+        return StoreRefused(f"store '{self._name}': expected a timer's time as an int of 63 bits, got {time_ms!r:.100}")
 
     def _packed(self, key: Any) -> bytes:
         try:
             packed: bytes = self._pack(key)
         except Exception as cause:
-            raise StoreRefused(f"store '{self._name}': MessagePack does not write the key {key!r:.100}") from cause
+            raise StoreRefused(f"store '{self._name}': MessagePack cannot encode the key {key!r:.100}") from cause
         return packed
 
 
@@ -333,7 +348,7 @@ def _timer(place: Sequence[Any]) -> Timer:
 
 
 class TimersFactory(StoreViewFactory):
-    """Gives a TimerStore."""
+    """Makes a TimerStore."""
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> TimerStore:
         """See `StoreViewFactory.view`."""

@@ -80,8 +80,8 @@ class LogConsumer(SystemConsumer):
             raise EnvironmentFailure(f"the consumer of system '{self._system}' is not started, or closed")
         waited = 0.0
         while True:
-            batches = self._read(reader, max_records)
-            if batches or waited >= timeout_s:
+            batches, passed = self._read(reader, max_records)
+            if batches or passed or waited >= timeout_s:
                 return batches
             waited += reader.wait(timeout_s - waited)
 
@@ -107,21 +107,24 @@ class LogConsumer(SystemConsumer):
             self._reader.close()
             self._reader = None
 
-    def _read(self, reader: LogReader, max_records: int) -> list[RecordBatch]:
+    def _read(self, reader: LogReader, max_records: int) -> tuple[list[RecordBatch], bool]:
+        """The records that are there, and whether a position has passed a hole without any."""
         positions, paused = self._positions, self._paused
         wanted = [(ssp, positions[ssp]) for ssp in self._order if ssp not in paused]
         # Also when all are paused: `wait` then waits for records after this read.
         fetched = reader.read(wanted, max_records)
-        batches = []
+        batches, passed = [], False
         for ssp, (position, batch) in fetched.items():
-            positions[ssp] = position
             if batch is not None:
                 batches.append(batch)
+            elif position != positions[ssp]:
+                passed = True
+            positions[ssp] = position
         if batches:
             # The next poll begins with the first partition that got nothing because others filled this one.
             last = self._order.index(batches[-1].ssp) + 1
             self._order = self._order[last:] + self._order[:last]
-        return batches
+        return batches, passed
 
 
 def check_position(ssp: SystemStreamPartition, position: int, oldest: int, upcoming: int) -> None:

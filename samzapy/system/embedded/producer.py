@@ -283,7 +283,7 @@ class LogProducer(SystemProducer):
 
     def init_transactions(self) -> None:
         with self._calls.guarded():
-            self._calls.must_be_new()
+            self._calls.must_be_new("init_transactions")
             self._owner = self._writer.take_over(str(self._transactional_id), self._timeout_ms)
             self._calls.initialised = True
 

@@ -40,10 +40,10 @@ class KafkaProducer(SystemProducer):
     1. An error poisons it. Inside a transaction `abort` heals it, with two exceptions: it was fenced, or the broker has
        refused a record. A refused record leaves a gap in librdkafka's sequence numbers, and the next transaction would
        fail at it, so the aborted producer begins no other.
-    2. A report of success costs half as much as the record itself, and only brings the record's offset. So without
-       transactions a client reports failures only, until `report_offsets`, or the first record that names its partition.
-       Then another client takes over. That takes so long that it must not happen in a commit, where a stopped process
-       would go on.
+    2. A report of success costs half as much as the record itself, and only brings the record's offset. So a client reports
+       failures only, until `report_offsets`. Without transactions the first record that names its partition asks for
+       reports, too, and another client takes over. That takes so long that it must not happen in a commit, where a
+       stopped process would go on. A transaction stays with its client.
     """
 
     #: The control record that ends a transaction.
@@ -67,7 +67,7 @@ class KafkaProducer(SystemProducer):
         self._reports = DeliveryReports()
         self._calls = ProducerCalls(client_errors.system, transactional_id)
         self._refused = False
-        self._with_offsets = transactional_id is not None
+        self._with_offsets = False
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         with self._calls.guarded(), self._abortable():
@@ -85,7 +85,7 @@ class KafkaProducer(SystemProducer):
     ) -> None:
         with self._calls.guarded(), self._abortable():
             self._calls.must_take_records()
-            self.report_offsets()
+            self._report_placed()
             self._queue.send_changes(stream, partition, changes, headers)
 
     def flush(self, timeout_s: float = 60.0) -> None:
@@ -97,6 +97,8 @@ class KafkaProducer(SystemProducer):
 
     def report_offsets(self) -> None:
         if not self._with_offsets:
+            if self._calls.transactional:
+                self._calls.must_be_new("report_offsets")
             if self._made is not None:
                 self._flush(_LAST_FLUSH_S)
             self._with_offsets = True
@@ -119,7 +121,7 @@ class KafkaProducer(SystemProducer):
 
     def init_transactions(self) -> None:
         with self._calls.guarded():
-            self._calls.must_be_new()
+            self._calls.must_be_new("init_transactions")
             reach(self._client, self._client_errors)
             self._take_over()
             self._calls.initialised = True
@@ -152,8 +154,13 @@ class KafkaProducer(SystemProducer):
 
     def _send(self, columns: RecordColumns) -> None:
         if not columns.free:
-            self.report_offsets()
+            self._report_placed()
         self._queue.send(columns)
+
+    def _report_placed(self) -> None:
+        """Called before records that name their partitions."""
+        if not self._calls.transactional:
+            self.report_offsets()
 
     def _take_over(self) -> None:
         """Get a new epoch for the transactional id: from now on the broker refuses requests of earlier ones."""

@@ -105,7 +105,7 @@ def bounds(database: Database, slot: int) -> Bounds | None:
 
 
 def first_not_older(database: Database, slot: int, time_ms: int) -> int | None:
-    """The first offset whose record is not older than `time_ms`; None if there is none."""
+    """The first offset with a record that is not older than `time_ms`; None if there is none."""
     row = database.execute(_FIRST_NOT_OLDER, {"slot": slot, "time": time_ms}).fetchone()
     return None if row is None else int(row[0])
 

@@ -70,7 +70,7 @@ class PartitionLog:
         return self._batch(ssp, 0, len(self.offsets)) if self.offsets else None
 
     def first_not_older(self, time_ms: int) -> int:
-        """The first offset whose record is not older than `time_ms`, else `upcoming`."""
+        """The first offset with a record that is not older than `time_ms`, else `upcoming`."""
         for offset, timestamp in zip(self.offsets, self.records.timestamps, strict=True):
             if timestamp >= time_ms:
                 return offset

@@ -194,7 +194,7 @@ def test_a_driver_that_is_started_again_is_found_by_its_new_address(driver, flat
 def test_without_a_run_the_deadline_says_so(flat, clock):
     with (
         JobQueries(load_job(flat), deadline_s=1, clock=clock, wait=clock.wait) as job,
-        pytest.raises(RetriableError, match="no run of it on this machine has an address"),
+        pytest.raises(RetriableError, match="no run on this machine has an address"),
     ):
         job.store("counts").get("a")
 

@@ -140,14 +140,14 @@ def test_an_import_that_does_not_end_is_given_up(tmp_path, monkeypatch):
 def test_what_weakens_the_guarantee_is_shown(samzapy, job):
     samzapy("topic", "create", "local.in", "--partitions", "3")
     _, output, _ = samzapy("check", job, "-c", "task.error.process.policy=skip", "-c", "stores.s.changelog=")
-    table = output.partition("What weakens the guarantee\n")[2].partition("\n\n")[0].splitlines()
+    table = output.partition("Reasons for a weaker guarantee\n")[2].partition("\n\n")[0].splitlines()
     assert [line.split()[:2] for line in table[1:]] == [
         ["guarantee", "stores.s.changelog"],
         ["guarantee", "task.error.process.policy"],
         ["durability", "systems.local.synchronous"],
     ]
     _, output, _ = samzapy("check", job, "-c", "systems.local.synchronous=full")
-    assert "What weakens the guarantee\n  none\n" in output
+    assert "Reasons for a weaker guarantee\n  none\n" in output
 
 
 def test_the_needs_of_the_largest_container_are_shown_part_by_part(samzapy, job):

@@ -7,11 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from samzapy.config.loader import load_job
 from samzapy.system.partitioner import partition_of
+from samzapy.version import VERSION
 
-FILES = [".gitignore", ".samzapy", "README.md", "hello.properties", "hello.py", "input.tsv", "test_hello.py"]
+toml = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+FILES = [
+    ".gitignore",
+    ".samzapy",
+    "README.md",
+    "hello.properties",
+    "hello.py",
+    "input.tsv",
+    "pyproject.toml",
+    "test_hello.py",
+]
 LONGEST = "a" * 40
 OPTIONS = [(), ("--typed",)]
+EVERY_OPTION = [*OPTIONS, ("--kafka", "--spark"), ("--typed", "--kafka", "--spark")]
 
 
 def listed(folder):
@@ -30,6 +44,56 @@ def test_a_project_has_a_job_its_tests_and_its_input(samzapy, tmp_path, options)
         "  samzapy run hello.properties --until-end",
         "  samzapy topic read local.hello-counts --job hello.properties",
     ]
+
+
+def test_a_project_on_kafka_says_how_to_make_its_streams_and_connects_to_nothing(samzapy, tmp_path):
+    code, output, _ = samzapy("init", "hello", "--kafka")
+    assert code == 0
+    assert listed(tmp_path / "hello") == [each for each in FILES if each != ".samzapy"]
+    job = "--job hello.properties"
+    assert output.splitlines() == [
+        "created hello; now:",
+        "  cd hello",
+        "  pytest",
+        "  samzapy kafka start",
+        f"  samzapy topic create kafka.hello-input --partitions 2 {job}",
+        f"  samzapy topic create kafka.hello-counts --partitions 2 {job}",
+        f"  samzapy topic write kafka.hello-input {job} < input.tsv",
+        "  samzapy run hello.properties --until-end",
+        f"  samzapy topic read kafka.hello-counts {job}",
+    ]
+
+
+def test_a_project_for_spark_has_a_script_to_submit(samzapy, tmp_path):
+    code, output, _ = samzapy("init", "hello", "--spark")
+    assert code == 0
+    assert listed(tmp_path / "hello") == sorted([*FILES, "run_hello.py"])
+    assert "  spark-submit run_hello.py\n" in output
+    assert "job.container.count=2\n" in (tmp_path / "hello" / "hello.properties").read_text()
+
+
+@pytest.mark.parametrize("options", EVERY_OPTION)
+def test_its_job_file_has_no_problem_and_no_unknown_key(samzapy, tmp_path, options):
+    samzapy("init", "hello", *options)
+    assert load_job(tmp_path / "hello" / "hello.properties", strict=True).warnings == ()
+
+
+def test_its_pyproject_installs_the_task_and_pytest(samzapy, tmp_path):
+    samzapy("init", "hello")
+    text = (tmp_path / "hello" / "pyproject.toml").read_text()
+    project = toml.loads(text)
+    assert project["project"]["name"] == "hello"
+    assert project["project"]["dependencies"] == [f"samzapy>={VERSION}"]
+    assert project["project"]["optional-dependencies"] == {"test": ["pytest>=8"]}
+    assert project["tool"]["setuptools"] == {"py-modules": ["hello"]}
+
+
+@pytest.mark.parametrize("options", [("--kafka", "--spark"), ("--typed", "--kafka")])
+def test_its_own_tests_need_no_kafka(samzapy, tmp_path, options):
+    samzapy("init", "hello", *options)
+    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(pytest_, cwd=tmp_path / "hello", capture_output=True, text=True, check=False, timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_project_is_made_where_it_is_asked_for(samzapy, tmp_path):
@@ -65,6 +129,7 @@ def test_its_own_tests_pass_with_classes_of_messages(samzapy, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_mypy_in_strict_mode_finds_nothing_in_a_project_with_classes(samzapy, tmp_path):
     samzapy("init", "hello", "--typed")
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "hello.py"]
@@ -78,7 +143,7 @@ def test_its_input_has_something_for_both_tasks(samzapy, tmp_path):
     assert {partition_of(line.partition("\t")[0].encode(), 2) for line in lines} == {0, 1}
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", EVERY_OPTION)
 @pytest.mark.parametrize("name", ["hello", "my_job", LONGEST])
 def test_its_code_is_formatted_and_has_nothing_to_complain_about(samzapy, tmp_path, name, options):
     assert samzapy("init", name, *options)[0] == 0

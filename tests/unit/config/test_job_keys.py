@@ -32,12 +32,12 @@ def test_overrides_win_over_the_file(load):
 
 
 def test_all_problems_come_together(problems):
-    found = problems({"job.name": None, "task.class": None, "task.inputs": None, "task.window.ms": "1s"})
+    found = problems({"job.name": None, "task.class": None, "task.inputs": None, "task.window.ms": "soon"})
     assert found == [
         "job.name: required, e.g. page-views",
         "task.inputs: required, e.g. kafka.page-views",
         "task.class: required, e.g. my.module:MyTask",
-        "task.window.ms: expected an integer, got '1s'",
+        "task.window.ms: expected an integer, got 'soon'",
     ]
 
 
@@ -100,10 +100,12 @@ def test_spark_keys_are_read(load):
             "job.spark.master": "local-cluster[2,1,1024]",
             "job.spark.conf.spark.executor.memory": "2g",
             "job.spark.py.files": "a.zip, b.py",
+            "job.spark.archives": "env.tar.gz#env",
             "job.spark.lease.ms": "5000",
         }
     ).spark
     assert (spark.master, spark.py_files, spark.lease_ms) == ("local-cluster[2,1,1024]", ("a.zip", "b.py"), 5000)
+    assert spark.archives == ("env.tar.gz#env",)
     assert spark.conf == {"spark.executor.memory": "2g"}
 
 

@@ -55,7 +55,12 @@ def test_hidden_values_stay_hidden_after_travelling():
 
 
 #: Keys of job files with secret values. Every other key of `samzapy keys` is shown.
-OURS = {"stores.{store}.backup.options.*"}
+OURS = {
+    "serializers.registry.{serde}.basic.auth.user.info",
+    "serializers.registry.{serde}.bearer.auth.token",
+    "serializers.registry.{serde}.ssl.key.password",
+    "stores.{store}.backup.options.*",
+}
 
 
 def test_of_all_known_keys_just_those_with_secrets_are_masked():

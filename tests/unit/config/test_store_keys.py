@@ -131,7 +131,7 @@ def test_serdes_are_required_and_must_be_known(store_problems):
     assert store_problems({"key.serde": None, "msg.serde": "jsn"}) == [
         (
             "stores.s.msg.serde: serde 'jsn' unknown; known: string, integer, long, double, bytes, byte, bytebuffer, uuid, "
-            "json, msgpack; did you mean json?"
+            "json, msgpack, avro, json-schema, protobuf; did you mean json?"
         ),
         "stores.s.key.serde: required, e.g. string",
     ]

@@ -35,7 +35,9 @@ def test_less_than_a_second_counts_as_a_second(load):
 
 
 def test_a_time_to_live_that_is_no_number_is_refused(store_problems):
-    assert store_problems({"rocksdb.ttl.ms": "1h"}) == ["stores.s.rocksdb.ttl.ms: expected an integer, got '1h'"]
+    assert store_problems({"rocksdb.ttl.ms": "1 hour"}) == [
+        "stores.s.rocksdb.ttl.ms: expected an integer (or a duration like 500ms, 3s, 10m, 2h), got '1 hour'"
+    ]
 
 
 def test_the_changelog_of_an_expiring_store_is_deleted_by_age(store):

@@ -111,7 +111,7 @@ def test_an_unknown_serde_says_what_was_probably_meant(problems, key):
     assert problems({"streams.v.samza.system": "kafka", key: "jsno"}) == [
         (
             f"{key}: serde 'jsno' unknown; known: string, integer, long, double, bytes, byte, bytebuffer, uuid, json, "
-            "msgpack; did you mean json?"
+            "msgpack, avro, json-schema, protobuf; did you mean json?"
         )
     ]
 

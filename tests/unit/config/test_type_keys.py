@@ -68,20 +68,20 @@ def test_the_older_keys_of_a_stream_name_its_class_too():
     [
         (
             {"streams.in.samza.msg.type": VIEW},
-            "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json or msgpack, it has none, got",
+            "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json, msgpack, avro, json-schema or protobuf, it has none, got",
         ),
         (
             {"streams.in.samza.msg.type": VIEW, "streams.in.samza.msg.serde": "string"},
-            "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json or msgpack, it is string, got",
+            "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json, msgpack, avro, json-schema or protobuf, it is string, got",
         ),
         (
             {"stores.s.key.type": VIEW},
-            "stores.s.key.type: needs stores.s.key.serde=json or msgpack, it is string, got",
+            "stores.s.key.type: needs stores.s.key.serde=json, msgpack, avro, json-schema or protobuf, it is string, got",
         ),
         ({"stores.s.msg.type": "PageView"}, "stores.s.msg.type: expected a class like my.module:PageView, got"),
         (
             {"serializers.registry.mine.class": "my:Serde", "stores.s.msg.serde": "mine", "stores.s.msg.type": VIEW},
-            "stores.s.msg.type: needs stores.s.msg.serde=json or msgpack, it is mine, got",
+            "stores.s.msg.type: needs stores.s.msg.serde=json, msgpack, avro, json-schema or protobuf, it is mine, got",
         ),
     ],
 )

@@ -356,7 +356,7 @@ def test_an_output_without_a_serde_must_be_bytes(tmp_path):
     plain = {"systems.plain.samza.factory": "memory", "systems.plain.cluster": "plain"}
     job = MemoryJob(tmp_path, partitions=1, task=StringTask, **plain)
     job.send((0, "a", {"id": 1}))
-    with pytest.raises(SerdeError, match="no serde is set, so bytes are needed, got str"):
+    with pytest.raises(SerdeError, match="no serde is set for the message, so bytes are needed, got str"):
         job.run()
 
 

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import socket
 import sys
@@ -98,7 +99,8 @@ def test_a_container_with_another_samzapy_than_the_drivers_is_refused_with_both_
     monkeypatch.setattr(service_module, "VERSION", "99.1")
     with pytest.raises(EnvironmentFailure) as caught:
         client.register("0")
-    assert str(caught.value) == f"samzapy {VERSION} is installed for the executor's Python, the driver has 99.1"
+    installed = f"samzapy {VERSION} is installed for the executor's Python"
+    assert str(caught.value) == f"{installed}, the driver has 99.1: install 99.1 there"
 
 
 def test_the_reason_of_a_failure_reaches_the_driver(client, coordinator):
@@ -232,6 +234,14 @@ def test_a_view_that_takes_long_rests_between_its_pieces():
     assert rests == [0.008, 0.008]
 
 
+def test_a_thread_that_takes_over_from_another_rests_as_often():
+    work, rests = iter([0.01, 0.01, 0.001, 0.001, 0.002, 0.0031, 0.0031]), []
+    pause = Pauses(lambda: next(work), rests.append)
+    for _ in range(4):
+        pause()
+    assert rests == [0.008, 0.008, 0.008]
+
+
 def test_while_reports_are_served_a_thread_that_computes_gives_way_sooner(coordinator):
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.005)
@@ -316,3 +326,23 @@ def test_the_page_names_the_task_of_a_partition_and_the_host_of_its_container(se
     page = ask(service, "GET", "/").data.decode()
     assert '<td data-label="Task">Partition 0</td>' in page
     assert '<td data-label="Host">worker-7</td>' in page
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_service_that_answers_nothing_ends_without_a_pause(monkeypatch, connected):
+    pauses, sleep = [], asyncio.sleep
+    service = CoordinatorService(Coordinator("j", JobSpec(MODEL, {}), 15.0), TOKEN)
+
+    async def noted(seconds, *result):
+        if service._server.should_exit:
+            pauses.append(seconds)
+        return await sleep(seconds, *result)
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    with urllib3.PoolManager() as pool:
+        if connected:
+            assert pool.request("GET", service.url, retries=False).status == 403
+        assert until(lambda: service._server.started)
+        service.close()
+    assert not any(pauses)
+    service.close()

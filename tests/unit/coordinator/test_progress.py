@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 from jobs.job_page import page_of
@@ -200,3 +201,22 @@ def test_containers_that_are_to_hear_of_something_soon_report_ten_times_as_often
     assert (lease.pace_s, job.pace.details_s) == (0.1, 1.0)
     job.hurry(hurried=False)
     assert lease.pace_s == 1.0
+
+
+def test_both_forms_of_a_status_show_the_same_of_a_container_but_for_its_metrics():
+    job = coordinator()
+    lease = LocalLease(job, "0")
+    lag = PartitionLag(40, 100, 60, 1_500)
+    stall = Stall("broker unreachable", 45.0)
+    facts = Facts(partitions={"memory.in[0]": lag}, stalled=stall)
+    lease.report(
+        report(
+            lease, positions={"memory.in[0]": 40}, ends={"memory.in[0]": 100}, facts=facts, metrics={"mine": {"a": 1.0}}
+        )
+    )
+    job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", "it failed", 1))
+    status = job.status()
+    shown = json.loads(json.dumps(status.to_json()))
+    assert [each.pop("metrics") for each in shown["containers"]] == [{"mine": {"a": 1.0}}, {}]
+    assert json.loads(status.encoded(lambda: None)) == shown
+    assert shown["containers"][0]["lags"]["memory.in[0]"]["age_ms"] == 1_500

@@ -143,6 +143,40 @@ def scene():
     made.close()
 
 
+def page(scene, token=None, **asked):
+    headers = {"authorization": f"Bearer {token or scene.service.tokens.read}"}
+    answer = urllib3.request(
+        "GET", f"{scene.service.url}/?{urlencode(asked)}", headers=headers, retries=False, timeout=30
+    )
+    return answer.status, answer.data.decode()
+
+
+def test_the_page_looks_a_key_up_in_the_containers_with_the_token_that_reads(scene):
+    status, html = page(scene, store="counts", key="d")
+    assert status == 200
+    assert "<h3>store counts, partition 3, as of changelog offset 6</h3>" in html
+    assert "{&#34;x&#34;:[1]}" in html
+    assert page(scene, "wrong", store="counts", key="d")[0] == 403
+
+
+def test_the_page_shows_a_key_of_several_tasks_once_for_each(scene):
+    _, html = page(scene, store="counts", key="both")
+    assert html.count('<article class="record">') == 2
+    assert "partition 0, as of changelog offset 17" in html
+    assert "partition 1, as of changelog offset 5" in html
+
+
+def test_the_page_takes_json_for_keys_that_are_no_text(scene):
+    assert "store numbers, partition 0" in page(scene, store="numbers", key="3")[1]
+    assert "expected JSON for the serde long" in page(scene, store="numbers", key="three")[1]
+
+
+def test_the_page_says_what_it_cannot_show(scene, empty):
+    assert "There is no such record." in page(scene, store="counts", key="nothing")[1]
+    assert "the stores are counts, numbers" in page(scene, store="other", key="a")[1]
+    assert "starting or moving; ask again" in page(empty, store="counts", key="a")[1]
+
+
 def test_a_key_is_found_wherever_it_is_with_the_offset_that_it_is_as_of(scene):
     assert scene.get("/stores/counts/a")[:2] == (
         200,
@@ -226,10 +260,10 @@ def test_a_store_without_order_is_read_as_a_whole_but_not_by_range_or_prefix(sce
         ({"limit": "6"}, "limit: expected a number from 1 to 5, got '6'"),
         ({"limit": "x"}, "limit: expected a number from 1 to 5, got 'x'"),
         ({"partition": "4"}, "partition: expected a number from 0 to 3, got '4'"),
-        ({"after": "!"}, "after: expected the `next` of the page before, got '!'"),
-        ({"after": "abcd"}, "after: expected the `next` of the page before, got 'abcd'"),
+        ({"after": "!"}, "after: expected the `next` of the previous page, got '!'"),
+        ({"after": "abcd"}, "after: expected the `next` of the previous page, got 'abcd'"),
         ({"standby": "yes"}, "standby: expected true or false, got 'yes'"),
-        ({"prefix": "a", "from": "b"}, "prefix: expected either a prefix, or from and to"),
+        ({"prefix": "a", "from": "b"}, "prefix: cannot be combined with from and to, choose one of them"),
         ({"form": "b"}, "unknown parameter 'form'; expected after, from, limit, partition, prefix, standby, to"),
         ({"key": "b", "limit": "1"}, "unknown parameter 'limit'; expected key, partition, standby"),
     ],
@@ -382,7 +416,7 @@ def test_a_container_that_asks_wrongly_is_refused(empty, path, body, status):
 def test_a_coordinator_that_answers_something_else_is_asked_again(empty, monkeypatch):
     client = CoordinatorClient(empty.service.url, TOKEN)
     monkeypatch.setattr(client, "questions", lambda *_: b"<html>")
-    with pytest.raises(RetriableError, match="answered /containers/0/questions with something else"):
+    with pytest.raises(RetriableError, match="sent an unreadable answer to /containers/0/questions"):
         HttpQuestions(client, "0", lambda: 1).exchange([])
     client.close()
 

@@ -74,7 +74,7 @@ def test_a_container_registers_and_reports_over_tls(service):
     assert service.url.startswith("https://")
     with closing(client_of(service)) as client:
         lease, _ = client.register("0")
-        assert lease.report(running(lease)) is Directive.CONTINUE
+        assert [lease.report(running(lease)) for _ in range(3)] == [Directive.CONTINUE] * 3
         assert client.status()["containers"][0]["state"] == "running"
 
 
@@ -215,9 +215,11 @@ def test_files_that_are_no_identity_are_refused_with_their_keys(files, tmp_path)
     certificate, key = files
     other = tmp_path / "other.pem"
     other.write_text(made_for("x", NOW).key)
-    assert refusal(certificate, other).startswith("job.spark.coordinator.tls.key.location: is not the certificate's")
-    assert refusal(key, key).startswith("job.spark.coordinator.tls.certificate.location: holds no certificate in PEM")
-    assert refusal(certificate, certificate).startswith("job.spark.coordinator.tls.key.location: is no key in PEM")
+    assert refusal(certificate, other).startswith(
+        "job.spark.coordinator.tls.key.location: does not belong to the certificate"
+    )
+    assert refusal(key, key).startswith("job.spark.coordinator.tls.certificate.location: contains no PEM certificate")
+    assert refusal(certificate, certificate).startswith("job.spark.coordinator.tls.key.location: contains no PEM key")
     assert refusal(tmp_path / "none.pem", key).startswith(
         "job.spark.coordinator.tls.certificate.location: cannot be read"
     )
@@ -237,7 +239,7 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(files,
         )
     )
     assert refusal(certificate, encrypted).startswith(
-        "job.spark.coordinator.tls.key.location: is no key in PEM without a password"
+        "job.spark.coordinator.tls.key.location: contains no PEM key, or one with a password"
     )
 
 

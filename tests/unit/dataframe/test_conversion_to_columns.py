@@ -130,5 +130,5 @@ def test_a_structured_value_becomes_a_row_of_the_schema_and_a_row_becomes_a_dict
 def test_json_that_does_not_decode_is_an_error_and_so_is_text_that_is_no_json():
     with pytest.raises(ValueError, match="unexpected"):
         read_column("schema", SERDES["json"], None).read(b"{")
-    with pytest.raises(SerdeError, match="a string column is taken for JSON text, which 'oops' is not"):
+    with pytest.raises(SerdeError, match="a string column is read as JSON text, got 'oops'"):
         written("df.value", SERDES["json"], sql.StringType())("oops")

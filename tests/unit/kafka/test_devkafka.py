@@ -1,6 +1,5 @@
 import json
 import os
-import shutil
 import socket
 import stat
 from hashlib import sha512
@@ -11,8 +10,8 @@ import pytest
 from samzapy import devkafka
 from samzapy.devkafka import broker, runtime
 from samzapy.devkafka.broker import answers, free_port, is_free
-from samzapy.devkafka.runtime import find_java, java_version
 from samzapy.errors import EnvironmentFailure
+from samzapy.java import KAFKA, find_java
 
 
 @pytest.fixture
@@ -74,38 +73,11 @@ def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     assert runtime.cache_folder() == tmp_path / "own" / "kafka-4.1.0"
 
 
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [('openjdk version "17.0.15" 2025', 17), ('java version "1.8.0_292"', 8), ('openjdk version "21" x', 21), ("", 0)],
-)
-def test_the_java_version_is_read(text, version):
-    assert java_version(text) == version
-
-
 def fake_java(folder, version):
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
-
-
-def test_an_old_java_is_named(monkeypatch, tmp_path):
-    fake_java(tmp_path, "11.0.2")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(EnvironmentFailure, match=r"Spark 4 needs Java 17\+, found 11"):
-        find_java()
-
-
-def test_a_missing_java_is_told(monkeypatch, tmp_path):
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(EnvironmentFailure, match=r"Spark 4 needs Java 17\+, found none"):
-        find_java()
-
-
-def test_the_java_home_wins(monkeypatch, tmp_path):
-    fake_java(tmp_path, "21.0.1")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert find_java() == tmp_path / "bin" / "java"
 
 
 def test_nobody_answers_on_a_free_port():
@@ -144,7 +116,7 @@ def test_starting_again_finds_the_running_broker(kafka_broker, kafka):
     running = kafka_broker.running
     assert kafka_broker.start() == kafka == running.bootstrap
     assert kafka_broker.running == running
-    assert shutil.which("java") or os.environ.get("JAVA_HOME")
+    assert find_java(KAFKA).version >= 17
 
 
 def test_jars_that_cannot_be_fetched_are_an_environment_failure_that_names_the_log(monkeypatch, tmp_path):

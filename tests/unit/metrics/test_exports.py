@@ -11,8 +11,8 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.metrics import ReporterConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.metrics import Registry, SnapshotHeader, reporters
-from samzapy.metrics.endpoint import served
 from samzapy.metrics.opentelemetry import OpenTelemetryReporter
+from samzapy.metrics.prometheus import served
 from samzapy.metrics.series import ContainerSnapshot, container_series
 
 HEADER = SnapshotHeader("counts", "1", "0", "here")

@@ -3,10 +3,8 @@
 import pytest
 
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
-from samzapy.coordinator.scrape import job_snapshot
 from samzapy.metrics.bounded import USER_FAMILIES, Bounds
 from samzapy.metrics.families import Kind, known_families, task_metric
-from samzapy.metrics.health import alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
 from samzapy.metrics.series import (
     ContainerSnapshot,
@@ -15,6 +13,7 @@ from samzapy.metrics.series import (
     job_series,
     sample_names,
 )
+from samzapy.runner.serving import job_snapshot
 
 TASKS = frozenset(f"Partition {n}" for n in range(3))
 
@@ -204,25 +203,3 @@ def test_a_status_without_reports_renders(parsed):
 
 def test_the_content_type_is_that_of_the_text_format():
     assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")
-
-
-def test_a_job_is_ready_when_every_container_processes():
-    running = container({})
-    assert ready([running]).status == 200
-    restoring = container({}, "1", phase="restoring", restoring=(10, 2_000))
-    assert ready([running, restoring]) == (503, "container 1: restoring, 10 of 2,000 offsets\n")
-    assert ready([container({}, state="lost")]) == (503, "container 0: lost\n")
-    assert ready([running, container({}, "1", state="done", phase="done")]).status == 200
-    assert ready([running], stopping=True).status == 503
-
-
-def test_an_answer_names_the_first_containers_that_are_not_ready():
-    text = ready([container({}, str(n), state="waiting") for n in range(50)]).text
-    assert text.splitlines()[0] == "container 0: waiting"
-    assert text.splitlines()[-1] == "and 30 more"
-
-
-def test_a_job_is_alive_until_its_run_is_over():
-    assert alive("") == (200, "ok\n")
-    assert alive("taken over by another run") == (503, "taken over by another run\n")
-    assert ready([container({})], ended="taken over by another run").status == 503

@@ -1,6 +1,7 @@
 """Replays of tasks with callbacks, sinks, timers, windows and snapshots."""
 
 import json
+import shutil
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -130,3 +131,24 @@ def test_state_comes_from_a_snapshot_where_the_changelog_has_lost_its_beginning(
     assert sorted(map(str, Path(place).rglob("*"))) == files, "no snapshot is made"
     with pytest.raises(EnvironmentFailure, match="begins at offset 2"):
         job.state(3)
+    shutil.rmtree(place)
+    with pytest.raises(EnvironmentFailure, match="begins at offset 2") as refused:
+        job.state(5)
+    assert str(refused.value).endswith(
+        "choose a later offset, or replay from empty stores with --from-empty --from OFFSET"
+    )
+    assert "delete" not in str(refused.value).partition("; ")[2], (
+        "a replay must not advise to delete a job's checkpoints"
+    )
+
+
+def test_a_changelog_that_was_made_again_is_refused_with_the_way_out_of_a_replay(job):
+    job.send([("/a", {}), ("/b", {"commit": True}), ("/c", {})])
+    assert job.run() is None
+    job.admin.delete("counts-log")
+    job.create("counts-log")
+    with pytest.raises(EnvironmentFailure, match=r"store 'counts': .*was deleted or created again") as refused:
+        job.state(2)
+    assert str(refused.value).endswith(
+        "choose a later offset, or replay from empty stores with --from-empty --from OFFSET"
+    )

@@ -9,7 +9,7 @@ import pytest
 
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.prepare import STORE_BYTES, Place, check_folders, look_at, refusal
+from samzapy.runner.folders import STORE_BYTES, FolderState, check_folders, look_at, refusal
 from samzapy.storage.engines import load_engines
 
 JOB = {
@@ -78,7 +78,7 @@ def test_a_folder_without_room_is_named_with_what_there_is(tmp_path):
 
 
 def test_what_is_refused_says_why(tmp_path):
-    place = Place(tmp_path, is_folder=True, writable=True, owner=0, free_bytes=STORE_BYTES, files=None)
+    place = FolderState(tmp_path, is_folder=True, writable=True, owner=0, free_bytes=STORE_BYTES, files=None)
     assert refusal(place, 0, STORE_BYTES) is None
     assert refusal(replace(place, files=0), 0, STORE_BYTES) == f"{tmp_path} is on a file system without free inodes"
     assert refusal(replace(place, free_bytes=None), 0, STORE_BYTES) is None

@@ -1,28 +1,23 @@
 """A run that hands its job over to the next one, both in this process, on the memory system."""
 
-import threading
-import uuid
 from collections import Counter
 from contextlib import closing
 
 import pytest
+from rigs.side_by_side import NumbersScene, Run
 
-from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
+from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.checkpoint import JobRecord, JobRun
-from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import HandoverRequest, this_run
-from samzapy.errors import JobTakenOver, RestoreError, SamzapyError
+from samzapy.errors import JobTakenOver, RestoreError
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.runner import driver
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
 from samzapy.system.clients import job_clients
-from samzapy.system.factories import system_factory
-
-DEADLINE_S = 60.0
 
 
 class Echo(StreamTask):
@@ -30,88 +25,21 @@ class Echo(StreamTask):
         collector.send(OutgoingMessageEnvelope(SystemStream("sys", "out"), envelope.message, key=envelope.key))
 
 
-class Run:
-    """One start of the job in a thread, as the command starts it."""
-
-    def __init__(self, config):
-        self._config = config
-        self._seen = threading.Condition()
-        self._processed = 0
-        self.running = False
-        self.events = []
-        self.outcome = self.failure = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def processed(self, number):
-        with self._seen:
-            assert self._seen.wait_for(lambda: self._processed >= number, DEADLINE_S), self.failure
-
-    def join(self):
-        self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive()
-        return self.failure
-
-    def _run(self):
-        try:
-            with preparing(self._config) as job:
-                options = RunOptions(on_status=self._on_status, on_event=self.events.append)
-                self.outcome = LocalRunner().run(job, options)
-        except (SamzapyError, FailPointReached) as failure:
-            self.failure = failure
-
-    def _on_status(self, status):
-        with self._seen:
-            self._processed = status.processed
-            self._seen.notify_all()
-
-
-class Scene:
+class Scene(NumbersScene):
     def __init__(self, **keys):
-        self.flat = {
-            "job.name": "handed",
-            "job.default.system": "sys",
-            "job.spark.lease.ms": "1500",
-            "task.class": f"{__name__}:Echo",
-            "task.inputs": "sys.in",
-            # Only a stop commits.
-            "task.commit.ms": "600000",
-            "task.guarantee": "at-least-once",
-            "systems.sys.samza.factory": "memory",
-            "systems.sys.cluster": uuid.uuid4().hex,
-            "systems.sys.default.stream.samza.offset.default": "oldest",
-            **keys,
-        }
-        settings = load_job(self.flat).systems["sys"]
-        factory = system_factory(settings)
-        self._producer = factory.producer(settings, "test")
-        self._consumer = lambda: factory.consumer(settings, "test")
-        self._admin = factory.admin(settings, "test")
-        for stream in ("in", "out"):
-            self._admin.create(StreamSpec(stream, 2))
-        self.sent = 0
+        # Only a stop commits.
+        commits = {"task.commit.ms": "600000", "task.guarantee": "at-least-once"}
+        super().__init__("handed", f"{__name__}:Echo", **commits, **keys)
 
     def start(self, **keys):
-        return Run(load_job(self.flat | keys))
+        """Start the job as the command does."""
+        config = load_job(self.flat | keys)
 
-    def send(self, count):
-        numbers = range(self.sent, self.sent + count)
-        self._producer.send([OutgoingRecord("in", b"k", b"%d" % n, n % 2) for n in numbers])
-        self._producer.flush()
-        self.sent = numbers.stop
+        def start(options):
+            with preparing(config) as job:
+                return LocalRunner().run(job, options)
 
-    def outputs(self):
-        ssps = [SystemStreamPartition("sys", "out", n) for n in range(2)]
-        found = Counter()
-        with closing(self._consumer()) as consumer:
-            ranges = self._admin.offsets(ssps)
-            for ssp in ssps:
-                consumer.register(ssp, ranges[ssp].oldest)
-            consumer.start()
-            while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
-                for batch in consumer.poll(0.1, 5_000):
-                    found.update(map(int, batch.values))
-        return found
+        return Run(start)
 
     def record(self, record):
         config = load_job(self.flat)
@@ -192,7 +120,7 @@ def test_a_new_run_that_dies_after_that_leaves_a_job_that_the_next_start_continu
     assert scene.outputs() == Counter(range(150))
 
 
-@pytest.mark.parametrize("point", ["handover.5", "handover.6"])
+@pytest.mark.parametrize("point", ["handover.5", pytest.param("handover.6", marks=pytest.mark.slow)])
 def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point):
     scene = Scene(**{"job.handover.ms": "500"})
     scene.send(100)

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from samzapy.admin.job_check import weakly_kept
-from samzapy.admin.user_code import add_import_paths
+from samzapy.admin.user_code import add_import_paths, check_archives
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
@@ -211,6 +211,13 @@ def test_shipped_code_is_importable_here_and_a_missing_file_is_named(tmp_path, m
         f"job.spark.py.files: file not found, got '{tmp_path}/gone.zip'\n"
         "job.spark.py.files: expected .py, .zip or .egg files, got 'code.tar'"
     )
+
+
+def test_a_missing_archive_is_named_unless_it_is_elsewhere(tmp_path):
+    (tmp_path / "env.tar.gz").touch()
+    check_archives([f"{tmp_path}/env.tar.gz#env", "hdfs://host/env.tar.gz#env"])
+    with pytest.raises(ConfigError, match=r"^job\.spark\.archives: file not found, got 'gone\.tar\.gz#env'$"):
+        check_archives(["gone.tar.gz#env"])
 
 
 def test_what_weakens_the_guarantee_is_part_of_the_prepared_job(admin):

@@ -7,12 +7,13 @@ import urllib3
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.progress import ContainerStatus
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import run_token
-from samzapy.runner.serving import serve
+from samzapy.runner.serving import are_ready, serve
 
 MODEL = JobModel(
     (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
@@ -50,6 +51,40 @@ def test_a_probe_needs_no_token_and_hears_one_word(service, coordinator):
     lease = LocalLease(coordinator, "0")
     lease.report(ContainerReport("0", lease.epoch, "running"))
     assert until_ok(service, "/readyz") == b"ok\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "ready"),
+    [
+        ("running", "running", True),
+        ("running", "done", True),
+        ("done", "done", True),
+        ("running", "restoring", False),
+        ("running", "", False),
+        ("waiting", "", False),
+        ("lost", "running", False),
+    ],
+)
+def test_a_job_is_ready_when_every_container_processes(state, phase, ready):
+    processing, other = (
+        ContainerStatus(name, at[0], at[1], 1, 1, 0, 0, None, None)
+        for name, at in (("0", ("running", "running")), ("1", (state, phase)))
+    )
+    assert are_ready([processing, other]) == ready
+
+
+def test_a_job_that_stops_is_alive_and_not_ready(service, coordinator):
+    lease = LocalLease(coordinator, "0")
+    lease.report(ContainerReport("0", lease.epoch, "running"))
+    coordinator.stop()
+    assert (get(service, "/healthz").status, get(service, "/readyz").status) == (200, 503)
+
+
+def test_a_job_is_dead_and_not_ready_once_its_run_is_taken_over(service, coordinator):
+    lease = LocalLease(coordinator, "0")
+    lease.report(ContainerReport("0", lease.epoch, "running"))
+    coordinator.abandon("taken over by another run")
+    assert (get(service, "/healthz").status, get(service, "/readyz").status) == (503, 503)
 
 
 def test_metrics_need_a_token(service):

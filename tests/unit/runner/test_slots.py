@@ -11,6 +11,7 @@ from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.runner.spark import supervisor
 from samzapy.runner.spark.placement import ROOM_S, SILENT_S, ContainerSlot, Locality, SparkPlaces, StatePlaces
 from samzapy.runner.spark.supervisor import SlotRun
 from samzapy.testing import ManualClock
@@ -108,6 +109,11 @@ class Spark:
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.tries) > number, DEADLINE_S), "nothing more was submitted"
             return self.tries[number]
+
+
+@pytest.fixture(autouse=True)
+def many_looks(monkeypatch):
+    monkeypatch.setattr(supervisor, "PACE_S", 0.01)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import JobFailed, RunOptions
+from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff
 from samzapy.runner.spark.supervisor import Supervisor
 
@@ -123,6 +124,15 @@ def test_a_run_ends_when_every_container_is_done(coordinator, supervise):
     spark = Spark(coordinator, well)
     assert supervise(spark).run().processed == 2
     assert spark.submitted == [("0", "1")]
+
+
+def test_a_stop_before_the_first_submission_is_announced_and_starts_nothing(coordinator, supervise, events):
+    spark = Spark(coordinator)
+    supervisor = supervise(spark)
+    supervisor.stop()
+    assert supervisor.run().stopping
+    assert not spark.submitted
+    assert events == [STOPPING]
 
 
 def test_what_is_not_done_is_submitted_again(coordinator, supervise, events):

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,3 +148,34 @@ def test_a_mark_that_moves_is_compared_with_few_of_a_thousand_others():
             clock.advance(source, Compared(time_ms))
     assert clock.current == 3
     assert Compared.times < 3 * 1_000 * 50
+
+
+def test_another_thread_may_ask_what_holds_the_marks_back():
+    # The heartbeat does, while the task's thread goes on.
+    now = [Watermarks(range(60))]
+    failures, over = [], threading.Event()
+
+    def ask():
+        while not over.is_set():
+            try:
+                now[0].holding  # noqa: B018
+            except Exception as failure:  # noqa: BLE001
+                failures.append(failure)
+                return
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    reader = threading.Thread(target=ask)
+    reader.start()
+    try:
+        for _ in range(1_500):
+            marks = now[0] = Watermarks(range(60))
+            for source in range(60):
+                marks.advance(source, source)
+            for source in range(60):
+                marks.set_aside(source)
+    finally:
+        over.set()
+        reader.join()
+        sys.setswitchinterval(before)
+    assert failures == []

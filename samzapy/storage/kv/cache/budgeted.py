@@ -25,7 +25,7 @@ _FIRST_BYTES = 4_096
 _FEW, _MANY = 16, 64
 #: A value with more bytes counts by its own size, others count alike.
 _LARGE_BYTES = 512
-#: Large values whose memory is compared with their bytes: the first, and one of so many.
+#: The memory of large values is compared with their bytes: for the first, and for one of so many.
 _COMPARED = 16
 #: The most memory of a value that counts as the others do.
 _SMALL_MEMORY = 16_384

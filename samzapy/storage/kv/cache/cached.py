@@ -65,7 +65,7 @@ class CachedStore(ScanningStore[K, V]):
         self._held: dict[Any, V | None] = {}
         self._dirty: dict[Any, int] = {}
         self._used: dict[Any, None] | None = None
-        # The dirty entries among those whose keys were known to be absent, and unchanged, when they became dirty.
+        # The dirty entries with keys that were known to be absent, and unchanged, when they became dirty.
         self._absent: set[Any] = set()
         self._hand: Iterator[Any] = iter(())
         self._plain = codec.plain_types

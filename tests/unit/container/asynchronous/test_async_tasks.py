@@ -530,4 +530,4 @@ def test_keys_of_asynchronous_tasks_are_pointed_out_on_a_stream_task(tmp_path):
 
     job = MemoryJob(tmp_path, **{"task.max.concurrency": "4"})
     (warning,) = prepare(load_job(job.flat)).warnings
-    assert warning == "task.max.concurrency: without effect on a StreamTask, whose messages are processed one by one"
+    assert warning == "task.max.concurrency: without effect on a StreamTask, which processes messages one by one"

@@ -10,7 +10,7 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
 from samzapy.container.inputs.decode import Decoder, TolerantDecoder, Undecodable, decode_column
-from samzapy.errors import SerdeError
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SerdeError, Unreachable
 
 SSP = SystemStreamPartition("kafka", "orders", 2)
 
@@ -113,3 +113,30 @@ def test_a_column_decodes_as_its_records_do(column):
     found = decode_column(Json(), column, failures)
     assert list(found) == [None if data in {None, b"{"} else int(data) for data in column]
     assert sorted(failures) == [index for index, data in enumerate(column) if data == b"{"]
+
+
+class WithoutService(Json):
+    """Reads what is JSON, and needs a service for the rest."""
+
+    def __init__(self, failure):
+        self.failure = failure
+
+    def from_bytes(self, data):
+        if data == b"ask":
+            raise self.failure
+        return super().from_bytes(data)
+
+
+@pytest.mark.parametrize("values", [[b"1", b"ask", b"3"], [b"{", b"ask"], [None, b"ask"]])
+@pytest.mark.parametrize("kind", [Decoder, TolerantDecoder])
+def test_a_service_that_a_serde_does_not_reach_is_no_fault_of_a_message(kind, values):
+    found = kind(Json(), WithoutService(Unreachable("registry: does not answer")))
+    expected = r"^kafka\.orders\[2\]@480 to \d+: cannot be decoded now: registry: does not answer$"
+    with pytest.raises(Unreachable, match=expected):
+        found.runs(batch(values), 0)
+
+
+def test_a_failure_of_the_environment_of_any_class_keeps_its_text():
+    found = Decoder(Json(), WithoutService(OffsetOutOfRange(SSP, 5, 6, 9)))
+    with pytest.raises(EnvironmentFailure, match=r"cannot be decoded now: .*the log holds offsets 6 to 9"):
+        found.decode(batch([b"ask"]), 0)

@@ -8,6 +8,7 @@ from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, Syst
 from samzapy.container.outputs.collector import BufferingCollector, Outbox
 from samzapy.container.outputs.producers import CountingProducer
 from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
+from samzapy.errors import Unreachable
 from samzapy.metrics import Registry
 from samzapy.serializers import JsonSerde, StringSerde
 from samzapy.system.memory.cluster import MemoryCluster
@@ -106,3 +107,20 @@ def test_columns_of_no_length_are_nothing(made):
     collector.send_batch(OUT, [], [])
     collector.hand_over()
     assert noting.passed == []
+
+
+@pytest.mark.parametrize("send", ["send", "send_message", "send_batch"])
+def test_a_service_that_a_serde_does_not_reach_is_no_fault_of_an_output(send):
+    class WithoutService(JsonSerde):
+        def to_bytes(self, value):
+            raise Unreachable("registry: does not answer")
+
+    serdes = StringSerde(), WithoutService()
+    collector = BufferingCollector(lambda stream: serdes, lambda system: None, None, Outbox())
+    arguments = {
+        "send": (OutgoingMessageEnvelope(OUT, 1, "a"),),
+        "send_message": (OUT, 1, "a"),
+        "send_batch": (OUT, ["a"], [1]),
+    }
+    with pytest.raises(Unreachable, match=r"^registry: does not answer$"):
+        getattr(collector, send)(*arguments[send])

@@ -6,14 +6,17 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import AsyncStreamTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
-from samzapy.errors import StoreRefused, TaskFailed
+from samzapy.errors import SerdeError, StoreRefused, TaskFailed
 
 #: What the task under test sends.
 SENT = {
     "unknown": OutgoingMessageEnvelope(SystemStream("nope", "x"), 1),
     "changelog": OutgoingMessageEnvelope(SystemStream("mem", "counts-changelog"), 1),
     "checkpoints": OutgoingMessageEnvelope(SystemStream("mem", "__samza_checkpoint_ver_1_for_counting_1"), 1),
+    "system": OutgoingMessageEnvelope(SystemStream("men", "x"), 1),
     "text": OutgoingMessageEnvelope("mem.out", 1),
+    "bare text": OutgoingMessageEnvelope("out", 1),
+    "pair": OutgoingMessageEnvelope(("mem", "out"), 1),
     "list": OutgoingMessageEnvelope([], 1),
     "none": None,
     "message": {"a": 1},
@@ -22,12 +25,16 @@ SENT = {
     "time": lambda: OutgoingMessageEnvelope(SystemStream("mem", "out"), 1, timestamp=1.5),
 }
 REASONS = {
-    "unknown": "ValueError: cannot send to nope.x: system 'nope' is not configured; known: mem",
+    "unknown": "ValueError: cannot send to nope.x: system 'nope' is not configured; known: mem, or "
+    "add systems.nope.samza.factory",
+    "system": "ValueError: cannot send to men.x: system 'men' is not configured; known: mem; did you mean mem?",
     "changelog": "ValueError: cannot send to mem.counts-changelog: it is the changelog of store 'counts', which only the "
     "runtime writes",
     "checkpoints": "ValueError: cannot send to mem.__samza_checkpoint_ver_1_for_counting_1: it is the job's checkpoint "
     "topic, which only the runtime writes",
-    "text": "TypeError: expected a SystemStream to send to, got str 'mem.out'",
+    "text": 'TypeError: expected a SystemStream to send to, got str \'mem.out\': write SystemStream("mem", "out")',
+    "bare text": 'TypeError: expected a SystemStream to send to, got str \'out\': write SystemStream("mem", "out")',
+    "pair": "TypeError: expected a SystemStream to send to, got tuple ('mem', 'out'): write SystemStream(\"mem\", \"out\")",
     "list": "TypeError: expected a SystemStream to send to, got list []",
     "none": "TypeError: expected an OutgoingMessageEnvelope to send, got NoneType None",
     "message": "TypeError: expected an OutgoingMessageEnvelope to send, got dict {'a': 1}",
@@ -110,4 +117,33 @@ def test_a_request_for_what_is_no_scope_is_refused(tmp_path, call):
     job.send((0, "a", {"id": call}))
     expected = r"TypeError: expected one of RequestScope\.CURRENT_TASK, .*, got 'all' \(test_refused_outputs.py:"
     with pytest.raises(TaskFailed, match=expected):
+        job.run()
+
+
+REFUSED = {
+    "key": (OutgoingMessageEnvelope(SystemStream("mem", "out"), {}, key=7), "key: string serde takes a str, got int"),
+    "partition key": (
+        OutgoingMessageEnvelope(SystemStream("mem", "out"), {}, partition_key=b"p"),
+        "partition key: string serde takes a str, got bytes",
+    ),
+    "message": (
+        OutgoingMessageEnvelope(SystemStream("mem", "out"), object(), key="k"),
+        "message: json serde takes a value of JSON, got object",
+    ),
+}
+
+
+class WrongTask(StreamTask):
+    """Sends what no serde takes."""
+
+    def process(self, envelope, collector, coordinator):
+        collector.send(REFUSED[envelope.message["id"]][0])
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_serde_that_refuses_names_the_part_and_what_it_takes(tmp_path, what):
+    keys = {"streams.out.samza.system": "mem", "streams.out.samza.key.serde": "string"}
+    job = MemoryJob(tmp_path, 1, WrongTask, **keys, **{"streams.out.samza.msg.serde": "json"})
+    job.send((0, "a", {"id": what}))
+    with pytest.raises(SerdeError, match=REFUSED[what][1]):
         job.run()

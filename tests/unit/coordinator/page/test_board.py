@@ -1,5 +1,6 @@
 """The page as HTML: what it shows, that it escapes, that it stays small, and what readers get of it."""
 
+import itertools
 import json
 import socket
 import threading
@@ -13,7 +14,7 @@ from jobs.job_status import container, failed_job, job
 from starlette.applications import Starlette
 
 from samzapy.coordinator.clocks import ClockStatus
-from samzapy.coordinator.page.board import SECTIONS, Board
+from samzapy.coordinator.page.board import SECTIONS, SHARE, Board
 from samzapy.coordinator.page.history import SAMPLES, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector, NoInspector
 from samzapy.coordinator.page.routes import page_routes
@@ -124,6 +125,25 @@ def test_sections_are_drawn_once_a_snapshot():
     before = board.sections()
     board.refresh()
     assert board.sections() is not before
+
+
+def test_a_snapshot_and_a_drawing_pause_at_each_container():
+    status, pauses = job(*(container(number, 5, [number]) for number in range(200))), []
+    board = Board(lambda: status, NoInspector(), ManualClock(), pause=lambda: pauses.append(1))
+    board.refresh()
+    of_the_snapshot = len(pauses)
+    assert of_the_snapshot >= 200
+    board.sections("in[1]")
+    assert len(pauses) >= of_the_snapshot + 400
+
+
+def test_the_next_snapshot_waits_for_the_share_of_this_one_and_of_the_drawing_before_it():
+    work_s = itertools.count().__next__
+    board = Board(lambda: job(container(0)), NoInspector(), ManualClock(), work_s=work_s)
+    assert board.refresh() == SHARE
+    board.sections()
+    assert board.refresh() == 2 * SHARE
+    assert board.refresh() == SHARE
 
 
 @pytest.fixture

@@ -9,8 +9,17 @@ from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.errors import ForeignRecords, StoreError
 from samzapy.storage.changelog.end import ChangelogEnd
 from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("mem", "log", 0)
+
+
+class Impatient(ManualClock):
+    """Each look takes a second."""
+
+    def monotonic(self):
+        self.advance(1)
+        return super().monotonic()
 
 
 class Log:
@@ -20,7 +29,7 @@ class Log:
         self.admin = self.factory.admin(self.settings, "test")
         self.admin.create(StreamSpec("log", 1))
         self.producer = self.factory.producer(self.settings, "test")
-        self.end = ChangelogEnd("s", SSP, 0, lambda _: self.factory.consumer(self.settings, "test"))
+        self.end = ChangelogEnd("s", SSP, 0, lambda _: self.factory.consumer(self.settings, "test"), Impatient())
 
     def write(self, count):
         self.producer.send([OutgoingRecord("log", b"k", b"v", 0)] * count)
@@ -33,6 +42,13 @@ class Log:
         other.send([OutgoingRecord("log", b"k", b"v", 0)])
         other.flush()
         other.abort()
+
+    def write_in_transaction(self, count):
+        own = self.factory.producer(self.settings, "test", uuid.uuid4().hex)
+        own.init_transactions()
+        own.begin()
+        own.send([OutgoingRecord("log", b"k", b"v", 0)] * count)
+        own.flush()
 
     def range(self):
         return self.admin.offsets([SSP])[SSP]
@@ -56,6 +72,13 @@ def test_a_record_that_comes_between_the_look_and_the_own_ones_is_found_by_the_g
     log.write(2)
     with pytest.raises(ForeignRecords, match=r"mem.log\[0\]@0"):
         log.end.sent(last=2, count=2)
+
+
+def test_a_record_behind_the_own_ones_in_their_open_transaction_is_found_by_the_gap(log):
+    log.write_in_transaction(2)
+    log.write(1)
+    with pytest.raises(ForeignRecords, match=r"mem.log\[0\]@0"):
+        log.end.sent(last=log.range().upcoming - 1, count=2)
 
 
 def test_own_records_without_a_gap_and_the_end_of_their_transaction_are_expected(log):

@@ -6,6 +6,7 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.serde import Serde
 from samzapy.api.system import SystemSettings
 from samzapy.config.loader import load_job
+from samzapy.config.reading.classes import SCHEMA_SERDES
 from samzapy.config.streams.serdes import key_identity, serde_identity
 from samzapy.errors import ConfigError
 from samzapy.serializers import serde_registry
@@ -122,7 +123,8 @@ def test_every_built_in_serde_goes_by_one_name_however_it_is_reached():
         assert identity == ("bytes" if name in {"byte", "bytebuffer"} else name)
         module, _, simple = path.rpartition(":")
         assert serde_identity("mine", {"mine": f"{module}.{simple}"}) == identity
-        assert serde_identity(serde_registry(JOB)[name], classes) == identity
+        url = {f"serializers.registry.{name}.url": "mock://identity"} if path in SCHEMA_SERDES else {}
+        assert serde_identity(serde_registry({**JOB, **url})[name], classes) == identity
 
 
 def test_a_serde_of_the_users_goes_by_its_class():

@@ -1,0 +1,222 @@
+"""Packs the environment of a job's executors: samzapy, its dependencies and the job's own, as they are installed here.
+
+    bin/python -> the interpreter of the executors' hosts
+    pyvenv.cfg
+    lib/python3.11/site-packages/...
+
+1. pyspark and py4j stay out: a cluster brings its own Spark. They are most of an environment (`LEFT_OUT`).
+2. Driver and executors get the same versions, because the files are copied from this environment. Nothing is downloaded.
+3. The hosts need a Python of the same minor version; the archive is a virtual environment of that one.
+
+Of the well-kept packers, venv-pack and conda-pack pack whole environments, with the tools of a developer, and refuse those with an
+editable package.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+import tarfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from samzapy import errors
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+
+LEFT_OUT = frozenset({"pyspark", "py4j"})
+
+_OWN = "samzapy"
+_SUFFIXES = (".tar.gz", ".tgz")
+_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_PACKAGES = f"lib/{_PYTHON}/site-packages"
+#: Fast enough for hundreds of megabytes, and nearly as small as the best level.
+_COMPRESSION = 6
+_COMMENT = re.compile(r"(^|\s)#.*$")
+#: Lines that end in a backslash, and the one after them.
+_CONTINUED = re.compile(r"(?:.*\\\n)+.*")
+_LINE_OPTION = re.compile(r"\s--\S.*$")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A written archive. `versions`: the packages in it; `unpacked`: the size of its files, in bytes, as `size`."""
+
+    versions: dict[str, str]
+    size: int
+    unpacked: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A requirement and where it stands: a file with a line, or the package that has it."""
+
+    requirement: Requirement
+    where: str
+
+
+def default_interpreter() -> Path:
+    """The interpreter that this environment was made from."""
+    return Path(sys.base_prefix, "bin", _PYTHON)
+
+
+def pack(archive: Path, requirements: Path | None = None, interpreter: Path | None = None) -> Packed:
+    """Write the archive, whole or not at all. `requirements`: a file of the job's own packages, as pip reads it.
+    `interpreter`: the place of Python on the executors' hosts; None if it is where it is here.
+
+    Raises ConfigError for another suffix than .tar.gz or .tgz (Spark unpacks by it), and for requirements that cannot be read, are
+    not installed here or have another version; EnvironmentFailure if the archive cannot be written.
+    """
+    if not archive.name.endswith(_SUFFIXES):
+        raise ConfigError(
+            [ConfigProblem("archive", str(archive), f"expected a name that ends in {' or '.join(_SUFFIXES)}")]
+        )
+    wanted = [Wanted(Requirement(_OWN), _OWN), *(read_requirements(requirements) if requirements else ())]
+    packages = closure(wanted)
+    part = archive.with_name(f".{archive.name}.{os.getpid()}")
+    try:
+        with tarfile.open(part, "w:gz", compresslevel=_COMPRESSION) as tar:
+            unpacked = sum(_add_package(tar, each) for each in packages.values())
+            _add_python(tar, interpreter or default_interpreter())
+        part.replace(archive)
+    except OSError as cause:
+        raise EnvironmentFailure(f"{archive}: cannot be written ({cause.strerror})") from cause
+    finally:
+        part.unlink(missing_ok=True)
+    return Packed({name: each.version for name, each in packages.items()}, archive.stat().st_size, unpacked)
+
+
+def read_requirements(path: Path) -> tuple[Wanted, ...]:
+    """The requirements of a file and of those that it includes with `-r`; pip's other options are left out, since nothing is
+    downloaded. Raises ConfigError, with all lines that are no requirements."""
+    found, problems = [], []
+    for where, text in _lines(path):
+        try:
+            found.append(Wanted(Requirement(text), where))
+        except InvalidRequirement:
+            allowed = "expected a package with its versions, e.g. polars>=1; install other things here, and name them"
+            problems.append(ConfigProblem(where, text, allowed))
+    if problems:
+        raise ConfigError(problems)
+    return tuple(found)
+
+
+def closure(wanted: Iterable[Wanted]) -> dict[str, Distribution]:
+    """The installed packages that meet the requirements, and all that these require, without `LEFT_OUT`, by name.
+
+    Raises ConfigError, with all that are not installed, have another version, or are not there as files.
+    """
+    found: dict[str, Distribution] = {}
+    problems: list[ConfigProblem] = []
+    seen: set[tuple[str, str]] = set()
+    queue = list(wanted)
+    for each in queue:
+        requirement, name = each.requirement, canonicalize_name(each.requirement.name)
+        if name in LEFT_OUT or not _applies(requirement, ""):
+            continue
+        try:
+            package = found[name] if name in found else distribution(name)
+        except PackageNotFoundError:
+            problems.append(_missing(each, "is not installed"))
+            continue
+        if not requirement.specifier.contains(package.version, prereleases=True):
+            problems.append(_missing(each, f"is installed in version {package.version}"))
+            continue
+        if package.files is None or (name != _OWN and _is_editable(package)):
+            problems.append(_missing(each, "is not installed as a list of files (editable, or not by pip)"))
+            continue
+        found[name] = package
+        for extra in sorted({"", *requirement.extras} - {extra for known, extra in seen if known == name}):
+            seen.add((name, extra))
+            needed = [Requirement(text) for text in package.requires or ()]
+            queue += [Wanted(_unmarked(inner), name) for inner in needed if _applies(inner, extra)]
+    if problems:
+        raise ConfigError(problems)
+    return dict(sorted(found.items()))
+
+
+def _applies(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def _unmarked(requirement: Requirement) -> Requirement:
+    requirement.marker = None
+    return requirement
+
+
+def _missing(wanted: Wanted, what: str) -> ConfigProblem:
+    message = f"{what} here: pip install it first, since the executors get what the driver has"
+    return ConfigProblem(wanted.where, str(wanted.requirement), message)
+
+
+def _joined(lines: re.Match[str]) -> str:
+    """One line, and empty ones after it, so that the later ones keep their numbers."""
+    return lines[0].replace("\\\n", " ") + "\n" * lines[0].count("\n")
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        text = _CONTINUED.sub(_joined, path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as cause:
+        raise ConfigError([ConfigProblem("-r", str(path), f"cannot be read ({cause})")]) from cause
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = _COMMENT.sub("", line).strip()
+        included = re.match(r"(?:-r|--requirement)[\s=]*(\S+)", stripped)
+        if included:
+            yield from _lines(path.parent / included[1])
+        elif stripped and not (stripped.startswith("-") and not stripped.startswith(("-e", "--editable"))):
+            yield f"{path}:{number}", _LINE_OPTION.sub("", stripped)
+
+
+def _add_package(tar: tarfile.TarFile, package: Distribution) -> int:
+    """Add the files of a package without its commands, which name this machine's Python; returns their size in bytes."""
+    sources = dict(_files(package))
+    for name, path in sources.items():
+        tar.add(path, f"{_PACKAGES}/{name}", recursive=False, filter=_owned_by_root)
+    return sum(path.stat().st_size for path in sources.values())
+
+
+def _files(package: Distribution) -> Iterator[tuple[str, Path]]:
+    """The files of a package: the name below site-packages, and the place here."""
+    editable = _is_editable(package)
+    for file in package.files or ():
+        path = Path(str(package.locate_file(file)))
+        # An editable package lists a link to its source instead of its modules. Only ours may be one.
+        described = not editable or file.parts[0].endswith((".dist-info", ".egg-info"))
+        if described and not {"..", "/"} & set(file.parts) and path.is_file():
+            yield file.as_posix(), path
+    if editable:
+        root = Path(str(errors.__file__)).parent
+        yield from ((str(path.relative_to(root.parent)), path) for path in sorted(root.rglob("*")) if path.is_file())
+
+
+def _is_editable(package: Distribution) -> bool:
+    with suppress(ValueError, AttributeError):
+        return bool(json.loads(package.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"))
+    return False
+
+
+def _owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    return entry
+
+
+def _add_python(tar: tarfile.TarFile, interpreter: Path) -> None:
+    for name, target in (("python", str(interpreter)), ("python3", "python"), (_PYTHON, "python")):
+        link = tarfile.TarInfo(f"bin/{name}")
+        link.type, link.linkname, link.mode = tarfile.SYMTYPE, target, 0o777
+        tar.addfile(link)
+    version = ".".join(map(str, sys.version_info[:3]))
+    text = f"home = {interpreter.parent}\ninclude-system-site-packages = false\nversion = {version}\n".encode()
+    settings = tarfile.TarInfo("pyvenv.cfg")
+    settings.size, settings.mode = len(text), 0o644
+    tar.addfile(settings, io.BytesIO(text))

@@ -1,0 +1,256 @@
+"""Runs jobs from Python programs: a script, a notebook, a program with a SparkSession, a script of `spark-submit`.
+
+`run` blocks until the job has ended; `submit` returns a `RunningJob` at once. Neither ends the process, and errors are those
+of `samzapy.errors`. The job runs in a thread of its own, so the program's event loop and its signal handlers stay as they
+are; `run` alone handles an interrupt and SIGTERM while it waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, final
+
+from rich.console import Console
+
+from samzapy.api.task import AnyTask
+from samzapy.cli.progress import RunDisplay
+from samzapy.config.job import JobConfig
+from samzapy.config.loader import load_job
+from samzapy.config.tasks import task as task_keys
+from samzapy.coordinator.progress import JobStatus
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.plugins import path_of
+from samzapy.runner.base import JobOutcome, Runner, RunOptions, StopSwitch
+from samzapy.runner.launch import checked, launch
+from samzapy.runner.local import runner_of
+
+logger = logging.getLogger(__name__)
+
+#: A job file, by path, or its flat pairs.
+JobSource = Mapping[str, Any] | Path | str
+
+
+@final
+class RunningJob:
+    """A job that was submitted. As a context manager it stops the job at the end, and waits for it.
+
+    The job goes on as long as the process lives; if that ends, the next run of the job resumes from the last commit.
+    """
+
+    def __init__(
+        self,
+        config: JobConfig,
+        runner: Runner,
+        display: _Display,
+        *,
+        until_end: bool,
+        unfit: tuple[str, ...],
+        given: object,
+    ) -> None:
+        """Starts the job. `unfit`: warnings of its checks. `given` is kept alive: it may hold classes that only this process
+        has."""
+        self.name = config.name
+        self._given = given
+        self._config = config
+        self._runner = runner
+        self._display = display
+        self._until_end = until_end
+        self._unfit = unfit
+        self._stop = StopSwitch()
+        self._status: JobStatus | None = None
+        self._page: str | None = None
+        self._outcome: JobOutcome | None = None
+        self._error: BaseException | None = None
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name=f"samzapy-{config.name}", daemon=True).start()
+
+    @property
+    def status(self) -> JobStatus | None:
+        """The newest status, a fraction of a second old; None before the job has started."""
+        return self._status
+
+    @property
+    def page(self) -> str | None:
+        """The address of the status page, with the token that reads; None for a run without a page, and before it is
+        there."""
+        return self._page
+
+    @property
+    def done(self) -> bool:
+        """Whether the job has ended, well or not."""
+        return self._ended.is_set()
+
+    def stop(self) -> None:
+        """Have every task commit and stop; returns at once, `wait` waits for the end."""
+        self._stop.ask()
+
+    def wait(self, timeout_s: float | None = None) -> JobOutcome:
+        """Wait until the job has ended; returns its outcome. `timeout_s`: seconds at most, None for as long as it takes.
+
+        Raises the error that ended the job (JobFailed, TaskFailed, ConfigError, EnvironmentFailure, ...), TimeoutError.
+        """
+        if not self._ended.wait(timeout_s):
+            raise TimeoutError(f"job '{self.name}' has not ended within {timeout_s:g} s: wait again, or stop it")
+        if self._error is not None:
+            raise self._error
+        assert self._outcome is not None
+        return self._outcome
+
+    def __enter__(self) -> RunningJob:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+        # An error of the body says more than what it did to the job.
+        with nullcontext() if error is None else suppress(Exception):
+            self.wait()
+
+    def __repr__(self) -> str:
+        state = "running" if not self.done else "ended" if self._error is None else "failed"
+        return f"<RunningJob {self.name}: {state}>"
+
+    def _run(self) -> None:
+        options = RunOptions(
+            on_status=self._on_status, on_event=self._display.event, on_page=self._on_page, stop=self._stop
+        )
+        try:
+            self._outcome = launch(
+                self._config,
+                self._runner,
+                options,
+                self._display,
+                until_end=self._until_end,
+                unfit=self._unfit,
+            )
+        except BaseException as error:  # noqa: BLE001  # raised again by `wait`
+            self._error = error
+        finally:
+            self._ended.set()
+
+    def _on_status(self, status: JobStatus) -> None:
+        self._status = status
+        self._display.status(status)
+
+    def _on_page(self, address: str) -> None:
+        self._page = address
+
+
+@final
+class _LoggedEvents:
+    """Shows no progress; events are log lines."""
+
+    def __enter__(self) -> _LoggedEvents:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """Nothing was opened."""
+
+    def event(self, line: str) -> None:
+        logger.info("%s", line)
+
+    def status(self, status: JobStatus) -> None:
+        """It is not shown."""
+
+
+_Display = RunDisplay | _LoggedEvents
+
+
+def submit(
+    job: JobSource,
+    task: type[AnyTask] | None = None,
+    *,
+    spark: object = None,
+    until_end: bool = False,
+    runner: str = "spark",
+    progress: bool = False,
+    overrides: Mapping[str, Any] | None = None,
+) -> RunningJob:
+    """As `samzapy.submit`, with all overrides in one mapping."""
+    on_top = {_key(name): _text(name, value) for name, value in (overrides or {}).items()}
+    source: Mapping[str, str] | Path | str = job if isinstance(job, (str, Path)) else _pairs(job)
+    if task is not None:
+        if not isinstance(task, type):
+            raise ConfigError([ConfigProblem("task", repr(task), "expected a class, not an object")])
+        on_top[task_keys.CLASS.name] = path_of(task)
+    if runner not in {"spark", "local"}:
+        raise ConfigError([ConfigProblem("runner", runner, "expected spark or local")])
+    if spark is not None and runner == "local":
+        raise ConfigError(
+            [ConfigProblem("runner", runner, "a job with spark=... runs on Spark: leave one of them out")]
+        )
+    loaded = load_job(source, on_top)
+    if loaded.folder is None:
+        loaded = replace(loaded, folder=_folder_of_program())
+    config, made, unfit = checked(loaded, lambda: runner_of(runner, spark))
+    display = RunDisplay(Console(stderr=True)) if progress else _LoggedEvents()
+    given = (job, task, overrides)
+    return RunningJob(config, made, display, until_end=until_end, unfit=unfit, given=given)
+
+
+def run(job: JobSource, task: type[AnyTask] | None = None, **options: Any) -> JobOutcome:
+    """As `samzapy.run`, with the options of `submit`."""
+    running = submit(job, task, **options)
+    with _stopped_by_sigterm(running):
+        try:
+            return running.wait()
+        except KeyboardInterrupt:
+            if running.done:
+                raise
+            logger.warning("Stopping: every task commits first; a second interrupt does not wait for that")
+            running.stop()
+            return running.wait()
+
+
+@contextmanager
+def _stopped_by_sigterm(running: RunningJob) -> Iterator[None]:
+    """In the main thread of a program without a handler of its own, have the first SIGTERM stop the job, and any further one
+    end the process."""
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+    def handle(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        running.stop()
+
+    if ours:
+        signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _folder_of_program() -> Path:
+    """The folder of the script that runs, or, in a notebook, the present one: a job of pairs imports its modules from there."""
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    return Path(script).absolute().parent if script else Path.cwd()
+
+
+def _pairs(job: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): _text(str(key), value) for key, value in job.items()}
+
+
+def _key(name: str) -> str:
+    """The key that a keyword stands for: `task_commit_ms` is task.commit.ms. A name with a dot is a key already."""
+    return name if "." in name else name.replace("_", ".")
+
+
+def _text(name: str, value: Any) -> str:
+    """A value as a job file has it. Raises ConfigError."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, int, float, Path)):
+        return str(value)
+    if isinstance(value, type):
+        return path_of(value)
+    if isinstance(value, (list, tuple)):
+        return ",".join(_text(name, each) for each in value)
+    raise ConfigError([ConfigProblem(_key(name), repr(value), "expected text, a number, true or false, or a list")])

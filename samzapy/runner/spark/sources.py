@@ -1,0 +1,268 @@
+"""Gets the Spark of a run: one of its own, that of a session, or that of the `spark-submit` that started this process.
+
+1. A Spark of its own starts with the run, with the settings of the job file, and ends with it.
+2. A session is shared and given back as it was: it is not stopped, and its settings and its log stay. Its workers do not
+   meet those of the run, because Spark keeps the workers of each environment apart, and the run's have a token. Only files
+   that were shipped stay with the session, as Spark cannot remove any.
+3. A JVM without a context, as `spark-submit` provides it, gets a context for the run. The master and the settings of the
+   submission come before those of the job file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, final
+from uuid import uuid4
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+
+from samzapy.config.job import JobConfig
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.java import SPARK, find_java
+from samzapy.runner.base import TOKEN
+from samzapy.runner.spark.application import RunFolder, SparkApplication, spark_application, starting
+from samzapy.runner.spark.master import DRIVER_HOST, FIXED, KEY, PREFIX, Master, added_settings
+from samzapy.runner.spark.user_code import shipped_files
+
+#: Set by `spark-submit` for the programs that it starts.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+#: Settings of a session that would break a guarantee. Workers that Spark reuses do no harm: nobody else gets the run's.
+_NEEDED = ("spark.speculation", "spark.python.use.daemon")
+
+
+class SparkSource(ABC):
+    """Where the Spark of a run comes from."""
+
+    def check(self) -> None:  # noqa: B027  # a Spark that is there already has started
+        """Check that this Spark can start. Raises EnvironmentFailure."""
+
+    @abstractmethod
+    def fit(self, config: JobConfig) -> JobConfig:
+        """The job for this Spark. Raises ConfigError for a Spark that cannot run it."""
+
+    @abstractmethod
+    def application(
+        self, config: JobConfig, master: Master, token: str, *, verbose: bool
+    ) -> AbstractContextManager[SparkApplication]:
+        """The application for a job that was fitted, and what ends it. Raises EnvironmentFailure, ConfigError."""
+
+
+@final
+class OwnSpark(SparkSource):
+    """A Spark that starts and ends with the run."""
+
+    def check(self) -> None:
+        find_java(SPARK)
+
+    def fit(self, config: JobConfig) -> JobConfig:
+        return config
+
+    def application(
+        self, config: JobConfig, master: Master, token: str, *, verbose: bool
+    ) -> AbstractContextManager[SparkApplication]:
+        return spark_application(config, master, find_java(SPARK), token, verbose=verbose)
+
+
+@final
+class SessionSpark(SparkSource):
+    """The Spark of a session, by its context."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def fit(self, config: JobConfig) -> JobConfig:
+        settings = dict(self._context.getConf().getAll())
+        ignored = [key for key in config.raw if key.startswith(PREFIX)]
+        note = (f"{', '.join(ignored)}: without effect, the session has its settings already",) if ignored else ()
+        return _fitted(config, str(self._context.master), settings, note)
+
+    @contextmanager
+    def application(
+        self, config: JobConfig, master: Master, token: str, *, verbose: bool
+    ) -> Iterator[SparkApplication]:
+        with starting(master.address):
+            _ship(self._context, config, master)
+        made = SharedApplication(self._context, master, token)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@final
+class SubmittedSpark(SparkSource):
+    """The Spark of a JVM that has no context yet."""
+
+    def fit(self, config: JobConfig) -> JobConfig:
+        settings = dict(_settings_of_jvm().getAll())
+        return _fitted(config, settings.get("spark.master") or config.spark.master, settings, ())
+
+    @contextmanager
+    def application(
+        self, config: JobConfig, master: Master, token: str, *, verbose: bool
+    ) -> Iterator[SparkApplication]:
+        conf = _settings_of_jvm()
+        for key, value in added_settings(config, master).items():
+            conf.setIfMissing(key, value)
+        for key, (value, _) in FIXED.items():
+            conf.set(key, value)
+        conf.setMaster(master.address).setAppName(config.name)
+        with starting(master.address):
+            context = SparkContext(conf=conf, environment={TOKEN: token})
+        made = SparkApplication(GivenJvm(context), context, master)
+        try:
+            with starting(master.address):
+                _ship(context, config, master)
+            yield made
+        finally:
+            made.close()
+
+
+def spark_source(session: object = None) -> SparkSource:
+    """The source for a SparkSession or SparkContext; None for the Spark that this process has already, else its own.
+
+    Raises ConfigError for a session that has no context, EnvironmentFailure if the process runs another job on a Spark of
+    its own, which ends with that job.
+    """
+    if session is not None:
+        return SessionSpark(spark_context(session))
+    active = SparkContext._active_spark_context  # noqa: SLF001  # not offered without making one
+    if active is not None:
+        if TOKEN in active.environment:
+            raise EnvironmentFailure(
+                "another job of this process runs on a Spark of its own, and a process has only one: run both on one session "
+                "(spark=...), or with runner='local'"
+            )
+        return SessionSpark(active)
+    if SparkContext._gateway is not None or _SUBMITTED in os.environ:  # noqa: SLF001
+        return SubmittedSpark()
+    return OwnSpark()
+
+
+def spark_context(session: object) -> Any:
+    """The context of a classic SparkSession, or the given one. Raises ConfigError for anything else."""
+    if isinstance(session, SparkContext):
+        found: Any = session
+    else:
+        try:
+            found = getattr(session, "sparkContext", None)
+        except PySparkException:
+            found = None
+    if found is None:
+        raise ConfigError([ConfigProblem("spark", type(session).__name__, "must be a classic SparkSession")])
+    if found._jsc is None:  # noqa: SLF001  # not offered
+        raise ConfigError([ConfigProblem("spark", None, "the session is stopped: make a new one")])
+    return found
+
+
+def _settings_of_jvm() -> SparkConf:
+    SparkContext._ensure_initialized()  # noqa: SLF001  # settings are read from the JVM
+    return SparkConf()
+
+
+def _fitted(config: JobConfig, master: str | None, settings: Mapping[str, str], notes: tuple[str, ...]) -> JobConfig:
+    problems = [
+        ConfigProblem(f"spark: {key}", settings[key], f"must be {FIXED[key][0]}: {FIXED[key][1]}")
+        for key in _NEEDED
+        if settings.get(key, FIXED[key][0]).strip().lower() != FIXED[key][0]
+    ]
+    if problems:
+        raise ConfigError(problems)
+    given = config.spark.master
+    if given is not None and given != master:
+        notes = (f"{KEY}={given}: without effect, this Spark runs on {master}", *notes)
+    host = {DRIVER_HOST: settings[DRIVER_HOST]} if DRIVER_HOST in settings else {}
+    spark = replace(config.spark, master=master, conf={**config.spark.conf, **host})
+    return replace(config, spark=spark, warnings=(*config.warnings, *notes))
+
+
+def _ship(context: Any, config: JobConfig, master: Master) -> None:
+    files = shipped_files(config, private_folder(), on_this_machine=master.on_this_machine)
+    for path in files:
+        context.addPyFile(path)
+    for path in config.spark.archives:
+        context.addArchive(path)
+
+
+@cache
+def private_folder() -> Path:
+    """A folder that only this user can read, until this process ends: executors that come later get shipped files there."""
+    folder = RunFolder()
+    atexit.register(folder.__exit__, None, None, None)
+    return folder.path
+
+
+@final
+class GivenJvm:
+    """The JVM of the program around the run, which ends it."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs, as far as this process knows, and has the context."""
+        gateway = self._context._gateway  # noqa: SLF001  # not offered
+        process = getattr(gateway, "proc", None)
+        return self._context._jsc is not None and (process is None or process.poll() is None)  # noqa: SLF001
+
+    def kill(self) -> None:
+        """It goes on."""
+
+    def close(self) -> None:
+        """It goes on."""
+
+
+#: Held while a context's environment has the token of a run.
+_ENVIRONMENT = threading.Lock()
+
+
+@final
+class SharedApplication(SparkApplication):
+    """The application of a session that goes on after the run."""
+
+    def __init__(self, context: Any, master: Master, token: str) -> None:
+        """`token` goes to the workers of this run alone."""
+        super().__init__(GivenJvm(context), context, master)
+        self._token = token
+        self._tag = f"samzapy-{uuid4().hex}"
+
+    def collect(self, tasks: Any) -> object:
+        self.context.addJobTag(self._tag)
+        environment = self.context.environment
+        with _ENVIRONMENT:
+            environment[TOKEN] = self._token
+            try:
+                # Spark takes the environment with the function, here and once.
+                tasks._jrdd  # noqa: B018, SLF001
+            finally:
+                del environment[TOKEN]
+        return super().collect(tasks)
+
+    def warm(self, containers: int) -> None:
+        """The session's executors are there already."""
+
+    def check(self) -> None:
+        if not self.alive:
+            raise EnvironmentFailure(
+                "the SparkSession of this run was stopped; run the job again, and it resumes from its last commit"
+            )
+        super().check()
+
+    def close(self) -> None:
+        """Cancel what is left of the run."""
+        try:
+            if self.alive:
+                self.context.cancelJobsWithTag(self._tag)
+        except (Py4JError, OSError):
+            return  # the JVM has just ended, and the jobs with it

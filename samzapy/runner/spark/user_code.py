@@ -1,0 +1,167 @@
+"""Brings the user's code to the executors' Python workers.
+
+1. Modules beside the job file: executors on this machine import them from the same folder. To other machines they go as an
+   archive, unless `job.spark.py.files` names what to ship.
+2. Classes of the program that started the job (a notebook's cell, a script), or made in a function: no module has them
+   there, so they are pickled by value, as Spark does with functions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pyspark import cloudpickle
+
+from samzapy import plugins
+from samzapy.config.job import JobConfig
+from samzapy.config.spark import PY_FILES
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.plugins import PluginError, load_name
+
+#: Class paths of objects that no module on an executor has.
+_OWN = re.compile(rf"(?:__main__|{re.escape(plugins.__name__)})[:.][A-Za-z_]\w*")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_CACHE = "__msgspec_cache__"
+#: Bytes of code beside a job file that are still shipped by themselves.
+_MOST_BYTES = 64 * 1024 * 1024
+#: The time of every entry of an archive, so that equal code makes equal archives.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class TravellingCode:
+    """The code that goes to a worker with its containers' ids. `folders`: for the end of its import path. `objects`: by
+    class path, pickled by value; read only after the import path is set, because they may need those modules."""
+
+    folders: tuple[str, ...] = ()
+    objects: bytes = b""
+
+    @classmethod
+    def of(cls, config: JobConfig, *, on_this_machine: bool) -> TravellingCode:
+        """The code of a job. Raises ConfigError for a class that cannot be pickled."""
+        folders = (str(config.folder),) if on_this_machine and config.folder is not None else ()
+        return cls(folders, _pickled(config))
+
+    def arrive(self) -> None:
+        """Make the code importable in this process."""
+        sys.path += [folder for folder in self.folders if folder not in sys.path]
+        if not self.objects:
+            return
+        for path, (found, names) in cloudpickle.loads(self.objects).items():
+            plugins.place(path, found)
+            for function in _functions(found):
+                for name, value in names.items():
+                    function.__globals__.setdefault(name, value)
+
+
+def _pickled(config: JobConfig) -> bytes:
+    found: dict[str, tuple[Any, dict[str, Any]]] = {}
+    for key, value in config.resolved.items():
+        for path in _OWN.findall(value):
+            try:
+                named = load_name(path)
+                found[path] = (named, _annotated(named))
+            except PluginError as cause:
+                raise ConfigError([ConfigProblem(key, path, str(cause))]) from cause
+    if not found:
+        return b""
+    written = io.BytesIO()
+    try:
+        _Pickler(written).dump(found)
+    except Exception as cause:
+        message = (
+            f"cannot be pickled for the executors ({type(cause).__name__}: {cause}): put it, and what it uses, into a module "
+            "beside the job file"
+        )
+        raise ConfigError([ConfigProblem("task.class", ", ".join(found), message)]) from cause
+    return written.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # pyspark is not typed here
+    """Spark's own, with a rule for classes that msgspec knows."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """See `pickle.Pickler`."""
+        if isinstance(obj, type) and _CACHE in vars(obj):
+            # The decoder of a dataclass, which cannot be pickled; msgspec makes another one.
+            delattr(obj, _CACHE)
+        if isinstance(obj, type) and hasattr(obj, "__struct_config__") and _is_own(obj):
+            # Its fields would be lost, and every message would be empty.
+            raise TypeError(f"{obj.__name__} is a msgspec.Struct, which cannot be pickled by value")
+        return super().reducer_override(obj)
+
+
+def _is_own(found: type) -> bool:
+    """Whether no module has the class by its name, or only this program."""
+    module = sys.modules.get(found.__module__)
+    return found.__module__ == "__main__" or getattr(module, found.__qualname__, None) is not found
+
+
+def _annotated(found: Any) -> dict[str, Any]:
+    """The globals that annotations of its methods name as text: the code itself does not use them, so pickling leaves them
+    out, but samzapy reads classes of messages there."""
+    names: dict[str, Any] = {}
+    for function in _functions(found):
+        for annotation in function.__annotations__.values():
+            if isinstance(annotation, str):
+                names |= {n: function.__globals__[n] for n in _NAME.findall(annotation) if n in function.__globals__}
+    return names
+
+
+def _functions(found: Any) -> list[Any]:
+    return [each for each in vars(found).values() if inspect.isfunction(each)] if isinstance(found, type) else []
+
+
+def shipped_files(config: JobConfig, scratch: Path, *, on_this_machine: bool) -> tuple[str, ...]:
+    """The files that Spark ships for a job: those of `job.spark.py.files`, else an archive of the modules beside the job file,
+    which is made in `scratch` and must stay there as long as executors come. Raises ConfigError."""
+    if config.spark.py_files or on_this_machine or config.folder is None:
+        return config.spark.py_files
+    modules = dict(_modules(config.folder))
+    if not modules:
+        return ()
+    size = sum(path.stat().st_size for path in modules.values())
+    if size > _MOST_BYTES:
+        message = (
+            f"the modules beside the job file have {size:,} B, more than is shipped by itself ({_MOST_BYTES:,} B): name the "
+            "files that the job needs"
+        )
+        raise ConfigError([ConfigProblem(PY_FILES.name, None, message)])
+    return (str(_archive(modules, scratch)),)
+
+
+def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The Python files of a folder: its modules, its packages, and other modules below it that are imported already."""
+    for path in folder.glob("*.py"):
+        yield path.name, path
+    for package in folder.glob("*/__init__.py"):
+        if not package.parent.name.startswith("."):
+            for path in package.parent.rglob("*.py"):
+                yield str(path.relative_to(folder)), path
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and file.endswith(".py") and "site-packages" not in file and Path(file).is_relative_to(folder):
+            yield str(Path(file).relative_to(folder)), Path(file)
+
+
+def _archive(modules: Mapping[str, Path], scratch: Path) -> Path:
+    """An archive with a name of its contents: Spark ignores a second file of one name, whatever is in it."""
+    texts = {name: modules[name].read_bytes() for name in sorted(modules)}
+    digest = sha256(repr(texts).encode()).hexdigest()[:12]
+    path = scratch / f"samzapy-code-{digest}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        # Python looks for a package without __init__.py by its folder.
+        for folder in sorted({f"{each}/" for name in texts for each in Path(name).parents if each.name}):
+            made.writestr(zipfile.ZipInfo(folder, _NO_TIME), b"")
+        for name, text in texts.items():
+            made.writestr(zipfile.ZipInfo(name, _NO_TIME), text)
+    return path

@@ -1,0 +1,55 @@
+"""Objects of a class as plain values, dicts of numbers, text, bytes, times and decimals, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import partial
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from samzapy.errors import SerdeError
+from samzapy.serializers.typed import is_pydantic, shown, typed_serde
+
+#: Values that stay as they are.
+_PLAIN = (bytes, bytearray, datetime, date, time, Decimal, UUID)
+
+
+class PlainForm(NamedTuple):
+    """`to_plain` raises SerdeError for an object of another class, `from_plain` ValueError for a value that does not fit;
+    `reason` explains the latter. `classes` are the exact classes of the objects, None for any."""
+
+    to_plain: Callable[[Any], Any]
+    from_plain: Callable[[Any], Any]
+    reason: Callable[[Exception], str]
+    classes: frozenset[type] | None
+
+
+def plain_form(kind: Any) -> PlainForm:
+    """The plain form of the objects of the class, generic or union `kind`. Raises SerdeError for a class without one."""
+    known = typed_serde("msgpack", kind)
+    if is_pydantic(kind):
+        from pydantic import TypeAdapter  # noqa: PLC0415  # pydantic is an extra
+
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        to_plain: Callable[[Any], Any] = adapter.serializer.to_python
+        from_plain: Callable[[Any], Any] = adapter.validator.validate_python
+    else:
+        to_plain = partial(msgspec.to_builtins, builtin_types=_PLAIN)
+        from_plain = partial(msgspec.convert, type=kind, builtin_types=_PLAIN)
+    return PlainForm(_checked(kind, known.classes, to_plain), from_plain, known.misfit, known.classes)
+
+
+def _checked(kind: Any, classes: frozenset[type] | None, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    if classes is None:
+        return convert
+
+    def to_plain(value: Any) -> Any:
+        if type(value) in classes:
+            return convert(value)
+        raise SerdeError(f"expected {shown(kind)}, got {type(value).__name__} {value!r:.100}")
+
+    return to_plain

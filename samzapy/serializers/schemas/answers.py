@@ -1,0 +1,234 @@
+"""Asks a schema registry, and keeps its answers: in memory, and in a folder that restarts share.
+
+A file of the folder is one answer. Its name is the kind of question and a hash of the registry's address and the question;
+an answer is written to a file beside it and then renamed, so readers see whole files only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+
+from samzapy.config.reading.secrets import without_password
+from samzapy.config.streams.schemas import Reference, SchemaSettings
+from samzapy.errors import EnvironmentFailure, SerdeError, Unreachable
+
+logger = logging.getLogger(__name__)
+
+
+class KnownSchema(NamedTuple):
+    """A registered schema: its id, its text, and the (name, text) of every schema that it refers to, directly or not,
+    each after those that it refers to itself."""
+
+    id: int
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+
+#: The clients of `mock://` addresses keep their schemas themselves, so the serdes of a process share them.
+_MOCKS: dict[str, SchemaRegistryClient] = {}
+_RETRIES_WAIT_MS, _RETRIES_MOST_MS = 200, 2_000
+_UNAVAILABLE = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class Registry:
+    """The registry of one serde. Connects with the first question; `kind` is AVRO, JSON or PROTOBUF.
+
+    Raises SerdeError for a schema that is not there or not compatible, Unreachable if there is no answer,
+    EnvironmentFailure if the job has no right to ask.
+    """
+
+    def __init__(self, settings: SchemaSettings, kind: str) -> None:
+        self._settings, self._kind = settings, kind
+        self._found: dict[tuple[str, ...], KnownSchema] = {}
+        self._client: SchemaRegistryClient | None = None
+        self._folder = None if settings.cache_dir is None else Path(settings.cache_dir).expanduser()
+        self._where = f"schema registry {without_password(settings.url)}"
+
+    def schema_of(self, schema_id: int) -> KnownSchema:
+        """The schema with that id."""
+        return self._kept(("id", str(schema_id)), lambda: self._schema_of(schema_id))
+
+    def _schema_of(self, schema_id: int) -> KnownSchema:
+        form = "serialized" if self._kind == "PROTOBUF" else None
+        found = self._asked(f"id {schema_id}", lambda client: client.get_schema(schema_id, fmt=form))
+        if (found.schema_type or "AVRO") != self._kind:
+            raise SerdeError(f"{self._where}: schema {schema_id} is of type {found.schema_type}, expected {self._kind}")
+        return self._with_references(schema_id, found)
+
+    def latest(self, subject: str) -> KnownSchema:
+        """The latest schema of a subject; the last known one, with a warning, while the registry does not answer."""
+        question = ("latest", subject)
+        found = self._found.get(question)
+        if found is not None:
+            return found
+        form = "serialized" if self._kind == "PROTOBUF" else None
+        try:
+            answer = self._asked(f"subject {subject}", lambda client: client.get_latest_version(subject, fmt=form))
+            known = self._with_references(answer.schema_id, answer.schema)
+        except Unreachable as cause:
+            kept = self._read(question)
+            if kept is None:
+                raise
+            logger.warning("%s; the schema of subject %s is the last known one, %d", cause, subject, kept.id)
+            self._found[question] = kept
+            return kept
+        self._keep(question, known)
+        return known
+
+    def id_of(self, subject: str, text: str, references: tuple[Reference, ...] = ()) -> KnownSchema:
+        """The schema with the id it has in `subject`; it is registered there if the settings say so."""
+        question = ("of", subject, text, *map(str, references))
+        return self._kept(question, lambda: self._id_of(subject, text, references))
+
+    def _id_of(self, subject: str, text: str, references: tuple[Reference, ...]) -> KnownSchema:
+        schema = Schema(text, self._kind, [SchemaReference(*each) for each in references])
+        if self._settings.auto_register:
+            found = self._asked(f"subject {subject}", lambda client: client.register_schema(subject, schema))
+            return self._with_references(found, schema)
+        try:
+            known = self._asked(f"subject {subject}", lambda client: client.lookup_schema(subject, schema))
+        except SerdeError as cause:
+            advice = "register it, or set auto.register=true or use.latest.version=true"
+            raise SerdeError(f"{cause}: the subject has no schema like the job's; {advice}") from cause
+        return self._with_references(known.schema_id, schema)
+
+    def complete(self, text: str, references: tuple[Reference, ...]) -> KnownSchema:
+        """The job's schema, with the schemas that it refers to; its id is -1."""
+        if not references:
+            return KnownSchema(-1, text)
+        schema = Schema(text, self._kind, [SchemaReference(*each) for each in references])
+        return self._kept(("text", text, *map(str, references)), lambda: self._with_references(-1, schema))
+
+    def version_of(self, subject: str, text: str, references: tuple[Reference, ...]) -> int:
+        """The version that a schema has in a subject, after `id_of`."""
+        schema = Schema(text, self._kind, [SchemaReference(*each) for each in references])
+        found = self._asked(f"subject {subject}", lambda client: client.lookup_schema(subject, schema))
+        return int(found.version)
+
+    def _with_references(self, schema_id: int, schema: Schema) -> KnownSchema:
+        found: dict[str, str] = {}
+        self._gather(schema, found)
+        return KnownSchema(schema_id, schema.schema_str or "", tuple(found.items()))
+
+    def _gather(self, schema: Schema, found: dict[str, str]) -> None:
+        for each in schema.references or ():
+            if each.name in found:
+                continue
+            inner = self._version(each.subject, each.version)
+            self._gather(inner, found)
+            found[each.name] = inner.schema_str
+
+    def _version(self, subject: str, version: int) -> Schema:
+        form = "serialized" if self._kind == "PROTOBUF" else None
+        what = f"subject {subject} version {version}"
+        return self._asked(what, lambda client: client.get_version(subject, version, True, form)).schema
+
+    def _asked(self, what: str, question: Callable[[SchemaRegistryClient], Any]) -> Any:
+        """The client's answer, its errors as ours."""
+        client = self._connected()
+        try:
+            return question(client)
+        except SchemaRegistryError as cause:
+            text = " ".join(str(cause.error_message).split())
+            if cause.http_status_code in _UNAVAILABLE:
+                raise Unreachable(f"{self._where}: does not answer ({cause.http_status_code} {text})") from cause
+            if cause.http_status_code in {401, 403}:
+                raise EnvironmentFailure(f"{self._where}: refuses the job ({cause.http_status_code} {text})") from cause
+            if cause.http_status_code == 409:
+                raise SerdeError(f"{self._where}: {what}: the schema is not compatible ({text})") from cause
+            raise SerdeError(f"{self._where}: {what}: {text} ({cause.http_status_code})") from cause
+        except OAuthTokenError as cause:
+            raise EnvironmentFailure(f"{self._where}: gives no token ({cause})") from cause
+        except SerdeError:
+            raise
+        except Exception as cause:
+            # The client's HTTP library raises errors of its own, one or another by what is installed.
+            reason = " ".join(str(cause).split()) or type(cause).__name__
+            raise Unreachable(f"{self._where}: does not answer ({reason})") from cause
+
+    def _connected(self) -> SchemaRegistryClient:
+        if self._client is None:
+            url = self._settings.url
+            try:
+                if url.startswith("mock://"):
+                    self._client = _MOCKS.setdefault(url, SchemaRegistryClient.new_client({"url": url}))
+                else:
+                    self._client = SchemaRegistryClient(dict(_client_settings(self._settings)))
+            except (OSError, ValueError, TypeError) as cause:
+                files = self._settings.ca, self._settings.certificate, self._settings.private_key
+                given = ", ".join(filter(None, files)) or "no TLS files"
+                raise EnvironmentFailure(f"{self._where}: cannot be used ({cause}), got {given}") from cause
+        return self._client
+
+    def _kept(self, question: tuple[str, ...], ask: Callable[[], KnownSchema]) -> KnownSchema:
+        """A known answer, else a new one. Answers to these questions never change."""
+        found = self._found.get(question)
+        if found is None:
+            found = self._read(question)
+            if found is None:
+                found = ask()
+                self._keep(question, found)
+            self._found[question] = found
+        return found
+
+    def _path(self, question: tuple[str, ...]) -> Path | None:
+        # The schemas of a mock:// address are gone with the process.
+        if self._folder is None or self._settings.url.startswith("mock://"):
+            return None
+        text = msgspec.json.encode((self._settings.url, self._kind, *question))
+        return self._folder / f"{question[0]}-{hashlib.sha256(text).hexdigest()[:32]}.json"
+
+    def _read(self, question: tuple[str, ...]) -> KnownSchema | None:
+        path = self._path(question)
+        try:
+            return None if path is None else msgspec.json.decode(path.read_bytes(), type=KnownSchema)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as cause:
+            logger.warning("%s: cannot be read (%s); the registry is asked instead", path, cause)
+            return None
+
+    def _keep(self, question: tuple[str, ...], found: KnownSchema) -> None:
+        self._found[question] = found
+        path = self._path(question)
+        if path is None:
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent)
+            with os.fdopen(handle, "wb") as file:
+                file.write(msgspec.json.encode(found))
+            os.replace(name, path)  # noqa: PTH105  # the name is a str
+        except OSError as cause:
+            logger.warning("%s: cannot be written (%s); a restart will need the registry", path, cause)
+
+
+def _client_settings(settings: SchemaSettings) -> Iterator[tuple[str, Any]]:
+    """The settings of Confluent's client."""
+    yield "url", settings.url
+    yield "timeout", settings.timeout_ms / 1000
+    yield "max.retries", settings.retries
+    yield "retries.wait.ms", _RETRIES_WAIT_MS
+    yield "retries.max.wait.ms", _RETRIES_MOST_MS
+    named = {
+        "basic.auth.user.info": settings.user_info,
+        "ssl.ca.location": settings.ca,
+        "ssl.certificate.location": settings.certificate,
+        "ssl.key.location": settings.private_key,
+        "ssl.key.password": settings.key_password,
+    }
+    yield from ((key, value) for key, value in named.items() if value is not None)
+    if settings.token is not None:
+        yield "bearer.auth.credentials.source", "STATIC_TOKEN"
+        yield "bearer.auth.token", settings.token
+        yield "bearer.auth.logical.cluster", settings.cluster

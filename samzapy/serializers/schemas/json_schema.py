@@ -1,0 +1,131 @@
+"""JSON with a schema of the registry: orjson writes and reads it, jsonschema checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import orjson
+from jsonschema import SchemaError, ValidationError
+from jsonschema.exceptions import best_match
+from jsonschema.validators import validator_for
+from referencing import Registry as Documents
+from referencing import Resource
+from referencing.jsonschema import DRAFT202012
+
+from samzapy.errors import SerdeError
+from samzapy.serializers.refusals import NULL, check_numbers
+from samzapy.serializers.schemas.answers import KnownSchema
+from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
+from samzapy.serializers.typed import typed_serde
+
+#: Raises ValidationError.
+Check = Callable[[Any], None]
+
+
+def _unchecked(value: Any) -> None:
+    """Accepts every value."""
+
+
+class JsonSchemaSerde(SchemaSerde):
+    """JSON with a registered schema: values of JSON, or objects of a class.
+
+    Each message is checked against the schema that it is written with, and when it is read against the job's schema, or
+    the writer's if the job has none. `validate=false` leaves the checks out and asks the registry for writing only. A
+    schema's references are to other schemas of the registry; nothing is loaded from elsewhere.
+    """
+
+    name = "json-schema"
+    kind = "JSON"
+    doubt = NULL
+
+    def _functions(self) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+        encode: Callable[[Any], bytes] = orjson.dumps
+        decode: Callable[[bytes], Any] = orjson.loads
+        if self.object_type is None:
+            return self._writing(encode, lambda value, _: value), self._reading(decode)
+        typed = typed_serde("json", self.object_type)
+        self.classes = typed.classes
+        # An object is checked as the document it becomes.
+        write = self._writing(typed.to_bytes, lambda _, body: orjson.loads(body))
+        read = self._reading(typed.from_bytes)
+
+        def from_bytes(data: bytes) -> Any:
+            try:
+                return read(data)
+            except ValueError as cause:
+                raise SerdeError(typed.misfit(cause)) from cause
+
+        return write, from_bytes
+
+    def _writing(self, encode: Callable[[Any], bytes], document: Callable[[Any, bytes], Any]) -> Callable[[Any], bytes]:
+        head = b""
+        check: Check = _unchecked
+
+        def to_bytes(value: Any) -> bytes:
+            nonlocal head, check
+            if not head:
+                known = self.written()
+                check = self._prepare(known) if self._settings.validate else _unchecked
+                head = frame(known.id)
+            body = encode(value)
+            if check is not _unchecked:
+                check(document(value, body))
+            return head + body
+
+        return to_bytes
+
+    def _reading(self, decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+        known: dict[bytes, Check] = {}
+        plain = decode is orjson.loads
+
+        def from_bytes(data: bytes) -> Any:
+            check = known.get(data[:FRAME])
+            if check is None:
+                check = known[data[:FRAME]] = self._check_of(id_in(self.name, data))
+            body = data[FRAME:]
+            value = decode(body)
+            if check is not _unchecked:
+                check(value if plain else orjson.loads(body))
+            return value
+
+        return from_bytes
+
+    def _check_of(self, schema_id: int) -> Check:
+        if not self._settings.validate:
+            return _unchecked
+        return self._prepare(self.own() or self._registry.schema_of(schema_id))
+
+    def _prepare(self, known: KnownSchema) -> Check:
+        which = "the job's schema" if known.id < 0 else f"schema {known.id}"
+        try:
+            schema = msgspec.json.decode(known.text)
+            found = [(name, msgspec.json.decode(text)) for name, text in known.references]
+            documents: Documents[Any] = Documents().with_resources(
+                [(name, Resource.from_contents(each, DRAFT202012)) for name, each in found]
+            )
+            kind = validator_for(schema)
+            kind.check_schema(schema)
+            validator = kind(schema, registry=documents)
+        except (SchemaError, ValueError, TypeError) as cause:
+            reason = cause.message if isinstance(cause, SchemaError) else cause
+            raise SerdeError(f"json-schema serde: {which} is no JSON Schema ({reason})") from cause
+
+        def check(value: Any) -> None:
+            if not validator.is_valid(value):
+                raise SerdeError(f"json-schema serde: {which}: {_reason(best_match(validator.iter_errors(value)))}")
+
+        return check
+
+    def _record(self) -> str | None:
+        schema = msgspec.json.decode(self._settings.schema or "{}")
+        return schema.get("title") if isinstance(schema, dict) else None
+
+    def check(self, value: Any) -> None:
+        """See `Serde.check`."""
+        check_numbers(value)
+
+
+def _reason(found: ValidationError | None) -> str:
+    return "does not fit" if found is None else f"{found.json_path}: {' '.join(found.message.split())[:300]}"

@@ -1,0 +1,335 @@
+"""One suite over the serdes with a schema registry: the client's own mock registry, and one over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import pickle
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jobs import schema_job as jobs
+from rigs.schema_registry import schema_registry
+
+from samzapy.errors import EnvironmentFailure, SerdeError, Unreachable
+from samzapy.serializers import serde_registry
+
+NUMBERS = count()
+
+
+class Case(NamedTuple):
+    """A serde, the schema in the job file, and a class with an object of it."""
+
+    name: str
+    schema: Any
+    kind: Any
+    value: Any
+
+
+CASES = [
+    Case("avro", jobs.AVRO, jobs.Order, jobs.Order("ann", 3)),
+    Case("json-schema", jobs.JSON, jobs.Order, jobs.Order("ann", 3)),
+    Case("protobuf", None, jobs.OrderMessage, jobs.OrderMessage(user="ann", amount=3)),
+]
+PLAIN = {"user": "ann", "amount": 3}
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request):
+    return request.param
+
+
+@pytest.fixture
+def server():
+    with schema_registry() as found:
+        yield found
+
+
+@pytest.fixture(params=["mock", "http"])
+def url(request):
+    if request.param == "mock":
+        yield f"mock://contract-{next(NUMBERS)}"
+        return
+    with schema_registry() as found:
+        yield found.url
+
+
+def serde(case, url, **more):
+    keys = jobs.registry_keys(case.name, url, case.schema, **more)
+    return serde_registry(keys)[case.name]
+
+
+def writing(case, url, **more):
+    """A serde of the case's class that registers its schema."""
+    return serde(case, url, auto_register="true", **more).of_type(case.kind).at("orders", "value")
+
+
+def test_what_was_written_is_read_back(case, url):
+    made = writing(case, url)
+    data = made.to_bytes(case.value)
+    assert type(data) is bytes
+    assert data[:5] == b"\0\0\0\0\1"
+    assert made.from_bytes(data) == case.value
+    assert type(made.from_bytes(data)) is case.kind
+    assert made.object_type is case.kind
+
+
+def test_a_reader_without_a_class_gets_dicts(case, url):
+    data = writing(case, url).to_bytes(case.value)
+    assert serde(case._replace(schema=None), url).from_bytes(data) == PLAIN
+
+
+def test_dicts_are_written_by_the_latest_schema(case, url):
+    data = writing(case, url).to_bytes(case.value)
+    plain = serde(case._replace(schema=None), url, use_latest_version="true").at("orders", "value")
+    assert plain.to_bytes(PLAIN) == data
+
+
+def test_any_text_and_number_comes_back(case, url):
+    made = writing(case, url)
+
+    @settings(deadline=None)
+    @given(st.text(), st.integers(-(2**63), 2**63 - 1))
+    def check(user, amount):
+        value = case.kind(user=user, amount=amount)
+        assert made.from_bytes(made.to_bytes(value)) == value
+
+    check()
+
+
+def test_the_registry_is_asked_once_and_not_for_each_message(case, server):
+    made = writing(case, server.url)
+    data = made.to_bytes(case.value)
+    made.from_bytes(data)
+    before = list(server.requests)
+    for _ in range(100):
+        made.from_bytes(made.to_bytes(case.value))
+    assert server.requests == before
+
+
+def test_a_schema_is_registered_only_if_the_job_says_so(case, server):
+    made = serde(case, server.url).of_type(case.kind).at("orders", "value")
+    with pytest.raises(
+        SerdeError, match=r"subject orders-value: .*\(404\): the subject has no schema like the job's; reg"
+    ):
+        made.to_bytes(case.value)
+    assert server.subjects == {}
+
+
+def test_keys_and_values_have_subjects_of_their_own(case, server):
+    made = writing(case, server.url)
+    made.to_bytes(case.value)
+    made.at("orders", "key").to_bytes(case.value)
+    assert sorted(server.subjects) == ["orders-key", "orders-value"]
+
+
+@pytest.mark.parametrize(("strategy", "end"), [("record", "Order"), ("topic-record", "Order")])
+def test_the_strategy_gives_the_subject(case, server, strategy, end):
+    made = writing(case, server.url, subject_strategy=strategy)
+    made.to_bytes(case.value)
+    (subject,) = server.subjects
+    record = end if case.name == "json-schema" else f"shop.{end}"
+    assert subject == (record if strategy == "record" else f"orders-{record}")
+
+
+def test_it_travels_to_another_process(case, server):
+    made = writing(case, server.url)
+    data = made.to_bytes(case.value)
+    again = pickle.loads(pickle.dumps(made)) if case.name != "protobuf" else made
+    assert again.to_bytes(case.value) == data
+    assert again.from_bytes(data) == case.value
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "expected a magic byte 0 and a schema id, got 0 bytes"),
+        (b"\0\0\0\1", "expected a magic byte 0 and a schema id, got 4 bytes"),
+        (b'{"user": "ann"}', "expected the magic byte 0, got 123: the message was not written by a serde with a reg"),
+        (b"\0\0\0\0\x63\0", r"id 99: Schema not found \(404\)"),
+    ],
+)
+def test_bytes_of_another_kind_are_refused_with_the_reason(case, server, data, message):
+    made = serde(case._replace(schema=None), server.url).of_type(case.kind)
+    with pytest.raises(SerdeError, match=message) as caught:
+        made.from_bytes(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_any_bytes_are_read_or_refused_by_a_serde_error(case, url):
+    made = writing(case, url)
+    head = made.to_bytes(case.value)[:5]
+
+    @settings(deadline=None)
+    @given(st.binary(max_size=30))
+    def check(rest):
+        for data in (rest, head + rest):
+            with contextlib.suppress(SerdeError):
+                made.from_bytes(data)
+
+    check()
+
+
+def test_a_registry_that_is_down_is_no_fault_of_the_message(case):
+    with schema_registry() as found:
+        data = writing(case, found.url).to_bytes(case.value)
+    made, read = writing(case, found.url), serde(case._replace(schema=None), found.url)
+    for call in (lambda: read.from_bytes(data), lambda: made.to_bytes(case.value)):
+        with pytest.raises(Unreachable, match=f"schema registry {found.url}: does not answer") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+def test_known_schemas_are_read_from_the_folder_while_the_registry_is_down(case, tmp_path):
+    folder = str(tmp_path / "schemas")
+    with schema_registry() as found:
+        made = writing(case, found.url, cache_dir=folder)
+        data = made.to_bytes(case.value)
+        assert made.from_bytes(data) == case.value
+    again = writing(case, found.url, cache_dir=folder)
+    assert again.from_bytes(data) == case.value
+    assert again.to_bytes(case.value) == data
+
+
+def test_a_damaged_file_of_the_folder_is_asked_for_again(case, server, tmp_path):
+    data = writing(case, server.url, cache_dir=str(tmp_path)).to_bytes(case.value)
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"[1")
+    assert writing(case, server.url, cache_dir=str(tmp_path)).to_bytes(case.value) == data
+
+
+def test_the_latest_schema_is_the_last_known_one_while_the_registry_is_down(tmp_path):
+    avro = CASES[0]._replace(schema=None)
+    with schema_registry() as found:
+        found.register("orders-value", jobs.AVRO)
+        latest = {"use_latest_version": "true", "cache_dir": str(tmp_path)}
+        data = serde(avro, found.url, **latest).at("orders", "value").to_bytes(PLAIN)
+    assert serde(avro, found.url, **latest).at("orders", "value").to_bytes(PLAIN) == data
+
+
+def test_the_registry_gets_the_token():
+    with schema_registry("Bearer t-1") as found:
+        writing(CASES[0], found.url, bearer_auth_token="t-1").to_bytes(CASES[0].value)
+        with pytest.raises(EnvironmentFailure, match=r"refuses the job \(401 Unauthorized\)"):
+            writing(CASES[0], found.url).to_bytes(CASES[0].value)
+
+
+def test_the_registry_gets_the_user_and_refuses_another():
+    with schema_registry("Basic " + base64.b64encode(b"ann:secret").decode()) as found:
+        writing(CASES[0], found.url, basic_auth_user_info="ann:secret").to_bytes(CASES[0].value)
+        with pytest.raises(EnvironmentFailure, match="refuses the job") as caught:
+            writing(CASES[0], found.url, basic_auth_user_info="ann:other").to_bytes(CASES[0].value)
+        assert "other" not in str(caught.value)
+
+
+@pytest.mark.parametrize("case", CASES[:2], ids=["avro", "json-schema"])
+def test_a_value_that_does_not_fit_the_schema_is_refused(case, url):
+    made = serde(case, url, auto_register="true").at("orders", "value")
+    for bad in ({"user": "ann"}, {"user": "ann", "amount": "3"}, {**PLAIN, "more": 1}):
+        with pytest.raises((SerdeError, ValueError, TypeError)) as caught:
+            made.to_bytes(bad)
+        assert made.refusal(bad, caught.value).startswith(f"{case.name} serde: ")
+
+
+def test_messages_of_older_and_newer_schemas_are_resolved_to_the_jobs_schema(url):
+    avro = CASES[0]
+    old = serde(avro, url, auto_register="true").at("orders", "value").to_bytes(PLAIN)
+    later = serde(avro._replace(schema=jobs.AVRO_NEXT), url, auto_register="true").at("orders", "value")
+    new = later.to_bytes({**PLAIN, "city": "Ulm"})
+    assert new[:5] != old[:5]
+    assert later.from_bytes(old) == {**PLAIN, "city": "?"}
+    assert serde(avro, url).from_bytes(new) == PLAIN
+    assert serde(avro._replace(schema=None), url).from_bytes(new) == {**PLAIN, "city": "Ulm"}
+
+
+def test_a_schema_that_is_not_compatible_is_refused_by_the_registry(server):
+    server.register("orders-value", jobs.AVRO)
+    broken = {**jobs.AVRO, "fields": [*jobs.AVRO["fields"], {"name": "city", "type": "string"}]}
+    made = serde(CASES[0]._replace(schema=broken), server.url, auto_register="true").at("orders", "value")
+    with pytest.raises(SerdeError, match=r"subject orders-value: the schema is not compatible \(.*city\)"):
+        made.ready(writing=True)
+
+
+def test_a_message_that_the_jobs_schema_cannot_take_is_refused(url):
+    avro = CASES[0]
+    data = serde(avro, url, auto_register="true").at("orders", "value").to_bytes(PLAIN)
+    other = {**jobs.AVRO, "fields": [{"name": "user", "type": "string"}, {"name": "city", "type": "string"}]}
+    with pytest.raises(SerdeError, match=r"avro serde: schema 1 does not read it: .*city"):
+        serde(avro._replace(schema=other), url).from_bytes(data)
+
+
+def test_references_are_other_schemas_of_the_registry(server):
+    user = {"type": "record", "name": "User", "namespace": "shop", "fields": [{"name": "name", "type": "string"}]}
+    server.register("users", user)
+    schema = {"type": "record", "name": "Sale", "namespace": "shop", "fields": [{"name": "by", "type": "shop.User"}]}
+    avro = CASES[0]._replace(schema=schema)
+    made = serde(avro, server.url, auto_register="true", references="shop.User=users:1").at("sales", "value")
+    value = {"by": {"name": "ann"}}
+    assert made.from_bytes(made.to_bytes(value)) == value
+    assert serde(avro._replace(schema=None), server.url).from_bytes(made.to_bytes(value)) == value
+
+
+def test_references_of_json_schemas_are_other_schemas_of_the_registry(server):
+    server.register("users", {"type": "object", "required": ["name"]}, "JSON")
+    case = CASES[1]._replace(schema={"type": "object", "properties": {"by": {"$ref": "user.json"}}})
+    made = serde(case, server.url, auto_register="true", references="user.json=users:1").at("sales", "value")
+    value = {"by": {"name": "ann"}}
+    assert made.from_bytes(made.to_bytes(value)) == value
+    with pytest.raises(SerdeError, match=r"\$\.by: 'name' is a required property"):
+        made.to_bytes({"by": {}})
+
+
+def test_imports_of_a_protobuf_file_are_references(url):
+    kind = jobs.message_class(("note", jobs.STRING), name="Sale", inner=jobs.OrderMessage)
+    made = serde(CASES[2], url, auto_register="true").of_type(kind).at("sales", "value")
+    inner = made.object_type.DESCRIPTOR.fields_by_name["inner"].message_type
+    assert inner.full_name == "shop.Order"
+    value = kind(note="n", inner={"user": "ann", "amount": 3})
+    data = made.to_bytes(value)
+    assert made.from_bytes(data) == value
+    assert serde(CASES[2], url).from_bytes(data) == {"note": "n", "inner": PLAIN}
+
+
+def test_a_later_class_of_a_protobuf_file_is_found_by_its_place(url):
+    first = jobs.message_class(("note", jobs.STRING), name="Sale", inner=jobs.OrderMessage)
+    second_name = first.DESCRIPTOR.file.message_types_by_name["SecondSale"]
+    from google.protobuf import message_factory
+
+    second = message_factory.GetMessageClass(second_name)
+    made = serde(CASES[2], url, auto_register="true").of_type(second).at("sales", "value")
+    data = made.to_bytes(second(inner=[{"user": "ann", "amount": 3}]))
+    assert data[5:7] == b"\2\2"
+    assert serde(CASES[2], url).from_bytes(data) == {"inner": [PLAIN]}
+    with pytest.raises(SerdeError, match=r"expected shop\.Sale, got shop\.SecondSale \(schema 2\)"):
+        serde(CASES[2], url).of_type(first).from_bytes(data)
+
+
+def test_a_protobuf_class_reads_messages_of_a_later_file(url):
+    later = serde(CASES[2], url, auto_register="true").of_type(jobs.OrderMessageNext).at("orders", "value")
+    data = later.to_bytes(jobs.OrderMessageNext(user="ann", amount=3, city="Ulm"))
+    read = serde(CASES[2], url).of_type(jobs.OrderMessage).from_bytes(data)
+    assert (read.user, read.amount) == ("ann", 3)
+
+
+def test_the_bytes_are_those_of_confluents_own_serializers(url):
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+    from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    client = SchemaRegistryClient.new_client({"url": url})
+    where = SerializationContext("orders", MessageField.VALUE)
+    avro = AvroSerializer(client, json.dumps(jobs.AVRO), conf={"subject.name.strategy.type": "TOPIC"})
+    assert writing(CASES[0], url).to_bytes(CASES[0].value)[5:] == avro(PLAIN, where)[5:]
+    conf = {"use.deprecated.format": False, "subject.name.strategy.type": "TOPIC"}
+    protobuf = ProtobufSerializer(jobs.OrderMessage, client, conf)
+    assert writing(CASES[2], url).to_bytes(CASES[2].value)[5:] == protobuf(CASES[2].value, where)[5:]
+
+
+def test_the_text_of_a_protobuf_file_is_its_descriptor(server):
+    writing(CASES[2], server.url).to_bytes(CASES[2].value)
+    assert base64.b64decode(server.by_id[1]["schema"]) == jobs.OrderMessage.DESCRIPTOR.file.serialized_pb

@@ -1,0 +1,69 @@
+"""Durations with a unit, as values of keys that end in `.ms`."""
+
+import pytest
+
+from samzapy.config.known_keys import ALL_KEYS, effective
+from samzapy.config.loader import load_job
+from samzapy.config.reading.keys import in_ms
+from samzapy.errors import ConfigError
+
+JOB = {
+    "job.name": "durations",
+    "task.class": "some.module:Task",
+    "task.inputs": "kafka.in",
+    "systems.kafka.samza.factory": "kafka",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("500ms", 500),
+        ("3s", 3_000),
+        ("1.5s", 1_500),
+        ("2 s", 2_000),
+        ("10m", 600_000),
+        ("10min", 600_000),
+        ("2h", 7_200_000),
+        ("7d", 604_800_000),
+        ("250", 250),
+        ("-1", -1),
+    ],
+)
+def test_a_duration_is_read_in_milliseconds(text, milliseconds):
+    assert load_job({**JOB, "task.window.ms": text}).task.window_ms == milliseconds
+
+
+@pytest.mark.parametrize("text", ["0.5ms", "3 sec", "3S", "s", "1s1s", "-3s", "1e3s", ""])
+def test_anything_else_stays_as_it_is(text):
+    assert in_ms("task.window.ms", text) == text
+
+
+def test_a_key_that_does_not_end_in_ms_takes_no_duration():
+    assert in_ms("job.name", "3s") == "3s"
+    assert in_ms("job.terms", "3s") == "3s"
+
+
+def test_keys_that_are_passed_on_are_in_milliseconds_too():
+    job = load_job({**JOB, "systems.kafka.consumer.session.timeout.ms": "45s", "my.own.patience.ms": "1m"})
+    assert job.systems["kafka"].consumer["session.timeout.ms"] == "45000"
+    assert job.context.config["my.own.patience.ms"] == "60000"
+
+
+def test_the_value_that_was_read_is_shown_and_the_file_travels_as_it_is():
+    job = load_job({**JOB, "task.commit.ms": "2s"})
+    assert ("task.commit.ms", "2000", True) in [tuple(each) for each in effective(job, ALL_KEYS)]
+    assert job.raw["task.commit.ms"] == "2s"
+    assert load_job(job.raw).task.commit_ms == 2_000
+
+
+@pytest.mark.parametrize("text", ["3 seconds", "5x", "0.5ms"])
+def test_a_bad_duration_is_refused_with_examples(text):
+    with pytest.raises(ConfigError) as caught:
+        load_job({**JOB, "task.window.ms": text})
+    assert str(caught.value).endswith(f" (or a duration like 500ms, 3s, 10m, 2h), got '{text}'")
+
+
+def test_a_duration_out_of_bounds_is_refused():
+    with pytest.raises(ConfigError, match=r"job.handover.ms: expected an integer from 0 to 3600000, got '7200000'"):
+        load_job({**JOB, "job.handover.ms": "2h"})

@@ -1,0 +1,130 @@
+"""Methods that samzapy calls without their interface, and methods that look like them."""
+
+import pytest
+
+from samzapy import (
+    ClosableTask,
+    DrainListenerTask,
+    EndOfStreamListenerTask,
+    InitableTask,
+    StreamTask,
+    TimerTask,
+    WatermarkListenerTask,
+    WindowableTask,
+)
+from samzapy.container.tasks.task_class import load_task_class, never_called
+from samzapy.errors import ConfigError
+from samzapy.plugins import path_of
+from samzapy.testing import TaskTestDriver
+
+
+class Base(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        """Nothing."""
+
+
+METHODS = {
+    InitableTask: lambda self, context: None,
+    ClosableTask: lambda self: None,
+    WindowableTask: lambda self, collector, coordinator: None,
+    EndOfStreamListenerTask: lambda self, collector, coordinator: None,
+    DrainListenerTask: lambda self, collector, coordinator: None,
+    WatermarkListenerTask: lambda self, time_ms, collector, coordinator: None,
+    TimerTask: lambda self, key, time_ms, collector, coordinator: None,
+}
+
+
+def task_with(**methods):
+    return type("Task", (Base,), methods)
+
+
+@pytest.mark.parametrize("interface", METHODS, ids=lambda interface: interface.__name__)
+def test_a_method_counts_without_its_interface_if_it_takes_the_same_arguments(interface):
+    name, _ = interface.method()
+    assert issubclass(task_with(**{name: METHODS[interface]}), interface)
+    assert issubclass(task_with(**{name: lambda *arguments: None}), interface)
+    assert not issubclass(task_with(**{name: lambda self, a, b, c, d, e, f: None}), interface)
+    assert not issubclass(task_with(**{name: 3}), interface)
+    assert not issubclass(Base, interface)
+
+
+def test_a_class_of_the_user_is_no_interface():
+    class Mine(Base, InitableTask):
+        def init(self, context):
+            """Nothing."""
+
+    assert not issubclass(task_with(init=lambda self, context: None), Mine)
+
+
+def test_init_window_and_close_of_a_class_without_interfaces_are_called():
+    calls = []
+
+    class Task(Base):
+        def init(self, context):
+            calls.append(f"init {context.task.task_name}")
+
+        def window(self, collector, coordinator):
+            calls.append("window")
+
+        def close(self):
+            calls.append("close")
+
+    with TaskTestDriver(Task, {"task.inputs": "mem.in", "task.window.ms": "1s"}) as driver:
+        driver.advance(1)
+    assert calls == ["init Partition 0", "window", "close"]
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "meant"),
+    [
+        ("initialise", lambda self, context: None, "init"),
+        ("initialize", lambda self, context: None, "init"),
+        ("on_init", lambda self, context: None, "init"),
+        ("on_window", lambda self, collector, coordinator: None, "window"),
+        ("on_close", lambda self: None, "close"),
+        ("on_timers", lambda self, key, time_ms, collector, coordinator: None, "on_timer"),
+        ("watermark", lambda self, time_ms, collector, coordinator: None, "on_watermark"),
+        ("on_end_of_streams", lambda self, collector, coordinator: None, "on_end_of_stream"),
+    ],
+)
+def test_a_near_miss_is_a_warning(name, method, meant):
+    method.__name__ = name
+    assert list(never_called(task_with(**{name: method}))) == [
+        f"task.class: Task.{name} is never called; did you mean {meant}?"
+    ]
+
+
+def test_an_init_that_cannot_be_called_is_a_warning():
+    assert list(never_called(task_with(init=lambda self: None))) == [
+        "task.class: Task.init is never called: it must take 1 argument beside self"
+    ]
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"initialise": lambda self: None},
+        {"initialise": lambda self, context: None, "init": lambda self, context: None},
+        {"init_store": lambda self, context: None},
+        {"close_files": lambda self: None},
+        {"close": lambda self, file: None},
+        {"window": lambda self, start: None},
+        {"_on_window": lambda self, collector, coordinator: None},
+        {"count": lambda self, collector, coordinator: None},
+    ],
+    ids="-".join,
+)
+def test_a_method_of_the_classs_own_is_no_warning(methods):
+    for name, method in methods.items():
+        method.__name__ = name
+    assert list(never_called(task_with(**methods))) == []
+
+
+class Misspelt(StreamTask):
+    def proces(self, envelope, collector, coordinator):
+        """Nothing."""
+
+
+def test_a_misspelt_process_is_named():
+    with pytest.raises(ConfigError, match="missing: process; did you mean that by proces"):
+        load_task_class(path_of(Misspelt))

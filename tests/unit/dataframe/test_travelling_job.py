@@ -1,0 +1,61 @@
+"""What of a job goes into the functions that Spark gets."""
+
+import pickle
+import stat
+from pathlib import Path
+
+import pytest
+from job_files import JobFolder
+
+from samzapy.dataframe.job import TravellingJob
+from samzapy.errors import ConfigError
+from samzapy.runner.spark.master import check_secrets
+
+SECRETS = {
+    "systems.other.samza.factory": "kafka",
+    "systems.other.consumer.bootstrap.servers": "b:9092",
+    "systems.other.consumer.sasl.password": "${sensitive.mine}",
+    "sensitive.mine": "hunter2",
+    "job.spark.conf.spark.ssl.keyPassword": "hunter3",
+}
+
+
+@pytest.fixture
+def job(tmp_path):
+    made = JobFolder(tmp_path, **SECRETS)
+    yield made
+    made.admin.close()
+
+
+def test_no_secret_that_is_written_into_the_job_file_is_in_the_function(job):
+    travelling = TravellingJob.without_secrets(job.config, on_this_machine=True)
+    assert b"hunter" not in pickle.dumps(travelling)
+    assert "hunter" not in repr(travelling)
+
+
+def test_executors_on_this_machine_read_the_secrets_from_a_file_of_this_user(job):
+    travelling = pickle.loads(pickle.dumps(TravellingJob.without_secrets(job.config, on_this_machine=True)))
+    file = Path(travelling.secrets)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert "hunter3" not in file.read_text(), "Spark's own secrets stay with Spark"
+    with travelling.arrived() as config:
+        assert config.resolved["systems.other.consumer.sasl.password"] == "hunter2"
+        assert config.name == job.config.name
+
+
+def test_one_file_serves_all_frames_of_a_job(job):
+    first, second = (TravellingJob.without_secrets(job.config, on_this_machine=True) for _ in range(2))
+    assert first.secrets == second.secrets
+
+
+def test_a_job_without_such_secrets_needs_no_file(tmp_path):
+    plain = JobFolder(tmp_path, **{"systems.local.password": "${env:HOME}"})
+    assert TravellingJob.without_secrets(plain.config, on_this_machine=True).secrets is None
+    plain.admin.close()
+
+
+def test_executors_on_other_machines_get_no_such_secrets(job):
+    with pytest.raises(ConfigError, match=r"sensitive\.mine: expected \$\{env:NAME\}"):
+        check_secrets(job.config, "spark://far:7077")
+    assert TravellingJob.without_secrets(job.config, on_this_machine=False).secrets is None

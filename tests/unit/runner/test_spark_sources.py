@@ -1,0 +1,93 @@
+"""The Spark of a run, where there is one already; without a JVM."""
+
+from types import SimpleNamespace
+
+import pytest
+from pyspark import SparkContext
+
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError, EnvironmentFailure
+from samzapy.runner.base import TOKEN, StopSwitch
+from samzapy.runner.spark.sources import OwnSpark, SessionSpark, SubmittedSpark, spark_context, spark_source
+
+JOB = {
+    "job.name": "shared",
+    "task.class": "some.module:Task",
+    "task.inputs": "memory.in",
+    "systems.memory.samza.factory": "memory",
+}
+
+
+def context(master="local[2]", **settings):
+    """A context of pyspark, as far as its settings go."""
+    found = {key.replace("_", "."): value for key, value in settings.items()}
+    return SimpleNamespace(master=master, environment={}, getConf=lambda: SimpleNamespace(getAll=found.items))
+
+
+def fitted(session, **keys):
+    return SessionSpark(session).fit(load_job({**JOB, **{key.replace("_", "."): value for key, value in keys.items()}}))
+
+
+def test_the_master_of_a_session_counts_and_the_driver_is_where_the_session_says():
+    job = fitted(context("spark://host:7077", spark_driver_host="10.0.0.7", spark_secret="x"))
+    assert job.spark.master == "spark://host:7077"
+    assert job.spark.conf == {"spark.driver.host": "10.0.0.7"}
+    assert job.warnings == ()
+
+
+def test_keys_that_a_session_overrules_are_warnings():
+    job = fitted(context(), job_spark_master="local[4]", job_spark_conf_spark_executor_memory="2g")
+    assert job.warnings == (
+        "job.spark.master=local[4]: without effect, this Spark runs on local[2]",
+        "job.spark.conf.spark.executor.memory: without effect, the session has its settings already",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"spark_speculation": "true"}, "spark: spark.speculation: must be false: a second copy"),
+        ({"spark_python_use_daemon": "false"}, "spark: spark.python.use.daemon: must be true: a worker"),
+    ],
+)
+def test_a_session_that_would_break_a_guarantee_is_refused(settings, message):
+    with pytest.raises(ConfigError) as caught:
+        fitted(context(**settings))
+    assert str(caught.value).startswith(message)
+
+
+def test_a_session_whose_workers_are_used_again_is_no_problem():
+    assert fitted(context(spark_python_worker_reuse="true")).warnings == ()
+
+
+def test_what_is_no_session_is_refused():
+    with pytest.raises(ConfigError, match="spark: must be a classic SparkSession, got 'str'"):
+        spark_context("local[2]")
+    with pytest.raises(ConfigError, match="spark: the session is stopped"):
+        spark_context(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None)))
+
+
+def test_the_spark_of_the_process_is_used_and_else_a_new_one(monkeypatch):
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert isinstance(spark_source(), OwnSpark)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert isinstance(spark_source(), SubmittedSpark)
+    active = context()
+    monkeypatch.setattr(SparkContext, "_active_spark_context", active)
+    assert isinstance(spark_source(), SessionSpark)
+    active.environment[TOKEN] = "of another run"
+    with pytest.raises(EnvironmentFailure, match="another job of this process runs on a Spark of its own"):
+        spark_source()
+
+
+def test_a_switch_stops_a_run_once_also_if_it_was_asked_before():
+    stops, switch = [], StopSwitch()
+    with switch.stops(lambda: stops.append(1)):
+        assert not switch.asked
+        switch.ask()
+        switch.ask()
+    assert (stops, switch.asked) == ([1], True)
+    with switch.stops(lambda: stops.append(2)):
+        assert stops == [1, 2]

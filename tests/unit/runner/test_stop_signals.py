@@ -1,0 +1,98 @@
+"""A signal that comes between the claim of a job and the start of its containers."""
+
+import os
+import signal
+import uuid
+
+import pytest
+
+from samzapy import StreamTask
+from samzapy.admin.take_over import has_ended
+from samzapy.api.system import StreamSpec
+from samzapy.checkpoint import manager_for
+from samzapy.config.loader import load_job
+from samzapy.runner.base import RunOptions, StartableJob
+from samzapy.runner.driver import STOPPING, StopSignals
+from samzapy.runner.local import LocalRunner
+from samzapy.runner.prepare import preparing
+from samzapy.system.clients import job_clients
+from samzapy.system.factories import system_factory
+
+
+class NeverCalled(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        raise AssertionError("no container should run")
+
+
+class StoppedWhenClaimed(StartableJob):
+    """A job that gets a signal right after it was claimed."""
+
+    def __init__(self, job, number):
+        self.config, self.model = job.config, job.model
+        self._job, self._number = job, number
+
+    @property
+    def endless(self):
+        return self._job.endless
+
+    def announce(self):
+        return self._job.announce()
+
+    def claim(self):
+        prepared = self._job.claim()
+        os.kill(os.getpid(), self._number)
+        return prepared
+
+
+@pytest.fixture
+def config():
+    made = load_job(
+        {
+            "job.name": "stopped",
+            "job.default.system": "sys",
+            "task.class": f"{__name__}:NeverCalled",
+            "task.inputs": "sys.in",
+            "systems.sys.samza.factory": "memory",
+            "systems.sys.cluster": uuid.uuid4().hex,
+        }
+    )
+    settings = made.systems["sys"]
+    system_factory(settings).admin(settings, "test").create(StreamSpec("in", 1))
+    return made
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_stopped_right_after_its_claim_says_so_and_gives_the_job_back(config, number):
+    events = []
+    with preparing(config) as job:
+        outcome = LocalRunner().run(StoppedWhenClaimed(job, number), RunOptions(on_event=events.append))
+    assert outcome.stopped
+    assert outcome.status.processed == 0
+    assert events == [STOPPING]
+    clients = job_clients(config, "test")
+    checkpoints = manager_for(config, clients)
+    owner = checkpoints.read_owner()
+    assert has_ended(checkpoints, owner), "the next run waits for nothing"
+    checkpoints.close()
+    clients.close()
+
+
+def test_a_signal_is_kept_until_it_is_known_how_the_job_stops():
+    before = signal.getsignal(signal.SIGTERM)
+    called = []
+    with StopSignals() as signals:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.received
+        assert not called
+        signals.calls(lambda: called.append("stop"))
+        assert called == ["stop"]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_signal_that_comes_later_stops_the_job_at_once():
+    called = []
+    with StopSignals() as signals:
+        signals.calls(lambda: called.append("stop"))
+        assert not called
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert called == ["stop"]

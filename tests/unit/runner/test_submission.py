@@ -1,0 +1,181 @@
+"""Jobs from Python programs, in this process."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from jobs.page_view_job import page_view_job
+
+import samzapy
+from samzapy import StreamTask
+from samzapy.cli.main import cli
+from samzapy.errors import ConfigError, TaskFailed, UnknownStream
+
+PAGES = ["/a", "/b", "/a", "/c"]
+PAIRS = {
+    "job.name": "views",
+    "job.default.system": "local",
+    "systems.local.samza.factory": "local",
+    "systems.local.default.stream.samza.offset.default": "oldest",
+    "task.inputs": "local.views",
+}
+
+
+def command(*arguments, stdin=None):
+    done = CliRunner().invoke(cli, list(arguments), input=stdin, prog_name="samzapy")
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def write(pages=PAGES):
+    text = "".join(f'{page}\t{{"user": "u"}}\n' for page in pages)
+    command("topic", "write", "local.views", "--job", "job.properties", stdin=text)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """An empty folder with the streams of the job, and its file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("job.properties").write_text(page_view_job("views"))
+    for stream in ("views", "out"):
+        command("topic", "create", f"local.{stream}", "--partitions", "2", "--job", "job.properties")
+    write()
+    return tmp_path
+
+
+def test_a_job_file_runs_to_the_ends_of_its_inputs_and_again_in_the_same_process():
+    outcome = samzapy.run("job.properties", until_end=True, runner="local")
+    assert (outcome.status.processed, outcome.stopped) == (4, False)
+    write()
+    assert samzapy.run(Path("job.properties"), until_end=True, runner="local").status.processed == 4
+
+
+def test_keys_and_a_class_that_no_module_has_make_a_job():
+    seen = []
+
+    class SeeingTask(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            seen.append(envelope.key)
+
+    assert samzapy.run(PAIRS, SeeingTask, until_end=True, runner="local").status.processed == 4
+    assert sorted(seen) == sorted(page.encode() for page in PAGES)
+
+
+def test_keywords_are_keys_with_underscores_for_dots():
+    with samzapy.submit("job.properties", runner="local", task_commit_ms=1234, job_log_level="warning") as running:
+        assert running._config.task.commit_ms == 1234
+        assert running._config.resolved["job.log.level"] == "warning"
+
+
+def test_a_name_with_a_dot_is_a_key_as_it_is():
+    given = {"job.non-logged.store.base.dir": Path("other_place"), "job.page.port": 0}
+    with samzapy.submit("job.properties", runner="local", **given) as running:
+        assert running._config.non_logged_store_base_dir == Path("other_place")
+
+
+def test_every_problem_of_a_job_is_in_one_exception_and_nothing_ends_the_process():
+    with pytest.raises(ConfigError) as caught:
+        samzapy.run("job.properties", runner="local", task_inputs="nope.views", job_container_count=0)
+    assert "job.container.count: expected an integer from 1 to 100000, got '0'" in str(caught.value).splitlines()
+    assert len(caught.value.problems) == 2, str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"runner": "yarn"}, "runner: expected spark or local, got 'yarn'"),
+        ({"runner": "local", "spark": object()}, "runner: a job with spark=... runs on Spark: leave one of them out"),
+        ({"task": "views:Task"}, "task: expected a class, not an object"),
+        ({"runner": "local", "job_x": {1}}, "job.x: expected text, a number, true or false, or a list"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ConfigError) as caught:
+        samzapy.submit("job.properties", **arguments)
+    assert str(caught.value).startswith(message)
+
+
+def test_what_is_found_after_the_start_is_raised_by_wait():
+    running = samzapy.submit("job.properties", runner="local", task_inputs="local.gone")
+    with pytest.raises(UnknownStream, match="topic 'gone' does not exist"):
+        running.wait()
+    assert running.done
+    assert repr(running) == "<RunningJob views: failed>"
+
+
+def test_a_submitted_job_shows_its_status_and_stops_when_asked():
+    running = samzapy.submit("job.properties", runner="local", job_page_port=0)
+    with pytest.raises(TimeoutError, match="job 'views' has not ended within 0 s"):
+        running.wait(0)
+    running.stop()
+    outcome = running.wait()
+    assert outcome.stopped
+    assert running.status == outcome.status
+    assert running.page.startswith("http://127.0.0.1:")
+
+
+def test_leaving_the_context_stops_the_job_and_an_error_of_the_body_is_not_hidden():
+    class BrokenTask(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            raise ValueError("broken")
+
+    with samzapy.submit("job.properties", runner="local") as running:
+        pass
+    assert running.done
+    with pytest.raises(KeyError), samzapy.submit("job.properties", BrokenTask, runner="local") as running:
+        raise KeyError("of the body")
+    assert running.done
+
+
+def test_an_error_of_the_task_is_raised_with_its_place():
+    class BrokenTask(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            raise ValueError("broken")
+
+    with pytest.raises(TaskFailed, match=r"process of local.views\[\d\]@0 failed: ValueError: broken"):
+        samzapy.run("job.properties", BrokenTask, until_end=True, runner="local")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_stops_the_job_after_a_commit(number):
+    sent = []
+
+    class SignallingTask(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            if not sent:
+                sent.append(number)
+                os.kill(os.getpid(), number)
+
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    outcome = samzapy.run("job.properties", SignallingTask, runner="local")
+    assert outcome.stopped
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_job_runs_from_any_thread_and_leaves_signals_alone():
+    outcomes = []
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    run = lambda: outcomes.append(samzapy.run("job.properties", until_end=True, runner="local"))  # noqa: E731
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert [outcome.status.processed for outcome in outcomes] == [4]
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_modules_beside_the_job_file_need_no_key(place, monkeypatch):
+    code = place / "code"
+    code.mkdir()
+    (code / "limit_beside.py").write_text("LIMIT = 7\n")
+    (code / "task_beside.py").write_text(
+        "from limit_beside import LIMIT\nfrom samzapy import StreamTask\n\n\n"
+        "class Task(StreamTask):\n    def process(self, envelope, collector, coordinator):\n        assert LIMIT == 7\n"
+    )
+    (code / "job.properties").write_text(page_view_job("beside", task__class="task_beside:Task"))
+    assert samzapy.run("code/job.properties", until_end=True, runner="local").status.processed == 4
+    assert "task_beside:Task" in command("check", "code/job.properties")

@@ -1,0 +1,137 @@
+"""The user's code on its way to the executors, without a Spark."""
+
+import pickle
+import subprocess
+import sys
+import threading
+import zipfile
+from dataclasses import dataclass, replace
+
+import msgspec
+import pytest
+
+from samzapy import StreamTask
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError
+from samzapy.plugins import path_of
+from samzapy.runner.spark.user_code import TravellingCode, shipped_files
+
+JOB = {
+    "job.name": "code",
+    "task.class": "tasks:Task",
+    "task.inputs": "memory.in",
+    "systems.memory.samza.factory": "memory",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A job file with modules beside, and what is no code of the job."""
+    made = tmp_path / "job"
+    for path in ("tasks.py", "pack/__init__.py", "pack/deep/inner.py", ".venv/__init__.py", "data/notes.txt"):
+        (made / path).parent.mkdir(parents=True, exist_ok=True)
+        (made / path).write_text(f"NAME = {path!r}\n")
+    (made / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in JOB.items()))
+    return made
+
+
+def test_modules_and_packages_beside_the_job_file_are_shipped_to_other_machines(folder, tmp_path):
+    (archive,) = shipped_files(load_job(folder / "job.properties"), tmp_path, on_this_machine=False)
+    names = sorted(zipfile.ZipFile(archive).namelist())
+    assert names == ["pack/", "pack/__init__.py", "pack/deep/", "pack/deep/inner.py", "tasks.py"]
+    command = f"import sys; sys.path = [{archive!r}]; import pack.deep.inner, tasks"
+    assert subprocess.run([sys.executable, "-S", "-c", command], check=False).returncode == 0
+
+
+def test_an_archive_has_the_name_of_its_contents(folder, tmp_path):
+    job = load_job(folder / "job.properties")
+    first = shipped_files(job, tmp_path, on_this_machine=False)
+    assert shipped_files(job, tmp_path, on_this_machine=False) == first
+    (folder / "tasks.py").write_text("changed = 1\n")
+    assert shipped_files(job, tmp_path, on_this_machine=False) != first
+
+
+def test_what_the_job_names_is_shipped_instead_and_nothing_to_this_machine(folder, tmp_path):
+    job = load_job(folder / "job.properties")
+    named = replace(job, spark=replace(job.spark, py_files=("a.zip",)))
+    assert shipped_files(named, tmp_path, on_this_machine=False) == ("a.zip",)
+    assert shipped_files(job, tmp_path, on_this_machine=True) == ()
+    assert TravellingCode.of(job, on_this_machine=True) == TravellingCode((str(folder),))
+    assert TravellingCode.of(job, on_this_machine=False) == TravellingCode()
+
+
+def test_code_that_arrives_is_at_the_end_of_the_import_path_once(folder, monkeypatch):
+    monkeypatch.setattr(sys, "path", ["first"])
+    for _ in range(2):
+        TravellingCode((str(folder),)).arrive()
+    assert sys.path == ["first", str(folder)]
+
+
+class Visit(msgspec.Struct):
+    user: str
+
+
+def job_of(task):
+    return load_job({**JOB, "task.class": path_of(task)})
+
+
+def test_a_class_of_a_function_travels_by_value_with_its_path(tmp_path):
+    class Task(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            return 7
+
+    job = job_of(Task)
+    code = tmp_path / "code"
+    code.write_bytes(pickle.dumps(TravellingCode.of(job, on_this_machine=True)))
+    program = (
+        f"import pickle; pickle.load(open({str(code)!r}, 'rb')).arrive()\n"
+        f"from samzapy.plugins import load_class; found = load_class({job.task.task_class!r})\n"
+        "print(found.__name__, found().process(None, None, None))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "Task 7\n", done.stderr
+
+
+def test_a_dataclass_that_was_decoded_before_travels():
+    @dataclass
+    class Local:
+        user: str
+
+    msgspec.json.decode(b'{"user": "u"}', type=Local)
+
+    class Task(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            return Local("u")
+
+    assert TravellingCode.of(job_of(Task), on_this_machine=True).objects
+
+
+def test_a_struct_of_the_program_is_refused_because_it_would_arrive_empty():
+    class Local(msgspec.Struct):
+        user: str
+
+    class Task(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            return Local("u")
+
+    with pytest.raises(ConfigError, match=r"Local is a msgspec.Struct, which cannot be pickled by value\): put it"):
+        TravellingCode.of(job_of(Task), on_this_machine=True)
+
+
+def test_a_struct_of_a_module_travels_by_its_name():
+    class Task(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            return Visit("u")
+
+    assert TravellingCode.of(job_of(Task), on_this_machine=True).objects
+
+
+def test_what_cannot_be_pickled_is_refused_with_what_to_do():
+    lock = threading.Lock()
+
+    class Task(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            return lock
+
+    with pytest.raises(ConfigError, match=r"cannot be pickled for the executors .*: put it, and what it uses"):
+        TravellingCode.of(job_of(Task), on_this_machine=True)
