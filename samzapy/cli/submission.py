@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 #: A job file, by path, or its flat pairs.
 JobSource = Mapping[str, Any] | Path | str
 
+_LONGEST_WAIT_S = 0.2
+
 
 @final
 class RunningJob:
@@ -97,12 +99,21 @@ class RunningJob:
 
         Raises the error that ended the job (JobFailed, TaskFailed, ConfigError, EnvironmentFailure, ...), TimeoutError.
         """
-        if not self._ended.wait(timeout_s):
+        if not self._has_ended_within(timeout_s):
             raise TimeoutError(f"job '{self.name}' has not ended within {timeout_s:g} s: wait again, or stop it")
         if self._error is not None:
             raise self._error
         assert self._outcome is not None
         return self._outcome
+
+    def _has_ended_within(self, timeout_s: float | None) -> bool:
+        left = float("inf") if timeout_s is None else timeout_s
+        # In slices: a signal that comes right before a wait, or to another thread, is handled when the main thread wakes.
+        while left > _LONGEST_WAIT_S:
+            if self._ended.wait(_LONGEST_WAIT_S):
+                return True
+            left -= _LONGEST_WAIT_S
+        return self._ended.wait(left)
 
     def __enter__(self) -> RunningJob:
         return self

@@ -20,7 +20,7 @@ from samzapy.storage.rocksdb.memory import SharedMemory, shared_memory
 from samzapy.storage.rocksdb.options import RocksDbOptions, problems
 from samzapy.storage.rocksdb.ownership import Ownership
 
-_READING_ATTEMPTS = 5
+_READING_ATTEMPTS = 100
 #: Memory of a database with little in it: 100 of them took 24 MB.
 _OPENED_BYTES = 250_000
 
@@ -94,11 +94,12 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         properties = {key: value for key, value in settings.properties.items() if key != "rocksdb.max.open.files"}
         options = RocksDbOptions.parse(properties).to_options(None)
         for attempts_left in range(_READING_ATTEMPTS, 0, -1):
+            files = _files(path)
             try:
                 db = Rdict(str(path), options, {"default": options}, AccessType.read_only(False))
             except Exception as cause:
-                # A compaction may have deleted a file between our reading its name and opening it.
-                if attempts_left == 1:
+                # A compaction may have deleted a file between our reading its name and opening it; else it is damage.
+                if attempts_left == 1 or _files(path) == files:
                     raise translated(cause, path, "opening for reading") from cause
             else:
                 return RocksDbStorageEngine(db, path, options, None)
@@ -118,6 +119,12 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             # Another thread may have made one meanwhile; the first one stays.
             self._caches.setdefault(key, Cache(cache_bytes))
         return self._caches[key]
+
+
+def _files(path: Path) -> set[str]:
+    """The files with data and their lists, which the owner's flushes and compactions change."""
+    names = (file.name for file in path.iterdir())
+    return {name for name in names if name.endswith(".sst") or name.startswith("MANIFEST")}
 
 
 def _private(directory: Path) -> Path:

@@ -12,11 +12,14 @@ from samzapy.container.tasks.task_class import load_task_class
 CONFIGS = Path(__file__).parents[3] / "configs"
 #: What `samzapy bench store` runs is no job.
 STORE_BENCHMARKS = {"kv-perf", "store"}
+#: What job files expect to be set.
+ENVIRONMENT = {"REGISTRY_USER": "user:password"}
 JOBS = [path for path in sorted(CONFIGS.rglob("*.properties")) if path.stem not in STORE_BENCHMARKS]
 
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
-def test_a_shipped_job_file_loads_without_a_warning_and_names_a_task(path):
-    job = load_job(path, strict=True)
+def test_a_shipped_job_file_loads_without_a_warning_and_names_a_task(path, monkeypatch):
+    monkeypatch.syspath_prepend(path.parent)
+    job = load_job(path, strict=True, environ=ENVIRONMENT)
     assert job.warnings == ()
     load_task_class(job.task.task_class)

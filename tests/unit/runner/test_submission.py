@@ -157,6 +157,24 @@ def test_the_first_signal_stops_the_job_after_a_commit(number):
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+def test_a_signal_that_another_thread_takes_stops_the_job():
+    both, sent = {signal.SIGINT, signal.SIGTERM}, []
+
+    class SignallingTask(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            if not sent:
+                sent.append(True)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, both)
+    try:
+        outcome = samzapy.run("job.properties", SignallingTask, runner="local")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert outcome.stopped
+
+
 def test_a_job_runs_from_any_thread_and_leaves_signals_alone():
     outcomes = []
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
