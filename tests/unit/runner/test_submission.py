@@ -141,6 +141,15 @@ def test_an_error_of_the_task_is_raised_with_its_place():
         samzapy.run("job.properties", BrokenTask, until_end=True, runner="local")
 
 
+@pytest.fixture
+def usual_interrupt():
+    """A command in the background of a shell starts with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("usual_interrupt")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_stops_the_job_after_a_commit(number):
     sent = []
