@@ -11,8 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from samzapy.errors import SerdeError
-from samzapy.serializers.typed import is_pydantic, shown, typed_serde
+from samzapy.serializers.typed import for_classes, is_pydantic, typed_serde
 
 #: Values that stay as they are.
 _PLAIN = (bytes, bytearray, datetime, date, time, Decimal, UUID)
@@ -40,16 +39,4 @@ def plain_form(kind: Any) -> PlainForm:
     else:
         to_plain = partial(msgspec.to_builtins, builtin_types=_PLAIN)
         from_plain = partial(msgspec.convert, type=kind, builtin_types=_PLAIN)
-    return PlainForm(_checked(kind, known.classes, to_plain), from_plain, known.misfit, known.classes)
-
-
-def _checked(kind: Any, classes: frozenset[type] | None, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    if classes is None:
-        return convert
-
-    def to_plain(value: Any) -> Any:
-        if type(value) in classes:
-            return convert(value)
-        raise SerdeError(f"expected {shown(kind)}, got {type(value).__name__} {value!r:.100}")
-
-    return to_plain
+    return PlainForm(for_classes(kind, known.classes, to_plain), from_plain, known.misfit, known.classes)

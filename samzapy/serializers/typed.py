@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -21,6 +21,7 @@ from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import NULL, check_numbers
 
 Format = Literal["json", "msgpack"]
+Converted = TypeVar("Converted")
 
 
 class Codec(NamedTuple):
@@ -47,11 +48,11 @@ class TypedSerde(Serde):
         self.doubt = NULL if name == "json" else None
         # An attribute with the function itself: a method would be a Python frame for each message.
         self.from_bytes = codec.decode  # type: ignore[assignment, method-assign]
-        self.to_bytes = _checked(kind, classes, codec.encode)  # type: ignore[assignment, method-assign]
+        self.to_bytes = for_classes(kind, classes, codec.encode)  # type: ignore[assignment, method-assign]
 
     def to_bytes(self, value: Any) -> bytes:
         """Raises SerdeError for an object of another class, TypeError for one with a field that cannot be encoded."""
-        return _checked(self.object_type, self.classes, self._codec.encode)(value)
+        return for_classes(self.object_type, self.classes, self._codec.encode)(value)
 
     def from_bytes(self, data: bytes) -> Any:
         """Raises ValueError for bytes that do not fit the class."""
@@ -70,17 +71,19 @@ class TypedSerde(Serde):
         return self._codec.reason(cause)
 
 
-def _checked(kind: Any, classes: frozenset[type] | None, encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """`encode` behind a check of the object's class."""
+def for_classes(
+    kind: Any, classes: frozenset[type] | None, convert: Callable[[Any], Converted]
+) -> Callable[[Any], Converted]:
+    """`convert` behind a check that an object is of one of exactly these classes, those of `kind`; None for any."""
     if classes is None:
-        return encode
+        return convert
 
-    def to_bytes(value: Any) -> bytes:
+    def checked(value: Any) -> Converted:
         if type(value) in classes:
-            return encode(value)
+            return convert(value)
         raise SerdeError(f"expected {shown(kind)}, got {type(value).__name__} {value!r:.100}")
 
-    return to_bytes
+    return checked
 
 
 def typed_serde(name: Format, kind: Any, *, sort_keys: bool = False) -> TypedSerde:
