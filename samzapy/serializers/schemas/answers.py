@@ -49,6 +49,8 @@ class Registry:
 
     def __init__(self, settings: SchemaSettings, kind: str) -> None:
         self._settings, self._kind = settings, kind
+        # The form in which the registry gives the text of a schema; None for its own.
+        self._form = "serialized" if kind == "PROTOBUF" else None
         self._found: dict[tuple[str, ...], KnownSchema] = {}
         self._client: SchemaRegistryClient | None = None
         self._folder = None if settings.cache_dir is None else Path(settings.cache_dir).expanduser()
@@ -59,8 +61,7 @@ class Registry:
         return self._kept(("id", str(schema_id)), lambda: self._schema_of(schema_id))
 
     def _schema_of(self, schema_id: int) -> KnownSchema:
-        form = "serialized" if self._kind == "PROTOBUF" else None
-        found = self._asked(f"id {schema_id}", lambda client: client.get_schema(schema_id, fmt=form))
+        found = self._asked(f"id {schema_id}", lambda client: client.get_schema(schema_id, fmt=self._form))
         if (found.schema_type or "AVRO") != self._kind:
             raise SerdeError(f"{self._where}: schema {schema_id} is of type {found.schema_type}, expected {self._kind}")
         return self._with_references(schema_id, found)
@@ -71,9 +72,10 @@ class Registry:
         found = self._found.get(question)
         if found is not None:
             return found
-        form = "serialized" if self._kind == "PROTOBUF" else None
         try:
-            answer = self._asked(f"subject {subject}", lambda client: client.get_latest_version(subject, fmt=form))
+            answer = self._asked(
+                f"subject {subject}", lambda client: client.get_latest_version(subject, fmt=self._form)
+            )
             known = self._with_references(answer.schema_id, answer.schema)
         except Unreachable as cause:
             kept = self._read(question)
@@ -82,7 +84,8 @@ class Registry:
             logger.warning("%s; the schema of subject %s is the last known one, %d", cause, subject, kept.id)
             self._found[question] = kept
             return kept
-        self._keep(question, known)
+        self._write(question, known)
+        self._found[question] = known
         return known
 
     def id_of(self, subject: str, text: str, references: tuple[Reference, ...] = ()) -> KnownSchema:
@@ -91,7 +94,7 @@ class Registry:
         return self._kept(question, lambda: self._id_of(subject, text, references))
 
     def _id_of(self, subject: str, text: str, references: tuple[Reference, ...]) -> KnownSchema:
-        schema = Schema(text, self._kind, [SchemaReference(*each) for each in references])
+        schema = self._schema(text, references)
         if self._settings.auto_register:
             found = self._asked(f"subject {subject}", lambda client: client.register_schema(subject, schema))
             return self._with_references(found, schema)
@@ -106,14 +109,18 @@ class Registry:
         """The job's schema, with the schemas that it refers to; its id is -1."""
         if not references:
             return KnownSchema(-1, text)
-        schema = Schema(text, self._kind, [SchemaReference(*each) for each in references])
+        schema = self._schema(text, references)
         return self._kept(("text", text, *map(str, references)), lambda: self._with_references(-1, schema))
 
     def version_of(self, subject: str, text: str, references: tuple[Reference, ...]) -> int:
         """The version that a schema has in a subject, after `id_of`."""
-        schema = Schema(text, self._kind, [SchemaReference(*each) for each in references])
+        schema = self._schema(text, references)
         found = self._asked(f"subject {subject}", lambda client: client.lookup_schema(subject, schema))
         return int(found.version)
+
+    def _schema(self, text: str, references: tuple[Reference, ...]) -> Schema:
+        """The job's schema, as the client takes it."""
+        return Schema(text, self._kind, [SchemaReference(*each) for each in references])
 
     def _with_references(self, schema_id: int, schema: Schema) -> KnownSchema:
         found: dict[str, str] = {}
@@ -129,9 +136,8 @@ class Registry:
             found[each.name] = inner.schema_str
 
     def _version(self, subject: str, version: int) -> Schema:
-        form = "serialized" if self._kind == "PROTOBUF" else None
         what = f"subject {subject} version {version}"
-        return self._asked(what, lambda client: client.get_version(subject, version, True, form)).schema
+        return self._asked(what, lambda client: client.get_version(subject, version, True, self._form)).schema
 
     def _asked(self, what: str, question: Callable[[SchemaRegistryClient], Any]) -> Any:
         """The client's answer, its errors as ours."""
@@ -177,7 +183,7 @@ class Registry:
             found = self._read(question)
             if found is None:
                 found = ask()
-                self._keep(question, found)
+                self._write(question, found)
             self._found[question] = found
         return found
 
@@ -198,8 +204,7 @@ class Registry:
             logger.warning("%s: cannot be read (%s); the registry is asked instead", path, cause)
             return None
 
-    def _keep(self, question: tuple[str, ...], found: KnownSchema) -> None:
-        self._found[question] = found
+    def _write(self, question: tuple[str, ...], found: KnownSchema) -> None:
         path = self._path(question)
         if path is None:
             return
