@@ -94,6 +94,12 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     message: str = ""
 
 
+def unanswered(container: str, timeout_s: float) -> Answer:
+    """Stands for the answer of a container that has given none in time."""
+    message = f"container {container} has not answered for {timeout_s:g} s (job.query.timeout.ms)"
+    return Answer(problem=Problem.MOVING, message=message)
+
+
 def merged(answers: Iterable[Answer], most: int, most_bytes: int) -> Answer:
     """Merge the answers of several tasks into one; the first problem, if there is one."""
     found = list(answers)

@@ -12,7 +12,7 @@ from samzapy.coordinator.page.inspector import LONGEST, Asked, Found, Inspector
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError
 from samzapy.queries.exchange import Exchange
 from samzapy.queries.owners import StoreOwners
-from samzapy.queries.questions import Answer, Entry, Problem, merged, question_of_key
+from samzapy.queries.questions import Answer, Entry, Problem, merged, question_of_key, unanswered
 from samzapy.queries.text import StoreText
 
 
@@ -66,8 +66,7 @@ class LiveInspector(Inspector):
                 answers.append(each.result(self._timeout_s))
             except TooLate:
                 each.cancel()
-                late = f"container {container} has not answered for {self._timeout_s:g} s (job.query.timeout.ms)"
-                answers.append(Answer(problem=Problem.MOVING, message=late))
+                answers.append(unanswered(container, self._timeout_s))
         answer = merged(answers, question.most, question.most_bytes)
         if answer.problem is Problem.MOVING:
             raise RetriableError(f"store '{text.name}': {answer.message}; ask again")

@@ -56,6 +56,7 @@ from samzapy.queries.questions import (
     pack,
     question_of_key,
     read_handed,
+    unanswered,
 )
 from samzapy.queries.text import BadQuestion, StoreText
 from samzapy.storage.kv.scanning import first_beyond
@@ -254,8 +255,7 @@ class StoreQueries(Queries):
         try:
             return await asyncio.wait_for(asyncio.wrap_future(self._exchange.ask(container, question)), timeout_s)
         except asyncio.TimeoutError:
-            message = f"container {container} has not answered for {timeout_s:g} s (job.query.timeout.ms)"
-            return Answer(problem=Problem.MOVING, message=message)
+            return unanswered(container, timeout_s)
 
     async def _hand_out(self, container: str, receive: Receive) -> tuple[int, bytes]:
         """Take a container's answers, and wait for its next questions."""
