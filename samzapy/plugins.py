@@ -9,6 +9,7 @@ import difflib
 import importlib
 import re
 import sys
+from collections.abc import Iterable
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
@@ -68,6 +69,11 @@ def path_of(found: type) -> str:
     name = f"{found.__name__}_{next(_numbers)}"
     _made[name] = found
     return f"{__name__}:{name}"
+
+
+def import_also_from(places: Iterable[str]) -> None:
+    """Add folders and archives to the end of this process's import path, each once."""
+    sys.path += [each for each in dict.fromkeys(places) if each not in sys.path]
 
 
 def place(path: str, found: object) -> None:

@@ -14,6 +14,7 @@ from samzapy.api.task import AnyTask
 from samzapy.config.job import JobConfig
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.plugins import import_also_from
 
 _PY_FILES = "job.spark.py.files"
 _ARCHIVES = "job.spark.archives"
@@ -23,8 +24,8 @@ _TASK_CLASS = "task.class"
 def make_importable(config: JobConfig) -> None:
     """Make the code of a job importable here: the modules beside its file, and what it ships. Raises ConfigError."""
     add_import_paths(config.spark.py_files)
-    if config.folder is not None and str(config.folder) not in sys.path:
-        sys.path.append(str(config.folder))
+    if config.folder is not None:
+        import_also_from([str(config.folder)])
 
 
 def add_import_paths(py_files: Iterable[str]) -> None:
@@ -40,9 +41,7 @@ def add_import_paths(py_files: Iterable[str]) -> None:
             entries.append(str(path.parent if path.suffix == ".py" else path))
     if problems:
         raise ConfigError(problems)
-    for entry in entries:
-        if entry not in sys.path:
-            sys.path.append(entry)
+    import_also_from(entries)
 
 
 def check_archives(archives: Iterable[str]) -> None:

@@ -27,6 +27,7 @@ from samzapy.container.errors.user_failures import one_line, user_line, whole_tr
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.facts import UserFailure
+from samzapy.plugins import import_also_from
 from samzapy.replay.places import Place
 from samzapy.replay.recording import Recorder
 
@@ -282,9 +283,7 @@ def _module(text: str, path: Path) -> str:
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
+    import_also_from([str(path.resolve().parent)])
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as cause:

@@ -53,7 +53,7 @@ class TravellingCode:
 
     def arrive(self) -> None:
         """Make the code importable in this process."""
-        sys.path += [folder for folder in self.folders if folder not in sys.path]
+        plugins.import_also_from(self.folders)
         if not self.objects:
             return
         for path, (found, names) in cloudpickle.loads(self.objects).items():
