@@ -138,3 +138,10 @@ def test_a_ctrl_c_does_not_wait_for_a_spark_that_hangs():
     with pytest.raises(KeyboardInterrupt), begun(jvm.start):
         raise KeyboardInterrupt
     assert jvm.killed.is_set()
+
+
+def test_a_claim_that_fails_does_not_wait_for_ever_for_a_spark_that_hangs():
+    jvm = Jvm()
+    with pytest.raises(EnvironmentFailure, match="no owner"), begun(jvm.start, clock=FastClock()):
+        raise EnvironmentFailure("no owner")
+    assert jvm.killed.is_set()
