@@ -24,10 +24,11 @@ from pyspark.serializers import CPickleSerializer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web.tls import Identity
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.job.model import JobModel
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
@@ -203,21 +204,25 @@ class SparkRunner(Runner):
             options.on_event(f"status page: {service.pinned_page}")
             options.on_page(service.pinned_page)
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
-            spark = starting.application(lambda: signals.received or options.stop.asked)
+            spark = starting.application(
+                lambda: (
+                    signals.received or options.stop.asked or coordinator.stopping or coordinator.abandoned is not None
+                )
+            )
             if spark is None:
-                options.on_event(STOPPING)
-                return JobOutcome(coordinator.status(), stopped=True)
-            locality = stack.enter_context(Locality(place_records(config)))
-            places = locality if config.placement.chooses and not master.one_executor else None
-            submit = self._submitter(coordinator, spark, service.address, code, places)
-            supervisor = self._supervisor(coordinator, submit, spark, config, options)
-            signals.calls(supervisor.stop, spark.kill)
-            stack.enter_context(options.stop.stops(supervisor.stop))
-            status = supervisor.run()
+                status, stopped = _ended_before_spark(coordinator, options), True
+            else:
+                locality = stack.enter_context(Locality(place_records(config)))
+                places = locality if config.placement.chooses and not master.one_executor else None
+                submit = self._submitter(coordinator, spark, service.address, code, places)
+                supervisor = self._supervisor(coordinator, submit, spark, config, options)
+                signals.calls(supervisor.stop, spark.kill)
+                stack.enter_context(options.stop.stops(supervisor.stop))
+                status, stopped = supervisor.run(), supervisor.stopped
             if watch.lets_go and (config.spark.coordinator_port or config.page_port):
                 # The new run cannot listen there before.
                 service.close()
-        return JobOutcome(status, supervisor.stopped)
+        return JobOutcome(status, stopped)
 
     def _supervisor(
         self,
@@ -254,6 +259,16 @@ class SparkRunner(Runner):
             return SlotRun(containers, standbys, coordinator, start, policy, clock, ended)
 
         return submit
+
+
+def _ended_before_spark(coordinator: Coordinator, options: RunOptions) -> JobStatus:
+    """The end of a run that was asked to stop while Spark started, so that no container has run. Raises JobTakenOver."""
+    if coordinator.abandoned is not None:
+        raise JobTakenOver(coordinator.abandoned)
+    if not coordinator.stopping:
+        options.on_event(STOPPING)
+        coordinator.stop()
+    return coordinator.status()
 
 
 def _spec(prepared: PreparedJob, master: Master) -> JobSpec:
