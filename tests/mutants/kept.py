@@ -125,8 +125,26 @@ _SYSTEMS = (
     ),
 )
 
-#: Tables, bootstrap streams.
+#: Inputs by regular expression, tables, bootstrap streams.
 _INPUTS = (
+    Mutant(
+        "samzapy/job/planner.py",
+        "InputPartitions(0 if stream in late else count, count, count)",
+        "InputPartitions(count, count, count)",
+        ("tests/unit/job/test_inputs.py",),
+    ),
+    Mutant(
+        "samzapy/job/inputs.py",
+        "    if not ever:\n        return set()\n",
+        "",
+        ("tests/unit/job/test_inputs.py",),
+    ),
+    Mutant(
+        "samzapy/runner/prepare.py",
+        "owner.id not in {self._occasion.renews, self._run.id}",
+        "False",
+        ("tests/unit/runner/test_new_inputs.py",),
+    ),
     Mutant(
         "samzapy/system/database/order.py",
         "            if following != second:\n",
