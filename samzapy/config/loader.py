@@ -212,7 +212,7 @@ def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str], *
     on_top = properties.read(overrides).values
     rewritten = of_rewriters({**read.values, **on_top}, task.INPUTS.name)
     return properties.Source(
-        rewritten.values, [*read.warnings, *rewritten.warnings], [*read.problems, *rewritten.problems]
+        rewritten.values, (*read.warnings, *rewritten.warnings), (*read.problems, *rewritten.problems)
     )
 
 

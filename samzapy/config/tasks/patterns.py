@@ -154,8 +154,8 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
         done.warnings.append(f"{prefix}*: read as {entry} in {inputs_key}")
     if generators:
         rest = ",".join(name for name in names if name not in generators)
-        done.values.pop(_REWRITERS)
-        done.values |= {_REWRITERS: rest} if rest else {}
+        del done.values[_REWRITERS]
+        done.values.update({_REWRITERS: rest} if rest else {})
     return done
 
 
