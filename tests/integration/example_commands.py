@@ -33,6 +33,7 @@ PAGES = (
             "event-time",
             "testing",
             "operations",
+            "gallery",
         )
     ),
 )
@@ -49,7 +50,9 @@ set -v
 
 
 def job_names() -> list[str]:
-    return sorted(path.stem for path in CONFIGS.glob("*.properties"))
+    """The job files that their commands start, by their paths in `configs`."""
+    paths = chain(CONFIGS.glob("*.properties"), (CONFIGS / "gallery").glob("*.properties"))
+    return sorted(str(path.relative_to(CONFIGS).with_suffix("")) for path in paths)
 
 
 def commands_of_file(name: str) -> list[str]:
