@@ -1,6 +1,7 @@
 """The feature store: a row by hand, all rows against sums over the input, and lookups while the job runs."""
 
 from collections import defaultdict
+from importlib import import_module
 
 import pytest
 from jobs.gallery_job import CONFIGS, GalleryJob
@@ -64,7 +65,9 @@ def test_the_rows_are_sums_over_all_orders(tmp_path):
     assert len(job.table("features")) > 100
 
 
-def test_a_model_looks_rows_up_while_the_job_runs(tmp_path):
+def test_a_model_looks_rows_up_while_the_job_runs(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(JOB.parent)
+    look_up = import_module("look_up")
     job = GalleryJob(tmp_path, "gallery/shopper-features")
     count = job.load()
     expected = dict(rows_of(job.read("shop-orders")))
@@ -73,5 +76,7 @@ def test_a_model_looks_rows_up_while_the_job_runs(tmp_path):
         with samzapy.query(job.file, running.page) as lookups:
             features = lookups.store("features")
             until(lambda: sum(entry.value["orders"] for entry in features.range()) == count, lambda: running.status)
-            assert {shopper: features.get(shopper) for shopper in expected} == expected
-            assert features.get("a stranger") is None
+            assert {entry.key: entry.value for entry in features.range()} == expected
+            some = list(expected)[::25]
+            assert [look_up.features_of(shopper, running.page) for shopper in some] == [expected[each] for each in some]
+            assert look_up.features_of("a stranger", running.page) is None
