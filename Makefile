@@ -65,8 +65,8 @@ bench: java ## compare samzapy with bare loops on a real Kafka; writes benchmark
 bench-peers: java ## download other stream processors (Maven, PyPI) and compare on one topic; writes benchmarks/results/peers.*
 	$(BIN)/python -m benchmarks.peers
 
-pictures: install ## run the jobs of the gallery and draw their results into docs/pictures
-	$(BIN)/python configs/gallery/pictures.py docs/pictures
+pictures: install ## run the jobs of the gallery and draw their results into docs/pictures/gallery
+	$(BIN)/python configs/gallery/pictures.py docs/pictures/gallery
 
 kafka: java ## start the development broker (stop it with: .venv/bin/samzapy kafka stop)
 	$(BIN)/samzapy kafka start

@@ -1,6 +1,6 @@
 """Draws the pictures of docs/gallery.md.
 
-python configs/gallery/pictures.py docs/pictures
+python configs/gallery/pictures.py docs/pictures/gallery
 
 Each job of the gallery runs over its generated inputs, in memory, and matplotlib plots its results. The same version of
 matplotlib draws the same files.
@@ -215,7 +215,7 @@ def draw(folder: Path) -> None:
     mpl.use("svg")
     with mpl.rc_context(STYLE):
         for job in PICTURES:
-            with picture(folder / f"gallery-{job.__name__.replace('_', '-')}.svg") as axes:
+            with picture(folder / f"{job.__name__.replace('_', '-')}.svg") as axes:
                 job(axes)
 
 

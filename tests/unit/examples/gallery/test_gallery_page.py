@@ -19,7 +19,7 @@ CODE = [*(PROJECT / "samzapy" / "examples" / "gallery").glob("*.py"), *(CONFIGS 
 
 
 SNIPPETS = re.findall(r"(?ms)^```python\n(.*?)^```", TEXT)
-PICTURES = re.findall(r"\]\((\S+/gallery-[\w-]+\.svg)\)", TEXT)
+PICTURES = re.findall(r"\]\((\S+/gallery/[\w-]+\.svg)\)", TEXT)
 
 
 def test_the_page_has_six_jobs_each_with_a_snippet_and_a_picture():
