@@ -45,7 +45,7 @@ set -v
 
 
 def job_names() -> list[str]:
-    """The job files that their commands start, by their paths in `configs`."""
+    """The job files with commands of their own, by their paths in `configs`."""
     paths = chain(CONFIGS.glob("*.properties"), (CONFIGS / "gallery").glob("*.properties"))
     return sorted(str(path.relative_to(CONFIGS).with_suffix("")) for path in paths)
 

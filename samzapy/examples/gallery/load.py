@@ -123,7 +123,7 @@ def customers_orders(seed: int = 7, count: int = 2_000) -> list[Event]:
 
 
 def room_readings(seed: int = 7, rooms: int = 12, hours: int = 24) -> list[Event]:
-    """A reading a minute of each sensor. Every fourth sensor has no network for some hours, and sends what it has kept when the
+    """A reading a minute of each sensor. Every fourth sensor has no network for some hours, and sends its kept readings when the
     network is back."""
     drawn = Random(seed)
     readings: list[tuple[int, Event]] = []
