@@ -30,6 +30,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "msgspec": (
         "samzapy/checkpoint",
         "samzapy/coordinator",
+        "samzapy/examples/gallery",
         "samzapy/job",
         # One class that the garbage collector does not look at.
         "samzapy/metrics",

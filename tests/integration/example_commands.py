@@ -19,22 +19,18 @@ _REMARK = re.compile(r"\s{2,}\(.*\)$")
 #: The pages, in the order in which somebody reads them.
 PAGES = (
     "README.md",
-    *(
-        f"docs/{name}.md"
-        for name in (
-            "tutorial",
-            "tasks",
-            "state",
-            "dataframes",
-            "guarantees",
-            "windows",
-            "joins",
-            "inputs",
-            "event-time",
-            "testing",
-            "operations",
-        )
-    ),
+    "docs/tutorial/first-job.md",
+    "docs/how-to/write/tasks.md",
+    "docs/explanation/state.md",
+    "docs/how-to/write/dataframes.md",
+    "docs/explanation/guarantees.md",
+    "docs/how-to/write/windows.md",
+    "docs/how-to/write/joins.md",
+    "docs/how-to/write/inputs.md",
+    "docs/how-to/write/event-time.md",
+    "docs/how-to/write/testing.md",
+    "docs/how-to/operate/running.md",
+    "docs/gallery.md",
 )
 #: Of the pages' commands: these are about a job that is running, or that has not run yet.
 _OF_THEIR_OWN = re.compile(r"samzapy (drain|check) |planes_by_batch")
@@ -49,7 +45,9 @@ set -v
 
 
 def job_names() -> list[str]:
-    return sorted(path.stem for path in CONFIGS.glob("*.properties"))
+    """The job files with commands of their own, by their paths in `configs`."""
+    paths = chain(CONFIGS.glob("*.properties"), (CONFIGS / "gallery").glob("*.properties"))
+    return sorted(str(path.relative_to(CONFIGS).with_suffix("")) for path in paths)
 
 
 def commands_of_file(name: str) -> list[str]:
