@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of Python processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo test test-slow mutants test-samza torture soak check format bench bench-peers kafka clean
+.PHONY: help install java demo test test-slow mutants test-samza torture soak check format docs bench bench-peers kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,11 @@ check: install ## format, lint, types, import contracts, sizes, walls around lib
 format: install ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: install ## build the documentation site into build/site, with the reference from the code; no broken link, no warning
+	@$(BIN)/python -c 'import mkdocstrings, zensical' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m docs.generator build/docs
+	$(BIN)/zensical build --strict
 
 bench: java ## compare samzapy with bare loops on a real Kafka; writes benchmarks/results/latest.json
 	$(BIN)/python -m benchmarks
