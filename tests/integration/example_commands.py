@@ -20,6 +20,8 @@ _REMARK = re.compile(r"\s{2,}\(.*\)$")
 PAGES = (
     "README.md",
     "docs/tutorial/first-job.md",
+    "docs/tutorial/state.md",
+    "docs/tutorial/kafka.md",
     "docs/how-to/write/tasks.md",
     "docs/explanation/state.md",
     "docs/how-to/write/dataframes.md",
