@@ -54,9 +54,9 @@ def unsupported_keys() -> str:
 
 def _row(key: Key[Any]) -> tuple[str, ...]:
     default = "" if key.default_text == "-" else cell(key.default_text)
-    meaning = f"{cell(key.doc)} *{cell(key.kind.allowed)}.*"
+    meaning = f"{cell(key.doc)} *Takes {cell(key.kind.allowed)}.*"
     if key.otherwise:
-        meaning += f" Without it: {', '.join(map(code, key.otherwise))}."
+        meaning += f" If it is absent: {', '.join(map(code, key.otherwise))}."
     return f'<a id="{key.name}"></a>{code(key.name)}', default, meaning
 
 
