@@ -10,6 +10,8 @@ from pathlib import Path
 _FENCE = re.compile(r"^(?P<marks>```+|~~~+)(?P<info>[^\n]*)\n(?P<text>.*?)^(?P=marks)[ ]*$", re.MULTILINE | re.DOTALL)
 #: A link, or code within a line, which has no links.
 _LINK = re.compile(r"`[^`\n]+`|\]\(([^)\s]+)\)")
+#: Characters with a meaning in Markdown, also between tags of HTML.
+_MARKUP = frozenset("|[]()*_`\\")
 _OF_ANOTHER_PLACE = re.compile(r"[a-z]+:")
 
 
@@ -61,7 +63,8 @@ def cell(text: str) -> str:
 
 def code(text: str) -> str:
     """Code for a cell of a table. A line may break after each dot."""
-    return f"<code>{html.escape(text, quote=False).replace('|', '&#124;').replace('.', '.<wbr>')}</code>"
+    plain = "".join(f"&#{ord(char)};" if char in _MARKUP else char for char in html.escape(text, quote=False))
+    return f"<code>{plain.replace('.', '.<wbr>')}</code>"
 
 
 def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -66,11 +66,9 @@ def test_the_code_of_a_page_runs(page, tmp_path):
     if script:
         (tmp_path / "the_page.py").write_text("\n".join(script), encoding="utf-8")
         run(tmp_path, "the_page.py")
-    for block in files:
-        if block.file.startswith("test_"):
-            run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", block.file)
-        elif block.language == "python":
-            run(tmp_path, "-c", f"import {Path(block.file).stem}")
+    tests = [block.file for block in files if block.file.startswith("test_")]
+    if tests:
+        run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests)
 
 
 @pytest.mark.parametrize("page", [page for page, blocks in BLOCKS.items() if any(block.fragment for block in blocks)])
