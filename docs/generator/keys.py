@@ -10,28 +10,28 @@ from docs.generator.markdown import cell, code, table
 from samzapy.config.known_keys import ALL_KEYS, unsupported
 from samzapy.config.reading.keys import Key
 
-#: The topics in their order on the page, with what the names of their keys begin with. The first that fits counts.
+#: The topics in their order on the page, with what the names of their keys begin with. The longest beginning counts.
 _TOPICS = {
-    "The job": r"job\.(name|id|default|changelog|container|systemstream|page|handover|startpoint)",
-    "Tasks: class, inputs, guarantee, timing": r"task\.(?!error|drop|ignored|dead|checkpoint|watermark|stall|timers)",
+    "The job": r"job\.",
+    "Tasks: class, inputs, guarantee, timing": r"task\.",
     "Messages that fail": r"task\.(error|drop|ignored|dead)",
     "Positions and checkpoints": r"task\.checkpoint|state\.checkpoint",
     "Event time and timers": r"task\.(watermark|timers)|job\.clock",
-    "Systems": r"systems\.(?!\{system\}\.database)",
-    "Streams": r"streams\.(?!\{stream\}\.database)",
+    "Systems": r"systems\.",
+    "Streams": r"streams\.",
     "Tables of a database as streams": r"(systems|streams)\.\{\w+\}\.database",
     "Serdes and schema registries": r"serializers\.",
-    "Stores: snapshots": r"stores\.\{store\}\.backup",
+    "Stores": r"stores\.",
     "Stores: changelog and access log": r"stores\.\{store\}\.(changelog|accesslog)",
     "Stores: filled from streams": r"stores\.\{store\}\.(side|restore\.inputs)",
-    "Stores: views": r"stores\.\{store\}\.(base|heap|bloom|hyperloglog|quantiles|index|cube)",
+    "Stores: snapshots": r"stores\.\{store\}\.backup",
     "Stores: RocksDB": r"stores\.\{store\}\.(rocksdb|container)",
-    "Stores": r"stores\.",
-    "Memory of a container": r"container\.",
+    "Stores: views": r"stores\.\{store\}\.(base|heap|bloom|hyperloglog|quantiles|index|cube)",
     "Where local state is, and who has a copy": r"job\.(logged|non-logged|host-affinity|standbytasks|orphaned)",
+    "Memory of a container": r"container\.",
     "Spark": r"job\.spark",
     "Metrics": r"metrics\.",
-    "Logs, stalls and lag": r"job\.(log|lag|offsets)|task\.stall",
+    "Logs, stalls and lag": r"job\.(log\.|lag|offsets)|task\.stall",
     "Queries": r"job\.query",
 }
 _OTHER = "More"
@@ -63,6 +63,11 @@ def _row(key: Key[Any]) -> tuple[str, ...]:
 def _by_topic(found: Iterable[Key[Any]]) -> dict[str, list[Key[Any]]]:
     topics: dict[str, list[Key[Any]]] = {title: [] for title in [*_TOPICS, _OTHER]}
     for key in found:
-        title = next((title for title, names in _TOPICS.items() if re.match(names, key.name)), _OTHER)
-        topics[title].append(key)
+        topics[_topic(key.name)].append(key)
     return topics
+
+
+def _topic(name: str) -> str:
+    matches = {title: re.match(beginning, name) for title, beginning in _TOPICS.items()}
+    lengths = {title: match.end() for title, match in matches.items() if match}
+    return max(lengths, key=lambda title: lengths[title], default=_OTHER)

@@ -51,7 +51,9 @@ def test_every_command_is_listed_with_its_options(site):
 
 def test_every_metric_is_listed(site):
     page = text(site, "reference/metrics.md")
-    assert [each.name for each in known_families() if code(f"samzapy_{each.name}").removesuffix("</code>") not in page] == []
+    assert [
+        each.name for each in known_families() if code(f"samzapy_{each.name}").removesuffix("</code>") not in page
+    ] == []
 
 
 def test_every_error_is_listed_with_its_exit_code(site):
