@@ -68,11 +68,8 @@ class InstalledSpark:
 
     @property
     def imported_by_calls(self) -> tuple[str, ...]:
-        """The modules that pyspark's first call into the JVM imports, and with them pandas and NumPy if they are installed.
-
-        None before version 4. There this module imports `distutils`, and if setuptools provides that, a fork at the same time
-        waits for ever.
-        """
+        """The modules that pyspark's first call into the JVM imports, and with them pandas and NumPy if they are installed; none
+        before version 4."""
         return ("pyspark.testing.utils",) if int(self.version.partition(".")[0]) >= 4 else ()
 
 

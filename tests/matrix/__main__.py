@@ -9,7 +9,9 @@ from tests.matrix.report import run
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description="Try the versions side by side.")
-    parser.add_argument("--only", action="append", metavar="TEXT", help="only cells with this text in their name; repeatable")
+    parser.add_argument(
+        "--only", action="append", metavar="TEXT", help="only cells with this text in their name; repeatable"
+    )
     parser.add_argument("--table", type=Path, metavar="FILE", help="write the table there, as Markdown")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="make the environments there, and keep them")
     given = parser.parse_args()

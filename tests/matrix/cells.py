@@ -47,12 +47,20 @@ DEMO = Step("demo", ("samzapy", "demo"), "336,776 flights, 8,255 cancelled")
 #: Executors that are processes of their own, of another JVM than the driver's.
 CLUSTER = Step(
     "cluster",
-    ("sh", "-c", "samzapy init hello >init.log && cd hello && exec samzapy run hello.properties --until-end --master 'local-cluster[2,1,1024]'"),
+    (
+        "sh",
+        "-c",
+        "samzapy init hello >init.log && cd hello && exec samzapy run hello.properties --until-end --master 'local-cluster[2,1,1024]'",
+    ),
     "6 messages",
 )
 BROKER = Step(
     "broker",
-    ("sh", "-c", "samzapy kafka start --folder k --port {port} && samzapy kafka status --folder k && samzapy kafka stop --folder k"),
+    (
+        "sh",
+        "-c",
+        "samzapy kafka start --folder k --port {port} && samzapy kafka status --folder k && samzapy kafka stop --folder k",
+    ),
     "stopped",
     limit_s=600.0,
 )

@@ -46,7 +46,10 @@ def python_of(version: str) -> Path:
     places += [str(path) for path in sorted(root.glob(f"versions/{version}.*/bin/python"), reverse=True)]
     for place in places:
         asked = subprocess.run(
-            [place, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True, check=False
+            [place, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if asked.stdout.strip() == version:
             return Path(place)

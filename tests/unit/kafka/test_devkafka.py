@@ -129,7 +129,9 @@ def test_a_pid_that_another_process_has_now_is_not_the_broker(tmp_path):
 
 def test_a_running_broker_of_another_version_or_port_is_refused_and_not_taken_for_the_one_asked_for(tmp_path):
     broker.remember(tmp_path, os.getpid(), 9092, "4.1.0")
-    with pytest.raises(EnvironmentFailure, match=r"Kafka 3\.9: the broker of \S+ runs with version 4\.1\.0 already; stop"):
+    with pytest.raises(
+        EnvironmentFailure, match=r"Kafka 3\.9: the broker of \S+ runs with version 4\.1\.0 already; stop"
+    ):
         devkafka.start(tmp_path, 9092, "3.9")
     with pytest.raises(EnvironmentFailure, match=r"port 9093: the broker of \S+ runs on 127\.0\.0\.1:9092 already"):
         devkafka.start(tmp_path, 9093, "4.1")

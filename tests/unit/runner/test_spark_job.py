@@ -84,14 +84,18 @@ def test_another_samzapy_on_the_worker_is_told_with_both_versions():
 
 def test_a_samzapy_on_the_worker_that_is_older_than_the_task_is_told_to_be_replaced():
     with pytest.raises(EnvironmentFailure) as caught:
-        why("AttributeError: Can't get attribute 'run_task' on <module 'samzapy.runner.spark.worker' from '/x/worker.py'>")
+        why(
+            "AttributeError: Can't get attribute 'run_task' on <module 'samzapy.runner.spark.worker' from '/x/worker.py'>"
+        )
     assert str(caught.value) == (
         f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there"
     )
 
 
 def test_a_worker_refuses_the_task_of_another_version_before_it_unpickles_anything():
-    with pytest.raises(EnvironmentFailure, match=rf"samzapy {VERSION} is installed for the executor's Python, the driver "):
+    with pytest.raises(
+        EnvironmentFailure, match=rf"samzapy {VERSION} is installed for the executor's Python, the driver "
+    ):
         list(run_task("9.9.9", b"nothing that can be unpickled", ["0"]))
 
 

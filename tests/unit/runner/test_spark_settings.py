@@ -110,7 +110,10 @@ def test_the_defaults_of_a_spark_are_taken_for_whatever_the_run_does_not_set(var
 def test_defaults_of_a_spark_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_bytes(b"spark.app.name \xff")
-    with RunFolder() as folder, pytest.raises(EnvironmentFailure, match=r"spark-defaults\.conf: cannot be read as a prop"):
+    with (
+        RunFolder() as folder,
+        pytest.raises(EnvironmentFailure, match=r"spark-defaults\.conf: cannot be read as a prop"),
+    ):
         folder.spark_properties({}, tmp_path)
 
 
