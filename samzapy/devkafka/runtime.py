@@ -77,7 +77,7 @@ def cache_folder() -> Path:
 
 def pinned_jars(version: str) -> dict[str, str]:
     """The SHA-512 of each jar by file name, as this release was tested with."""
-    lines = files("samzapy.devkafka").joinpath("pinned", f"{version}.sha512").read_text("ascii").splitlines()
+    lines = files("samzapy.devkafka").joinpath("pinned").joinpath(f"{version}.sha512").read_text("ascii").splitlines()
     return {name: digest for digest, name in map(str.split, lines)}
 
 

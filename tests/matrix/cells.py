@@ -109,4 +109,5 @@ CELLS = (
     _kafka("3.9"),
     _kafka("4.0"),
     _kafka("4.1"),
+    _kafka("4.4"),
 )

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from samzapy.devkafka.broker import free_port
 from tests.matrix.cells import Cell, Step
-from tests.matrix.commands import TIMED_OUT, Done, NotAvailable, run as run_command
+from tests.matrix.commands import TIMED_OUT, Done, NotAvailable
+from tests.matrix.commands import run as run_command
 from tests.matrix.environments import MadeEnvironment, built_wheel, made
 
 _COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
@@ -42,7 +43,7 @@ def run(root: Path, cells: Sequence[Cell], table: Path | None, keep: Path | None
         wheel = built_wheel(root, folder)
         results = [_tried(cell, root, wheel, folder) for cell in cells]
     text = markdown(results)
-    print(text)
+    sys.stdout.write(text)
     if table is not None:
         table.write_text(text, "utf-8")
     return 1 if any(result.failed for result in results) else 0
@@ -105,4 +106,4 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{line}\n")
