@@ -50,7 +50,7 @@ _OWNERS = (
         "if self._abandoned or grant is None:",
         (_LEASES,),
     ),
-    Mutant("samzapy/coordinator/leases.py", "now >= self.expires", "now > self.expires", (_LEASES,)),
+    Mutant("samzapy/coordinator/leases.py", "now >= grant.expires", "now > grant.expires", (_LEASES,)),
     Mutant(
         "samzapy/coordinator/leases.py",
         "max(self._last_epoch + 1, self._clock.wall_ms() if self._by_clock else 0)",
@@ -64,6 +64,14 @@ _OWNERS = (
         "if grant is not None:\n            grant.state = state",
         (_LEASES,),
     ),
+    # A look that forgets the leases which end before the next one.
+    Mutant(
+        "samzapy/coordinator/leases.py",
+        "self._quiet_until = min(self._quiet_until, grant.expires)",
+        "pass",
+        (_LEASES,),
+    ),
+    Mutant("samzapy/coordinator/leases.py", "        self._silent.discard(container_id)\n", "", (_LEASES,)),
     Mutant(
         "samzapy/coordinator/leases.py",
         "if grant.state is not ContainerState.DONE:\n",
