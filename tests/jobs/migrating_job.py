@@ -3,8 +3,9 @@
 import json
 import struct
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 from jobs.memory_job import MemoryJob
 
 from samzapy.admin.migration import MigrationRequest, migrate_store
@@ -23,8 +24,7 @@ MESSAGES = [(0, "a"), (0, "b"), (0, "a"), (0, "c"), (1, "d"), (1, "e"), (1, "d")
 COUNTS = {(0, "a"): 2, (0, "b"): 1, (0, "c"): 1, (1, "d"): 2, (1, "e"): 1}
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(msgspec.Struct, frozen=True):
     """What the counts become with a class."""
 
     total: int
@@ -81,7 +81,7 @@ class MigratingJob:
         """As if the last run's process were gone, so that tools may work on the job."""
         with self.checkpoints() as checkpoints:
             owner = checkpoints.read_owner()
-            checkpoints.write_owner(replace(owner, pid=NO_DRIVER))
+            checkpoints.write_owner(replace(owner, pid=NO_DRIVER, lease_ms=0))
 
     def checkpoints(self):
         return _Checkpoints(self.job.config)

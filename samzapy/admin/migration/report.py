@@ -68,6 +68,6 @@ class StoreMigrated:
         now, target = StoreForm.of_store(store).leaves, self.plan.target.leaves
         return [
             f"stores.{store.name}.{leaf}={target.get(leaf, '')}"
-            for leaf in (*target, *now)
+            for leaf in dict.fromkeys((*target, *now))
             if now.get(leaf) != target.get(leaf)
         ]

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from counting_job import COUNTS, run_elsewhere, write_views
+from counting_job import COUNTS, run_job, write_views
 
 JSON = ("-c", "stores.counts.msg.serde=json")
 
@@ -27,7 +27,7 @@ def entries(samzapy, *arguments):
     return {row["key"]: row["value"] for row in map(json.loads, output.splitlines())}
 
 
-def test_the_table_has_each_partition_and_the_job_goes_on(samzapy, migrate, tmp_path):
+def test_the_table_has_each_partition_and_the_job_goes_on(samzapy, migrate):
     lines = migrate(*JSON).splitlines()
     assert lines[0] == (
         "Migrated: store 'counts' from key.serde string, msg.serde long to key.serde string, msg.serde json"
@@ -37,7 +37,7 @@ def test_the_table_has_each_partition_and_the_job_goes_on(samzapy, migrate, tmp_
     assert sum(int(line.split()[4]) for line in lines[2:4]) == len(COUNTS)
     assert entries(samzapy, *JSON) == COUNTS
     write_views(samzapy, ["/a"])
-    run_elsewhere(tmp_path, *JSON)
+    run_job(samzapy, *JSON)
     assert entries(samzapy, *JSON) == {**COUNTS, "/a": COUNTS["/a"] + 1}
 
 
