@@ -69,7 +69,7 @@ _OWNERS = (
         "if self._abandoned or grant is None:",
         (_LEASES,),
     ),
-    Mutant("samzapy/coordinator/leases.py", "now >= self.expires", "now > self.expires", (_LEASES,)),
+    Mutant("samzapy/coordinator/leases.py", "now >= grant.expires", "now > grant.expires", (_LEASES,)),
     Mutant(
         "samzapy/coordinator/leases.py",
         "max(self._last_epoch + 1, self._clock.wall_ms() if self._by_clock else 0)",
@@ -83,6 +83,14 @@ _OWNERS = (
         "if grant is not None:\n            grant.state = state",
         (_LEASES,),
     ),
+    # A look that forgets the leases which end before the next one.
+    Mutant(
+        "samzapy/coordinator/leases.py",
+        "self._quiet_until = min(self._quiet_until, grant.expires)",
+        "pass",
+        (_LEASES,),
+    ),
+    Mutant("samzapy/coordinator/leases.py", "        self._silent.discard(container_id)\n", "", (_LEASES,)),
     Mutant(
         "samzapy/coordinator/leases.py",
         "if grant.state is not ContainerState.DONE:\n",
@@ -144,8 +152,26 @@ _SYSTEMS = (
     ),
 )
 
-#: Tables, bootstrap streams.
+#: Inputs by regular expression, tables, bootstrap streams.
 _INPUTS = (
+    Mutant(
+        "samzapy/job/planner.py",
+        "InputPartitions(0 if stream in late else count, count, count)",
+        "InputPartitions(count, count, count)",
+        ("tests/unit/job/test_inputs.py",),
+    ),
+    Mutant(
+        "samzapy/job/inputs.py",
+        "    if not ever:\n        return set()\n",
+        "",
+        ("tests/unit/job/test_inputs.py",),
+    ),
+    Mutant(
+        "samzapy/runner/prepare.py",
+        "owner.id not in {self._occasion.renews, self._run.id}",
+        "False",
+        ("tests/unit/runner/test_new_inputs.py",),
+    ),
     Mutant(
         "samzapy/system/database/order.py",
         "            if following != second:\n",
