@@ -15,6 +15,7 @@ from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.api.task import AnyTask
+from samzapy.checkpoint.records import refuse_unfinished
 from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import with_inputs
@@ -159,9 +160,10 @@ def look_around(
 
 
 def check_serdes(config: JobConfig, model: JobModel, warn: Warn) -> None:
-    """Raise ConfigError if a store was written with other serdes, as the checkpoints of the tasks say; NotReachable
-    when a system does not answer."""
+    """Raise ConfigError if a store was written with other serdes, as the checkpoints of the tasks say; EnvironmentFailure
+    if one is being migrated; NotReachable when a system does not answer."""
     with _records(config, "what stores were written with", warn) as (checkpoints, _):
+        refuse_unfinished(checkpoints, config.stores)
         committed = [checkpoints.read(task.name) for task in model.tasks]
         check_checkpoints(config, load_engines(config), committed)
 

@@ -22,6 +22,7 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
+from samzapy.checkpoint.records import refuse_unfinished
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import guarantee_warnings
@@ -352,6 +353,7 @@ def _checked_state(
 ) -> tuple[KeptClocks, set[SystemStream]]:
     """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit the
     stores and hold no records of another job."""
+    refuse_unfinished(checkpoints, config.stores)
     committed = checkpoints.read_all(task.name for task in model.tasks)
     clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
     check_checkpoints(config, code.engines, committed.values())
