@@ -37,7 +37,8 @@ from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, collected, one_line
-from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
+from samzapy.runner.spark.driver_address import coordinator_host
+from samzapy.runner.spark.master import Master, check_reach, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
 from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.supervisor import SlotRun, Supervisor
@@ -315,7 +316,9 @@ def _checked_master(config: JobConfig, model: JobModel, *, endless: bool) -> Mas
     """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
     address = config.spark.master
     containers, standbys = len(model.containers), len(model.standbys)
-    master = Master.parse(address) if address else Master.default(containers)
+    master = (
+        Master.parse(address).sized(config.spark.conf, containers, standbys) if address else Master.default(containers)
+    )
     master.check_standbys(standbys)
     if endless or standbys:
         master.check_slots(containers + standbys)

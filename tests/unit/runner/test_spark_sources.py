@@ -43,6 +43,14 @@ def test_keys_that_a_session_overrules_are_warnings():
     )
 
 
+def test_a_session_on_yarn_has_the_executors_that_it_asked_for_whatever_the_job_file_says():
+    asked = {"job_spark_conf_spark_executor_instances": "9"}
+    two = fitted(context("yarn"), **asked).spark.conf
+    assert two == {"spark.executor.instances": "2", "spark.executor.cores": "1"}
+    five = fitted(context("yarn", spark_executor_instances="5", spark_executor_cores="4"), **asked).spark.conf
+    assert five == {"spark.executor.instances": "5", "spark.executor.cores": "4"}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
