@@ -192,7 +192,8 @@ class DriverJvm:
                     sys.stderr.write(line)
 
     def _diagnosis(self) -> str:
-        said = next((line for line in reversed(self._lines) if line.strip()), "nothing on its output")
+        # Lines of a stack are indented.
+        said = next((line for line in reversed(self._lines) if line[:1].strip()), "nothing on its output")
         return f"Spark's driver JVM did not start: {said}"
 
 

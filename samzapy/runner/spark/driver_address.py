@@ -2,8 +2,7 @@
 
 A name of this machine that leads to the loopback address says nothing to other machines. Then the route decides: the address
 from which this machine reaches the master is one that the master's side can answer. `yarn` names no host, but
-the settings of YARN's clients do, which Spark needs anyway: `yarn-site.xml`, in the folder of `HADOOP_CONF_DIR` or
-`YARN_CONF_DIR`. A driver in YARN's cluster mode has the settings of the machine that submitted it.
+the settings of YARN's clients do, which Spark needs anyway.
 """
 
 from __future__ import annotations
@@ -12,28 +11,16 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from pathlib import Path
-from xml.etree import ElementTree as ET
 
 from samzapy.config.spark import SparkConfig
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.master import DRIVER_HOST, Master
+from samzapy.runner.spark.master import DRIVER_HOST, YARN, Master
+from samzapy.runner.spark.yarn import resource_managers, yarn_settings
 
 _LOOPBACK = "127.0.0.1"
 #: `spark://HOST:PORT`, the first if there are several, and `k8s://https://HOST:PORT`.
 _MASTER = re.compile(r"^(?:spark|k8s)://(?:https?://)?(?P<address>[^,/]+)")
 _ADDRESS = re.compile(r"^\[?(?P<host>.+?)\]?(?::(?P<port>\d+))?$")
-
-#: The variables that lead YARN's clients to their settings, and the place of these settings in cluster mode.
-_CONF_DIRS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-_SUBMITTED = Path("__spark_conf__", "__hadoop_conf__")
-#: Settings of the job file that Spark passes on to Hadoop's libraries.
-_HADOOP = "spark.hadoop."
-_VARIABLE = re.compile(r"\$\{([^}$\s]+)\}")
-#: Most variables in a value, as Hadoop has it.
-_MOST_VARIABLES = 20
-_RESOURCE_MANAGER = "yarn.resourcemanager"
 
 
 def coordinator_host(spark: SparkConfig, master: Master) -> str:
@@ -92,39 +79,5 @@ def _masters(address: str, conf: Mapping[str, str]) -> Iterator[str]:
     found = _MASTER.match(address)
     if found is not None:
         yield found["address"]
-    elif address == "yarn":
-        yield from resource_managers(
-            yarn_settings([*(Path(each) for name in _CONF_DIRS if (each := os.environ.get(name))), _SUBMITTED])
-            | {key.removeprefix(_HADOOP): value for key, value in conf.items() if key.startswith(_HADOOP)}
-        )
-
-
-def yarn_settings(folders: list[Path]) -> dict[str, str]:
-    """The settings in `yarn-site.xml` of the first of these folders that has a readable one; empty if none has."""
-    for folder in folders:
-        with suppress(OSError, ET.ParseError):
-            root = ET.parse(folder / "yarn-site.xml").getroot()  # noqa: S314  # the administrator's own file
-            named = ((each.findtext("name"), each.findtext("value")) for each in root.iter("property"))
-            return {name.strip(): value.strip() for name, value in named if name and value}
-    return {}
-
-
-def resource_managers(settings: Mapping[str, str]) -> Iterator[str]:
-    """HOST[:PORT] of each ResourceManager in the settings: of one, or of several that stand in for each other."""
-    ids = settings.get(f"{_RESOURCE_MANAGER}.ha.rm-ids", "").replace(",", " ").split()
-    for suffix in (*(f".{each}" for each in ids), ""):
-        for key in ("address", "hostname"):
-            value = _expanded(settings, settings.get(f"{_RESOURCE_MANAGER}.{key}{suffix}", ""))
-            # The wildcard is YARN's default, for a ResourceManager on the same machine as its clients.
-            if value and not value.startswith("0.0.0.0"):  # noqa: S104  # compared, not bound
-                yield value
-
-
-def _expanded(settings: Mapping[str, str], value: str) -> str:
-    """The value with `${key}` replaced as Hadoop does it; empty if a key has no value."""
-    for _ in range(_MOST_VARIABLES):
-        found = _VARIABLE.search(value)
-        if found is None:
-            return value
-        value = value.replace(found[0], settings.get(found[1], ""))
-    return ""
+    elif address == YARN:
+        yield from resource_managers(yarn_settings(os.environ, conf))

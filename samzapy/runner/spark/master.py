@@ -28,6 +28,8 @@ from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.system.factories import system_factory
 
 KEY = "job.spark.master"
+#: The master of a cluster that the settings of its clients name.
+YARN = "yarn"
 
 _LOCAL = re.compile(r"^local(?:\[\s*(\d+|\*)\s*(?:,\s*(\d+)\s*)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")

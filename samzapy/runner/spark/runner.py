@@ -202,14 +202,14 @@ class SparkRunner(Runner):
         """Check that the executors can reach the streams and folders of the job file, and that Spark can start. Raises
         ConfigError, EnvironmentFailure."""
         warnings = check_reach(config)
-        self._source.check()
+        self._source.check(config)
         return warnings
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = job.config
         # Before the job is claimed, for callers that have not checked it.
-        self._source.check()
+        self._source.check(config)
         master = _checked_master(config, job.model, endless=job.endless)
         code = TravellingCode.of(config, on_this_machine=master.on_this_machine)
         token = run_token()

@@ -38,10 +38,12 @@ from samzapy.runner.spark.master import (
     PREFIX,
     SIZES,
     SPARKS_SIZES,
+    YARN,
     Master,
     added_settings,
 )
 from samzapy.runner.spark.user_code import shipped_files
+from samzapy.runner.spark.yarn import check_yarn
 
 #: Set by `spark-submit` for the programs that it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -52,8 +54,8 @@ _NEEDED = ("spark.speculation", "spark.python.use.daemon")
 class SparkSource(ABC):
     """Where the Spark of a run comes from."""
 
-    def check(self) -> None:  # noqa: B027  # a Spark that is there already has started
-        """Check that this Spark can start. Raises EnvironmentFailure."""
+    def check(self, config: JobConfig) -> None:  # noqa: B027  # a Spark that is there already has started
+        """Check that this Spark can start, for that job. Raises EnvironmentFailure."""
 
     @abstractmethod
     def fit(self, config: JobConfig) -> JobConfig:
@@ -70,8 +72,10 @@ class SparkSource(ABC):
 class OwnSpark(SparkSource):
     """A Spark that starts and ends with the run."""
 
-    def check(self) -> None:
+    def check(self, config: JobConfig) -> None:
         find_java(SPARK)
+        if config.spark.master == YARN:
+            check_yarn(os.environ)
 
     def fit(self, config: JobConfig) -> JobConfig:
         return config

@@ -3,10 +3,11 @@
 import socket
 
 import pytest
+from rigs.yarn_site import site
 
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.driver_address import coordinator_host, resource_managers, yarn_settings
+from samzapy.runner.spark.driver_address import coordinator_host
 from samzapy.runner.spark.master import Master
 
 JOB = {
@@ -90,26 +91,6 @@ def test_without_any_way_to_tell_the_key_is_asked_for(named, master, address, to
     assert str(caught.value) == f"{told}: set job.spark.coordinator.host"
 
 
-SITE = """<?xml version="1.0"?>
-<?xml-stylesheet type="text/xsl" href="configuration.xsl"?>
-<!-- of the administrator -->
-<configuration>
-{properties}
-</configuration>
-"""
-
-
-def site(folder, **settings):
-    """A folder with yarn-site.xml."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [
-        f"<property><name>{name.replace('_', '.')}</name><value> {value} </value><final>true</final></property>"
-        for name, value in settings.items()
-    ]
-    (folder / "yarn-site.xml").write_text(SITE.format(properties="\n".join(lines)))
-    return folder
-
-
 @pytest.mark.parametrize("variable", ["HADOOP_CONF_DIR", "YARN_CONF_DIR"])
 def test_on_yarn_the_way_to_the_resource_manager_decides_where_the_name_says_nothing(
     named, tmp_path, monkeypatch, variable
@@ -138,24 +119,3 @@ def test_a_resource_manager_that_cannot_be_reached_is_passed_over(named, tmp_pat
     folder = site(tmp_path, **{"yarn.resourcemanager.ha.rm-ids": "rm1,rm2", **hosts})
     monkeypatch.setenv("YARN_CONF_DIR", str(folder))
     assert host("yarn") == "127.0.0.1"
-
-
-def test_settings_of_yarn_are_read_from_the_first_folder_that_has_them(tmp_path):
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    (broken / "yarn-site.xml").write_text("<configuration>")
-    first, second = site(tmp_path / "first", a="1"), site(tmp_path / "second", a="2")
-    assert yarn_settings([tmp_path / "none", broken, first, second]) == {"a": "1"}
-    assert yarn_settings([tmp_path]) == {}
-
-
-def test_resource_managers_are_found_under_each_way_of_naming_them():
-    def found(**settings):
-        return list(resource_managers({f"yarn.{key.replace('_', '.')}": value for key, value in settings.items()}))
-
-    assert found() == []
-    assert found(resourcemanager_hostname="rm.example") == ["rm.example"]
-    given = found(resourcemanager_address="${yarn.resourcemanager.hostname}:8050", resourcemanager_hostname="rm")
-    assert given == ["rm:8050", "rm"]
-    assert found(resourcemanager_address="0.0.0.0:8032") == []
-    assert found(resourcemanager_hostname="${yarn.resourcemanager.hostname}") == []

@@ -90,6 +90,14 @@ def test_the_spark_of_the_process_is_used_and_else_a_new_one(monkeypatch):
         spark_source()
 
 
+def test_a_spark_of_its_own_on_yarn_needs_the_settings_of_the_cluster(monkeypatch):
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(EnvironmentFailure, match="Spark finds YARN by HADOOP_CONF_DIR or YARN_CONF_DIR"):
+        OwnSpark().check(load_job({**JOB, "job.spark.master": "yarn"}))
+    OwnSpark().check(load_job({**JOB, "job.spark.master": "spark://host:7077"}))
+
+
 def test_a_switch_stops_a_run_once_also_if_it_was_asked_before():
     stops, switch = [], StopSwitch()
     with switch.stops(lambda: stops.append(1)):
