@@ -48,7 +48,7 @@ test-samza: java ## run a job in turns on the real Apache Samza (needs Maven) an
 test-yarn: java ## run jobs on a real YARN, a ResourceManager and two NodeManagers of this machine (needs Maven)
 	@command -v mvn >/dev/null 2>&1 || { echo "Fetching YARN needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }
 	mvn --quiet --batch-mode --file tests/yarn/hadoop/pom.xml package
-	$(BIN)/python -m pytest -q --timeout=600 tests/yarn
+	$(BIN)/python -m pytest -q tests/yarn
 
 soak: java ## random faults in every guarantee: make soak SECONDS=7200 [SEED=n]
 	$(BIN)/samzapy verify --soak $(or $(SECONDS),7200) $(if $(SEED),--seed $(SEED))
