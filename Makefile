@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of Python processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo test test-slow mutants test-samza test-yarn torture soak check format bench bench-peers pictures kafka clean
+.PHONY: help install java demo test test-slow test-matrix mutants test-samza torture soak check format bench bench-peers pictures kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ test: java ## run the tests, with a real Kafka and a real Spark
 test-slow: java ## run the tests that are too long for `make test`
 	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn
 
+test-matrix: java ## try other versions of Python, Spark and Kafka: make test-matrix [ONLY=text] [TABLE=file]
+	$(BIN)/python -m tests.matrix $(if $(ONLY),--only "$(ONLY)") $(if $(TABLE),--table $(TABLE))
+
 torture: java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
 	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile tests/torture $(if $(TABLE),--torture-table $(TABLE))
 
@@ -45,6 +48,7 @@ test-samza: java ## run a job in turns on the real Apache Samza (needs Maven) an
 	mvn --quiet --batch-mode --file tests/samza/jvm/pom.xml package
 	$(BIN)/python -m pytest -q --timeout=600 tests/samza
 
+.PHONY: test-yarn
 test-yarn: java ## run jobs on a real YARN, a ResourceManager and two NodeManagers of this machine (needs Maven)
 	@command -v mvn >/dev/null 2>&1 || { echo "Fetching YARN needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }
 	mvn --quiet --batch-mode --file tests/yarn/hadoop/pom.xml package

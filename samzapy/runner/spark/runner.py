@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -43,7 +44,8 @@ from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.starting import Start, StartingSpark
 from samzapy.runner.spark.supervisor import SlotRun, StoppedUncommitted, Supervisor
 from samzapy.runner.spark.user_code import TravellingCode
-from samzapy.runner.spark.worker import run_container
+from samzapy.runner.spark.worker import run_task
+from samzapy.version import VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +68,8 @@ _NO_MODULE = re.compile(
     r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
 )
 _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")
+#: A samzapy that has not yet the function of which the task is made.
+_OLDER_SAMZAPY = re.compile(rf"Can't get attribute '{run_task.__name__}' on <module 'samzapy\b")
 
 
 class SparkJob:
@@ -87,7 +91,7 @@ class SparkJob:
         self._context = context
         self._locations = locations
         self._group = uuid4().hex
-        self._work = partial(run_container, coordinator, code)
+        self._work = partial(run_task, VERSION, pickle.dumps((coordinator, code)))
         self._collect = collect
         self._ids = list(container_ids)
         self._ended = ended
@@ -123,6 +127,10 @@ class SparkJob:
             raise EnvironmentFailure(
                 f"the executors' Python has no {missing[1]}: install samzapy there, or set "
                 "job.spark.conf.spark.pyspark.python"
+            ) from self._error
+        if _OLDER_SAMZAPY.search(message):
+            raise EnvironmentFailure(
+                f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there"
             ) from self._error
         return one_line(self._error)
 
