@@ -55,7 +55,9 @@ class KafkaJob:
         ssps = [
             SystemStreamPartition("kafka", each.stream, n) for each in streams.values() for n in range(each.partitions)
         ]
-        groups = AdminClient({"bootstrap.servers": self._broker}).list_consumer_groups().result()
+        # A client that is gone before the answer comes leaves its future open.
+        client = AdminClient({"bootstrap.servers": self._broker})
+        groups = client.list_consumer_groups().result(60)
         ends = {str(ssp): log.upcoming for ssp, log in self.admin.offsets(ssps).items()}
         return ends, sorted(each.group_id for each in groups.valid)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from concurrent.futures import Future, wait
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, final
 
@@ -182,9 +182,7 @@ class StartingSpark:
 
     def _is_there(self) -> bool:
         """Whether the start is over, well or not; waits a moment for it."""
-        with suppress(TimeoutError):
-            self._started.exception(_PACE_S)
-        return self._started.done()
+        return self._started in wait([self._started], _PACE_S).done
 
 
 @final
