@@ -179,6 +179,8 @@ class Outgrown(msgspec.Struct):
 
 #: Heartbeats, and reports of details, that a coordinator handles a second; details take three times as long as a heartbeat.
 BEATS, DETAILS = 200, 65
+#: Heartbeats of a standby in the time of one heartbeat of a container.
+STANDBY_BEATS = 4
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,10 @@ class Pace:
     def hurried(self) -> Pace:
         """A pace ten times as fast, for the moments in which a container should notice a request at once."""
         return replace(self, heartbeat_s=self.heartbeat_s / 10)
+
+    def of_standby(self) -> Pace:
+        """The pace of a standby: a container that has lost its executor waits until the standby notices that it has to stop."""
+        return replace(self, heartbeat_s=self.heartbeat_s / STANDBY_BEATS)
 
 
 class Heartbeat(msgspec.Struct):
