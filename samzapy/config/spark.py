@@ -23,7 +23,8 @@ class TlsConfig:
 class SparkConfig:
     """`master`: None for `local[N,4]` with N containers. `conf`: Spark's own keys, from `job.spark.conf.spark.*`.
     `py_files`: files to ship to the executors; `archives`: those that are unpacked there. `max_resubmits`: how often the driver resubmits a container that Spark
-    has given up, after `resubmit_backoff_ms`, which doubles up to `resubmit_backoff_max_ms`."""
+    has given up, after `resubmit_backoff_ms`, which doubles up to `resubmit_backoff_max_ms`. `start_timeout_ms`: the time that Spark may take to
+    start; 0: any."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class SparkConfig:
     resubmit_backoff_ms: int = 1_000
     resubmit_backoff_max_ms: int = 30_000
     lease_ms: int = 15_000
+    start_timeout_ms: int = 600_000
     coordinator_host: str | None = None
     coordinator_port: int = 0
     coordinator_tls: TlsConfig = field(default_factory=TlsConfig)
@@ -58,6 +60,12 @@ ARCHIVES = Key(
     LIST,
     (),
     "Archives to ship to the executors; `env.tar.gz#env` is unpacked there into the folder env. `samzapy pack` writes one.",
+)
+START_TIMEOUT_MS = Key(
+    "job.spark.start.timeout.ms",
+    integer(0, 86_400_000),
+    600_000,
+    "Milliseconds that Spark may take to start before the run ends; 0: any time.",
 )
 MAX_RESUBMITS = Key(
     "job.spark.max.resubmits",
@@ -144,6 +152,7 @@ def parse_spark(reader: Reader) -> SparkConfig:
         max_resubmits=reader.get(MAX_RESUBMITS),
         resubmit_backoff_ms=reader.get(RESUBMIT_BACKOFF_MS),
         resubmit_backoff_max_ms=reader.get(RESUBMIT_BACKOFF_MAX_MS),
+        start_timeout_ms=reader.get(START_TIMEOUT_MS),
         lease_ms=reader.get(LEASE_MS),
         coordinator_host=reader.get(COORDINATOR_HOST),
         coordinator_port=reader.get(COORDINATOR_PORT),

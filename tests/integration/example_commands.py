@@ -19,22 +19,17 @@ _REMARK = re.compile(r"\s{2,}\(.*\)$")
 #: The pages, in the order in which somebody reads them.
 PAGES = (
     "README.md",
-    *(
-        f"docs/{name}.md"
-        for name in (
-            "tutorial",
-            "tasks",
-            "state",
-            "dataframes",
-            "guarantees",
-            "windows",
-            "joins",
-            "inputs",
-            "event-time",
-            "testing",
-            "operations",
-        )
-    ),
+    "docs/tutorial/first-job.md",
+    "docs/how-to/write/tasks.md",
+    "docs/explanation/state.md",
+    "docs/how-to/write/dataframes.md",
+    "docs/explanation/guarantees.md",
+    "docs/how-to/write/windows.md",
+    "docs/how-to/write/joins.md",
+    "docs/how-to/write/inputs.md",
+    "docs/how-to/write/event-time.md",
+    "docs/how-to/write/testing.md",
+    "docs/how-to/operate/running.md",
 )
 #: Of the pages' commands: these are about a job that is running, or that has not run yet.
 _OF_THEIR_OWN = re.compile(r"samzapy (drain|check) |planes_by_batch")

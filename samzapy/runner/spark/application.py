@@ -6,15 +6,11 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import warnings
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from importlib import import_module
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -24,14 +20,13 @@ import javaproperties
 import psutil
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import Java
 from samzapy.runner.base import TOKEN
+from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.master import Master, environment, spark_settings
 from samzapy.runner.spark.user_code import shipped_files
 from samzapy.runner.spark.worker import warm_up
@@ -111,91 +106,6 @@ def _sweep(parent: Path) -> None:
             continue  # removed by another run
 
 
-#: Seconds in which the JVM has to end after its standard input is closed.
-GRACE_S = 10.0
-
-
-#: pyspark's first call into the JVM imports this module, and with it pandas and NumPy if they are installed.
-_IMPORTED_BY_CALLS = "pyspark.testing.utils"
-
-
-def _import_early() -> None:
-    """Import that module while the JVM starts; in a version of pyspark without it, do nothing."""
-    with suppress(Exception):
-        import_module(_IMPORTED_BY_CALLS)
-
-
-class DriverJvm:
-    """One JVM with its gateway. Its output is held back until `settled`, and then goes to standard error: Spark itself is
-    silent by then, so the lines are those that tasks print."""
-
-    def __init__(self, *, verbose: bool) -> None:
-        """Start the JVM with the present environment (`samzapy.runner.spark.master.environment`)."""
-        self._lines: deque[str] = deque(maxlen=200)
-        self._pass_on = verbose
-        read, write = os.pipe()
-        self._reader = threading.Thread(target=self._forward, args=(read,), name="spark-output", daemon=True)
-        self._reader.start()
-        imports = threading.Thread(target=_import_early, name="spark-imports", daemon=True)
-        imports.start()
-        try:
-            # A separate process group: the driver handles a Ctrl-C of the terminal, through the coordinator.
-            output: dict[str, Any] = {"stdout": write, "stderr": write, "start_new_session": True}
-            self.gateway: Any = launch_gateway(None, output)
-        except (PySparkException, OSError) as cause:
-            os.close(write)
-            self._reader.join(GRACE_S)
-            raise EnvironmentFailure(self._diagnosis()) from cause
-        imports.join()
-        os.close(write)
-        self._process: subprocess.Popen[bytes] = self.gateway.proc
-
-    @property
-    def pid(self) -> int:
-        """The JVM's process id."""
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether the JVM still runs."""
-        return self._process.poll() is None
-
-    def settled(self) -> None:
-        """Spark has started: show the output from now on."""
-        self._pass_on = True
-
-    def kill(self) -> None:
-        """Kill the JVM at once."""
-        self._process.kill()
-
-    def close(self) -> None:
-        """End the JVM and wait for it. Another one can then be started in this process."""
-        try:
-            self.gateway.shutdown()
-        finally:
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-            try:
-                self._process.wait(GRACE_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            # pyspark remembers its gateway for the life of the process.
-            SparkContext._gateway = None  # noqa: SLF001
-            SparkContext._jvm = None  # noqa: SLF001
-
-    def _forward(self, read: int) -> None:
-        with os.fdopen(read, errors="replace") as lines:
-            for line in lines:
-                self._lines.append(line.rstrip())
-                if self._pass_on:
-                    sys.stderr.write(line)
-
-    def _diagnosis(self) -> str:
-        said = next((line for line in reversed(self._lines) if line.strip()), "nothing on its output")
-        return f"Spark's driver JVM did not start: {said}"
-
-
 logger = logging.getLogger(__name__)
 
 #: Seconds to wait for executors on the hosts with state: a task that is submitted earlier runs elsewhere.
@@ -204,9 +114,16 @@ _EXECUTORS_S, _EXECUTORS_PACE_S = 10.0, 0.2
 
 @contextmanager
 def spark_application(
-    config: JobConfig, master: Master, java: Java, token: str, *, verbose: bool = False
+    config: JobConfig,
+    master: Master,
+    java: Java,
+    token: str,
+    *,
+    verbose: bool,
+    began: Callable[[DriverJvm], None],
 ) -> Iterator[SparkApplication]:
-    """Start Spark for a job on that Java, and stop it at the end. Raises EnvironmentFailure if it does not start, ConfigError."""
+    """Start Spark for a job on that Java, and stop it at the end. `began` gets its JVM before that answers. Raises
+    EnvironmentFailure if it does not start, ConfigError."""
     with RunFolder() as folder:
         settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         home = folder.spark_home(on_this_machine=master.on_this_machine)
@@ -215,7 +132,7 @@ def spark_application(
         with _environment(variables), warnings.catch_warnings():
             # pyspark warns about the version of an installed pandas, which no container uses.
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
-            jvm = DriverJvm(verbose=verbose)
+            jvm = DriverJvm(verbose=verbose, began=began)
             try:
                 context = _context(jvm, settings, token, master.address)
             except BaseException:
@@ -334,6 +251,17 @@ class SparkApplication:
             logger.warning("Spark does not list its executors: %s", one_line(cause))
             return ()
         return tuple(place for place in places if place.executor != "driver")
+
+    def resources(self) -> str:
+        """What the application has, as a phrase: its executors, if the master gives it any, and its running tasks."""
+        try:
+            tracker = self.context.statusTracker()
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        except (Py4JError, OSError) as cause:
+            return f"no answer ({one_line(cause)})"
+        tasks = sum(stage.numActiveTasks for stage in stages if stage is not None)
+        executors = f"{len(self.executors())} executors, " if self._executors else ""
+        return f"{executors}{tasks} running tasks"
 
     def wait_for(self, hosts: Collection[str], wait: Callable[[float], object]) -> None:
         """Wait until Spark has an executor on each of the hosts, at most some seconds."""

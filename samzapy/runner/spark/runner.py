@@ -13,11 +13,9 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
-from typing import Any, final
+from typing import Any
 from uuid import uuid4
 
 from pyspark import RDD
@@ -33,13 +31,14 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.job.model import JobModel
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
-from samzapy.runner.driver import StopSignals, coordinator_of, watching
+from samzapy.runner.driver import STOPPING, StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, collected, one_line
 from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
 from samzapy.runner.spark.sources import OwnSpark, SparkSource
+from samzapy.runner.spark.starting import Start, StartingSpark
 from samzapy.runner.spark.supervisor import SlotRun, Supervisor
 from samzapy.runner.spark.user_code import TravellingCode
 from samzapy.runner.spark.worker import run_container
@@ -141,46 +140,6 @@ class SparkJob:
             self._ended()
 
 
-#: Seconds for Spark to warm up. It cannot while it waits for resources that the previous run holds.
-_WARM_S = 60.0
-
-
-@final
-class StartingSpark:
-    """Starts Spark in a thread when entered, and stops it when left. `warm_for`: the number of containers that `warm` prepares
-    Python workers for."""
-
-    def __init__(self, start: Callable[[ExitStack], SparkApplication], warm_for: int) -> None:
-        """`start` puts what ends Spark on the stack that it gets."""
-        self._start = start
-        self._warm_for = warm_for
-        self._opened = ExitStack()
-        self._threads = ThreadPoolExecutor(2, "spark-start")
-
-    def __enter__(self) -> StartingSpark:
-        self._started = self._threads.submit(self._start, self._opened)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        with suppress(Exception):
-            self._started.result()
-        self._opened.close()
-        self._threads.shutdown()
-
-    def application(self) -> SparkApplication:
-        """Spark, once it has started. Raises EnvironmentFailure, ConfigError."""
-        return self._started.result()
-
-    def warm(self) -> None:
-        """Wait until Spark has started and, at most `_WARM_S`, until it has its executors and their Python workers. Raises as
-        `application`."""
-        warming = self._threads.submit(self.application().warm, self._warm_for)
-        try:
-            warming.result(_WARM_S)
-        except Exception as cause:  # noqa: BLE001  # it is about time only
-            logger.warning("Spark did not warm up before the takeover: %s", one_line(cause) or "it took too long")
-
-
 class SparkRunner(Runner):
     """Runs a job's containers as the tasks of a Spark job, until they end or a signal stops them.
 
@@ -217,8 +176,9 @@ class SparkRunner(Runner):
             config.spark.coordinator_tls, host, self._clock, remote=not master.on_this_machine
         )
 
-        def start(opened: ExitStack) -> SparkApplication:
-            return opened.enter_context(self._source.application(config, master, token, verbose=options.verbose))
+        def start(spark: Start) -> SparkApplication:
+            source = self._source.application(config, master, token, verbose=options.verbose, began=spark.began)
+            return spark.opened.enter_context(source)
 
         everyone = len(job.model.containers) + len(job.model.standbys)
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
@@ -226,7 +186,9 @@ class SparkRunner(Runner):
         with (
             ExitStack() as handlers,
             ExitStack() as services,
-            StartingSpark(start, everyone) as starting,
+            StartingSpark(
+                start, everyone, master.address, config.spark.start_timeout_ms, self._clock, options.on_event
+            ) as starting,
             ExitStack() as stack,
         ):
             if job.announce():
@@ -240,26 +202,33 @@ class SparkRunner(Runner):
             services.callback(service.close)
             options.on_event(f"status page: {service.pinned_page}")
             options.on_page(service.pinned_page)
-            spark = starting.application()
+            watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
+            spark = starting.application(lambda: signals.received or options.stop.asked)
+            if spark is None:
+                options.on_event(STOPPING)
+                return JobOutcome(coordinator.status(), stopped=True)
             locality = stack.enter_context(Locality(place_records(config)))
-            placed = config.placement.chooses and not master.one_executor
-            supervisor = Supervisor(
-                coordinator,
-                self._submitter(coordinator, spark, service.address, code, locality if placed else None),
-                spark,
-                backoff_of(config.spark),
-                self._clock,
-                options,
-                config.task.shutdown_ms / 1000,
-            )
+            places = locality if config.placement.chooses and not master.one_executor else None
+            submit = self._submitter(coordinator, spark, service.address, code, places)
+            supervisor = self._supervisor(coordinator, submit, spark, config, options)
             signals.calls(supervisor.stop, spark.kill)
             stack.enter_context(options.stop.stops(supervisor.stop))
-            watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
             status = supervisor.run()
             if watch.lets_go and (config.spark.coordinator_port or config.page_port):
                 # The new run cannot listen there before.
                 service.close()
         return JobOutcome(status, supervisor.stopped)
+
+    def _supervisor(
+        self,
+        coordinator: Coordinator,
+        submit: Callable[[tuple[str, ...], Callable[[], None]], SlotRun],
+        spark: SparkApplication,
+        config: JobConfig,
+        options: RunOptions,
+    ) -> Supervisor:
+        backoff, shutdown_s = backoff_of(config.spark), config.task.shutdown_ms / 1000
+        return Supervisor(coordinator, submit, spark, backoff, self._clock, options, shutdown_s)
 
     def _submitter(
         self,

@@ -14,7 +14,7 @@ import atexit
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -31,6 +31,7 @@ from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import SPARK, find_java
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import RunFolder, SparkApplication, spark_application, starting
+from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.master import DRIVER_HOST, FIXED, KEY, PREFIX, Master, added_settings
 from samzapy.runner.spark.user_code import shipped_files
 
@@ -52,9 +53,10 @@ class SparkSource(ABC):
 
     @abstractmethod
     def application(
-        self, config: JobConfig, master: Master, token: str, *, verbose: bool
+        self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> AbstractContextManager[SparkApplication]:
-        """The application for a job that was fitted, and what ends it. Raises EnvironmentFailure, ConfigError."""
+        """The application for a job that was fitted, and what ends it. `began` gets a JVM of its own before that answers. Raises
+        EnvironmentFailure, ConfigError."""
 
 
 @final
@@ -68,9 +70,9 @@ class OwnSpark(SparkSource):
         return config
 
     def application(
-        self, config: JobConfig, master: Master, token: str, *, verbose: bool
+        self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> AbstractContextManager[SparkApplication]:
-        return spark_application(config, master, find_java(SPARK), token, verbose=verbose)
+        return spark_application(config, master, find_java(SPARK), token, verbose=verbose, began=began)
 
 
 @final
@@ -88,7 +90,7 @@ class SessionSpark(SparkSource):
 
     @contextmanager
     def application(
-        self, config: JobConfig, master: Master, token: str, *, verbose: bool
+        self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> Iterator[SparkApplication]:
         with starting(master.address):
             _ship(self._context, config, master)
@@ -109,7 +111,7 @@ class SubmittedSpark(SparkSource):
 
     @contextmanager
     def application(
-        self, config: JobConfig, master: Master, token: str, *, verbose: bool
+        self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> Iterator[SparkApplication]:
         conf = _settings_of_jvm()
         for key, value in added_settings(config, master).items():

@@ -34,6 +34,7 @@ from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff, starts
 from samzapy.runner.spark.placement import NO_ROOM, ContainerSlot, PlacementPolicy, SparkAttempt
+from samzapy.runner.spark.starting import Unclaimed
 
 #: Seconds between two checks of the job, if nothing ends meanwhile.
 PACE_S = 0.25
@@ -194,7 +195,7 @@ class Supervisor:
         shutdown_s: float,
     ) -> None:
         """`submit` starts a submission for containers by id. `spark.check` raises if Spark has ended; `spark.end_task` has
-        Spark kill the worker of a task."""
+        Spark kill the worker of a task; `spark.resources` says what Spark has for containers that wait."""
         self._coordinator = coordinator
         self._submit = submit
         self._spark = spark
@@ -208,6 +209,7 @@ class Supervisor:
         self._failures_told = 0
         self._failed_before_stop = 0
         self._ended: dict[tuple[str, int], float] = {}
+        self._unclaimed = Unclaimed(clock, spark.resources, options.on_event)
 
     def stop(self) -> None:
         """Have the containers commit and stop."""
@@ -266,6 +268,7 @@ class Supervisor:
             self._coordinator.stop()
         if not self.stopped:
             self._failed_before_stop = status.failed
+            self._unclaimed.look(status.containers)
         else:
             self._pass_on_stop()
         if not self._spark.alive:

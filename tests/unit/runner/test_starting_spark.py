@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.runner import StartingSpark
+from samzapy.runner.spark.starting import StartingSpark
 
 
 class Spark:
@@ -19,13 +20,49 @@ class Spark:
             raise self._failure
 
 
+class Jvm:
+    """A JVM that hangs until it is killed."""
+
+    last_line = "Application report for app_1 (state: ACCEPTED)"
+
+    def __init__(self):
+        self.killed = threading.Event()
+
+    def kill(self):
+        self.killed.set()
+
+    def start(self, begun):
+        begun.began(self)
+        begun.opened.callback(self.kill)
+        assert self.killed.wait(60)
+        raise EnvironmentFailure("the JVM has ended")
+
+
+class FastClock:
+    """Ten seconds pass between two looks."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        self.now += 2.5
+        return self.now
+
+    def wall_ms(self):
+        return 0
+
+
+def begun(start, *, warm_for=2, limit_ms=0, clock=SYSTEM_CLOCK, on_event=print):
+    return StartingSpark(start, warm_for, "yarn", limit_ms, clock, on_event)
+
+
 def starting(spark, log, warm_for=2):
-    def start(opened):
-        opened.callback(log.append, "stopped")
+    def start(begun):
+        begun.opened.callback(log.append, "stopped")
         log.append(threading.current_thread() is threading.main_thread())
         return spark
 
-    return StartingSpark(start, warm_for)
+    return begun(start, warm_for=warm_for)
 
 
 def test_spark_starts_in_a_thread_and_is_stopped_in_the_end():
@@ -53,8 +90,51 @@ def test_a_claim_that_fails_meanwhile_stops_spark():
 
 
 def test_a_spark_that_does_not_start_says_so_where_it_is_needed():
-    def start(opened):
+    def start(spark):
         raise EnvironmentFailure("no Java")
 
-    with StartingSpark(start, 1) as begun, pytest.raises(EnvironmentFailure, match="no Java"):
-        begun.warm()
+    with begun(start) as spark, pytest.raises(EnvironmentFailure, match="no Java"):
+        spark.warm()
+
+
+def test_a_spark_that_hangs_is_named_while_it_is_waited_for_and_ends_the_run_after_the_limit():
+    jvm, events = Jvm(), []
+    with (
+        pytest.raises(EnvironmentFailure) as failure,
+        begun(jvm.start, limit_ms=100_000, clock=FastClock(), on_event=events.append) as spark,
+    ):
+        spark.application()
+    assert jvm.killed.is_set()
+    assert str(failure.value) == (
+        "job.spark.start.timeout.ms: Spark did not start on yarn within 100 s; its last line: " + jvm.last_line
+    )
+    assert len(events) == 3, "after 20, 40 and 80 seconds"
+    assert all(each.startswith("Spark has not started on yarn after ") for each in events)
+    assert all(each.endswith(f" s; its last line: {jvm.last_line}") for each in events)
+
+
+def test_a_stop_while_spark_starts_kills_it_and_gives_no_spark():
+    jvm = Jvm()
+    with begun(jvm.start) as spark:
+        assert spark.application(lambda: True) is None
+        assert jvm.killed.is_set()
+
+
+def test_a_jvm_that_comes_after_the_stop_is_killed_as_well():
+    jvm, late = Jvm(), threading.Event()
+
+    def start(begun):
+        assert late.wait(60)
+        return jvm.start(begun)
+
+    with begun(start) as spark:
+        assert spark.application(lambda: True) is None
+        late.set()
+    assert jvm.killed.wait(60)
+
+
+def test_a_ctrl_c_does_not_wait_for_a_spark_that_hangs():
+    jvm = Jvm()
+    with pytest.raises(KeyboardInterrupt), begun(jvm.start):
+        raise KeyboardInterrupt
+    assert jvm.killed.is_set()

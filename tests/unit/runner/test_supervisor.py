@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -54,6 +55,9 @@ class Spark:
 
     def end_task(self, task_id, reason):
         self.ended_tasks.append(task_id)
+
+    def resources(self):
+        return "2 executors, 0 running tasks"
 
     def check(self) -> None:
         if not self.alive:
@@ -341,3 +345,30 @@ def test_one_container_that_finds_a_newer_run_ends_the_others_without_a_commit(c
     with pytest.raises(JobTakenOver, match="another run"):
         supervise(spark).run()
     assert spark.other.report(ContainerReport("0", spark.other.epoch, "running")) is Directive.ABANDON
+
+
+def test_containers_that_spark_does_not_start_are_named_with_what_spark_has(coordinator, events, clock):
+    def late(spark, ids):
+        return "goes on"
+
+    class Late(Spark):
+        looks = 0
+
+        @property
+        def running(self):
+            self.looks += 1
+            clock.now += 1.0
+            if self.looks == 70:
+                well(self, ["0", "1"])
+                self.end()
+            return self._running
+
+    spark = Late(coordinator, late)
+    Supervisor(
+        coordinator, spark.submit, spark, Backoff(8, 1.0, 30.0), clock, RunOptions(on_event=events.append), 30.0
+    ).run()
+    told = [each for each in events if "not started" in each]
+    assert {re.sub(r"\d+ s", "N s", each) for each in told} == {
+        "containers 0, 1: not started by Spark after N s; it has 2 executors, 0 running tasks"
+    }
+    assert len(told) in range(2, 5), "the time to the next line doubles"

@@ -1,0 +1,156 @@
+"""Starts the JVM of a Spark driver, connects to it, keeps its output, and ends it.
+
+pyspark can start the JVM itself, but it waits for it without a limit, for ever if the JVM ends with code 0, and runs Python
+between fork and exec, which may hang in a process with threads. So samzapy starts the program and hands pyspark the address.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+
+from samzapy.errors import EnvironmentFailure
+
+#: Seconds in which the JVM has to end after its standard input is closed.
+GRACE_S = 10.0
+#: Seconds between two looks at a JVM that starts.
+_PACE_S = 0.05
+#: pyspark's first call into the JVM imports this module, and with it pandas and NumPy if they are installed.
+_IMPORTED_BY_CALLS = "pyspark.testing.utils"
+
+
+def _import_early() -> None:
+    """Import that module while the JVM starts; in a version of pyspark without it, do nothing."""
+    with suppress(Exception):
+        import_module(_IMPORTED_BY_CALLS)
+
+
+def _nothing(_: DriverJvm) -> None:
+    """The default of a listener."""
+
+
+class DriverJvm:
+    """One JVM with its gateway. Its output is held back until `settled`, and then goes to standard error: Spark itself is
+    silent by then, so the lines are those that tasks print."""
+
+    def __init__(self, *, verbose: bool, began: Callable[[DriverJvm], None] = _nothing) -> None:
+        """Start the JVM with the present environment (`samzapy.runner.spark.master.environment`). `began` gets the JVM as soon
+        as its process runs, so that it can be killed before it answers. Raises EnvironmentFailure."""
+        self._lines: deque[str] = deque(maxlen=200)
+        self._pass_on = verbose
+        with tempfile.TemporaryDirectory(prefix="samzapy-gateway-") as folder:
+            address = Path(folder) / "address"
+            self._process = self._launched(address)
+            began(self)
+            imports = threading.Thread(target=_import_early, name="spark-imports", daemon=True)
+            imports.start()
+            try:
+                self.gateway: Any = self._connected(address)
+            except (Py4JError, PySparkException, OSError) as cause:
+                self._end()
+                self._reader.join(GRACE_S)
+                raise EnvironmentFailure(f"Spark's driver JVM did not start: {self.last_line}") from cause
+        imports.join()
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM still runs."""
+        return self._process.poll() is None
+
+    @property
+    def last_line(self) -> str:
+        """The last line of its output that is not empty."""
+        return next((line for line in reversed(list(self._lines)) if line.strip()), "nothing on its output")
+
+    def settled(self) -> None:
+        """Spark has started: show the output from now on."""
+        self._pass_on = True
+
+    def kill(self) -> None:
+        """Kill the JVM at once."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the JVM and wait for it. Another one can then be started in this process."""
+        try:
+            self.gateway.shutdown()
+        finally:
+            self._end()
+            # pyspark remembers its gateway for the life of the process.
+            SparkContext._gateway = None  # noqa: SLF001
+            SparkContext._jvm = None  # noqa: SLF001
+
+    def _launched(self, address: Path) -> subprocess.Popen[bytes]:
+        """The process that will write its port and its secret to the file `address`."""
+        program = Path(os.environ["SPARK_HOME"]) / "bin" / "spark-submit"
+        command = [str(program), *shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])]
+        variables = {**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address)}
+        read, write = os.pipe()
+        try:
+            # The JVM ends when its standard input does. A separate process group: the driver handles a Ctrl-C of the terminal,
+            # through the coordinator.
+            process = subprocess.Popen(  # Spark's own program
+                command, stdin=subprocess.PIPE, stdout=write, stderr=write, env=variables, start_new_session=True
+            )
+        except OSError as cause:
+            os.close(read)
+            raise EnvironmentFailure(f"Spark's driver JVM did not start: {cause}") from cause
+        finally:
+            os.close(write)
+        self._reader = threading.Thread(target=self._forward, args=(read,), name="spark-output", daemon=True)
+        self._reader.start()
+        return process
+
+    def _connected(self, address: Path) -> Any:
+        """The gateway to the JVM, once the JVM has written its address. Raises OSError if it ends before."""
+        while not address.is_file():
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PACE_S)
+                if not address.is_file():
+                    raise OSError(f"it ended with code {self._process.returncode}")
+        with address.open("rb") as file:
+            port, secret = read_int(file), UTF8Deserializer().loads(file)
+        given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+        os.environ.update(given)
+        try:
+            return launch_gateway()
+        finally:
+            for name in given:
+                del os.environ[name]
+
+    def _end(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _forward(self, read: int) -> None:
+        with os.fdopen(read, errors="replace") as lines:
+            for line in lines:
+                self._lines.append(line.rstrip())
+                if self._pass_on:
+                    sys.stderr.write(line)

@@ -1,0 +1,201 @@
+"""Starts Spark beside the claim of a job, and reports what a run waits for before its containers run.
+
+Spark may wait long, or for ever: for a cluster manager that has no room, for executors that do not come up, for a JVM that
+hangs. A run never waits in silence: `StartingSpark` says that Spark has not started yet, and ends the run after
+`job.spark.start.timeout.ms`; `Unclaimed` says which containers have no attempt, and what Spark has for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import Any, final
+
+from samzapy.clock import Clock
+from samzapy.coordinator.leases import ContainerState
+from samzapy.coordinator.progress import ContainerStatus
+from samzapy.errors import EnvironmentFailure
+from samzapy.runner.spark.application import SparkApplication, one_line
+from samzapy.runner.spark.jvm import DriverJvm
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for Spark to warm up. It cannot while it waits for resources that the previous run holds.
+_WARM_S = 60.0
+#: Seconds without a container before the first line about it. The time to the next line doubles.
+_SILENT_S = 20.0
+#: Seconds between two looks at a Spark that starts, and for one that was killed to clean up.
+_PACE_S, _KILLED_S = 0.25, 5.0
+#: States of a container that Spark has to start.
+_WITHOUT_ATTEMPT = (ContainerState.WAITING.value, ContainerState.LOST.value)
+
+
+class Patience:
+    """When to speak of a wait that goes on: after `_SILENT_S`, and then each time that the wait has doubled."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.over()
+
+    def over(self) -> None:
+        """The wait is over: a new one begins now."""
+        self._began, self._due = self._clock.monotonic(), _SILENT_S
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the wait began."""
+        return self._clock.monotonic() - self._began
+
+    def is_out(self) -> bool:
+        """Whether a line is due; it is due once."""
+        if self.waited < self._due:
+            return False
+        while self._due <= self.waited:
+            self._due *= 2
+        return True
+
+
+class _Thread:
+    """A call in a thread of its own, which does not keep the process from its end."""
+
+    def __init__(self, name: str, call: Callable[[], Any]) -> None:
+        self.result: Future[Any] = Future()
+        self._call = call
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.result.set_result(self._call())
+        except BaseException as cause:  # noqa: BLE001  # it is raised where the result is asked for
+            self.result.set_exception(cause)
+
+
+@final
+class Start:
+    """What ends a Spark that starts: `opened` in order, once it has started; `kill`, at once."""
+
+    def __init__(self) -> None:
+        self.opened = ExitStack()
+        self._jvm: DriverJvm | None = None
+        self.killed = False
+
+    def began(self, jvm: DriverJvm) -> None:
+        """Spark's JVM runs, and does not answer yet."""
+        self._jvm = jvm
+        if self.killed:
+            jvm.kill()
+
+    def kill(self) -> None:
+        """Kill the JVM, now or as soon as there is one."""
+        self.killed = True
+        if self._jvm is not None:
+            self._jvm.kill()
+
+    @property
+    def last_line(self) -> str:
+        """The JVM's last words, if it has a JVM of this run."""
+        return "" if self._jvm is None else f"; its last line: {self._jvm.last_line}"
+
+
+@final
+class StartingSpark:
+    """Starts Spark in a thread when entered, and stops it when left."""
+
+    def __init__(
+        self,
+        start: Callable[[Start], SparkApplication],
+        warm_for: int,
+        address: str,
+        limit_ms: int,
+        clock: Clock,
+        on_event: Callable[[str], None],
+    ) -> None:
+        """`start` puts what ends Spark on `Start.opened`. `warm_for`: the number of containers that `warm` prepares Python workers
+        for. `address`: Spark's master. `limit_ms`: the time that Spark may take to start; 0: any. `on_event` gets a line when
+        Spark takes long."""
+        self._start = start
+        self._warm_for = warm_for
+        self._address = address
+        self._limit_s = limit_ms / 1000
+        self._clock = clock
+        self._on_event = on_event
+        self._spark = Start()
+
+    def __enter__(self) -> StartingSpark:
+        self._patience = Patience(self._clock)
+        self._started = _Thread("spark-start", lambda: self._start(self._spark)).result
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if kind is not None and not issubclass(kind, Exception):
+            self._spark.kill()
+        with suppress(Exception):
+            # A Spark that was killed may be one that hangs: it is not waited for.
+            self._started.result(_KILLED_S if self._spark.killed else None)
+        self._spark.opened.close()
+
+    def application(self, stopped: Callable[[], bool] = bool) -> SparkApplication | None:
+        """Spark, once it has started; None, and no Spark at all, if `stopped` says so before.
+
+        Raises EnvironmentFailure, also after the limit, and ConfigError."""
+        while not self._is_there():
+            if stopped():
+                self._spark.kill()
+                return None
+            if self._limit_s and self._patience.waited >= self._limit_s:
+                last = self._spark.last_line
+                self._spark.kill()
+                raise EnvironmentFailure(
+                    f"job.spark.start.timeout.ms: Spark did not start on {self._address} within {self._limit_s:g} s{last}"
+                )
+            if self._patience.is_out():
+                self._on_event(
+                    f"Spark has not started on {self._address} after {self._patience.waited:.0f} s{self._spark.last_line}"
+                )
+        application: SparkApplication = self._started.result()
+        return application
+
+    def warm(self) -> None:
+        """Wait until Spark has started and, at most `_WARM_S`, until it has its executors and their Python workers. Raises as
+        `application`."""
+        spark = self.application()
+        if spark is None:
+            return
+        warming = _Thread("spark-warm", lambda: spark.warm(self._warm_for)).result
+        try:
+            warming.result(_WARM_S)
+        except Exception as cause:  # noqa: BLE001  # it is about time only
+            logger.warning("Spark did not warm up before the takeover: %s", one_line(cause) or "it took too long")
+
+    def _is_there(self) -> bool:
+        """Whether the start is over, well or not; waits a moment for it."""
+        with suppress(TimeoutError):
+            self._started.exception(_PACE_S)
+        return self._started.done()
+
+
+@final
+class Unclaimed:
+    """Says which containers have had no attempt for long, and what Spark has for them."""
+
+    def __init__(self, clock: Clock, resources: Callable[[], str], on_event: Callable[[str], None]) -> None:
+        """`resources` says what Spark has, such as `2 executors, 0 running tasks`."""
+        self._patience = Patience(clock)
+        self._resources = resources
+        self._on_event = on_event
+
+    def look(self, containers: Iterable[ContainerStatus]) -> None:
+        """Say so if some of these still wait."""
+        waiting = [each.id for each in containers if each.state in _WITHOUT_ATTEMPT]
+        if not waiting:
+            self._patience.over()
+        elif self._patience.is_out():
+            noun = "container" if len(waiting) == 1 else "containers"
+            few = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
+            self._on_event(
+                f"{noun} {few}: not started by Spark after {self._patience.waited:.0f} s; it has {self._resources()}"
+            )

@@ -1,0 +1,59 @@
+"""The driver's JVM, played by a program of a few lines."""
+
+import os
+import threading
+
+import pytest
+
+from samzapy.errors import EnvironmentFailure
+from samzapy.runner.spark.jvm import DriverJvm
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Makes `bin/spark-submit` a script."""
+
+    def write(script):
+        path = tmp_path / "bin" / "spark-submit"
+        path.parent.mkdir()
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+
+    return write
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_program_that_ends_is_an_error_with_its_last_line(program, code):
+    program(f"echo starting; echo 'no such class'; echo; exit {code}")
+    with pytest.raises(EnvironmentFailure) as failure:
+        DriverJvm(verbose=False)
+    assert str(failure.value) == "Spark's driver JVM did not start: no such class"
+
+
+def test_a_program_without_a_word_is_an_error(program):
+    program("exit 0")
+    with pytest.raises(EnvironmentFailure, match="did not start: nothing on its output"):
+        DriverJvm(verbose=False)
+
+
+def test_a_home_without_spark_is_an_error(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    with pytest.raises(EnvironmentFailure, match=r"did not start: .*No such file"):
+        DriverJvm(verbose=False)
+
+
+def test_a_program_that_hangs_can_be_killed_before_it_answers(program):
+    program("echo waiting; exec sleep 600")
+    begun = []
+
+    def kill(jvm):
+        begun.append(jvm)
+        threading.Thread(target=jvm.kill).start()
+
+    with pytest.raises(EnvironmentFailure, match="did not start"):
+        DriverJvm(verbose=False, began=kill)
+    assert not begun[0].alive
+    assert "PYSPARK_GATEWAY_PORT" not in os.environ
