@@ -15,8 +15,8 @@ from samzapy.coordinator.same_failures import SameFailures
 from samzapy.coordinator.wire import STANDBY_BEATS, AttemptProcess, JobSpec, Overdue, Pace
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 from samzapy.job.facts import Facts, UserFailure
-from samzapy.job.model import replica_of
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive, TaskProgress
+from samzapy.job.model import replica_of
 
 #: Phases after which no more reports come.
 _ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}

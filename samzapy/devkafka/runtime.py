@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import KAFKA, find_java
+from samzapy.java import KAFKA, cache_folder, find_java
 
 KAFKA_VERSION = "4.1.0"
 
@@ -31,11 +31,9 @@ _LONGEST_FETCH_S = 600
 _RESOLVER = "from pyspark.java_gateway import launch_gateway; launch_gateway().shutdown()"
 
 
-def cache_folder() -> Path:
-    """Where the jars are kept: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else ~/.cache/samzapy."""
-    own, xdg = os.environ.get("SAMZAPY_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    root = Path(own) if own else Path(xdg or Path.home() / ".cache") / "samzapy"
-    return root / f"kafka-{KAFKA_VERSION}"
+def kafka_folder() -> Path:
+    """Where the jars are kept."""
+    return cache_folder() / f"kafka-{KAFKA_VERSION}"
 
 
 def pinned_jars() -> dict[str, str]:
@@ -49,7 +47,7 @@ def kafka_class_path(folder: Path | None = None) -> str:
 
     Raises EnvironmentFailure if a jar cannot be fetched, is missing or is not the pinned one.
     """
-    home = folder or cache_folder()
+    home = folder or kafka_folder()
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o700)
     jars = home / "jars"

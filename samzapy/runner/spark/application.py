@@ -11,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, final
@@ -26,6 +25,7 @@ from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import Java
 from samzapy.runner.base import TOKEN
+from samzapy.runner.class_archive import pyspark_folder, with_class_archive
 from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.master import Master, environment, spark_settings
 from samzapy.runner.spark.user_code import shipped_files
@@ -83,13 +83,10 @@ class RunFolder:
         given = os.environ.get("SPARK_HOME")
         if given:
             return Path(given)
-        found = find_spec("pyspark")
-        if found is None or not found.submodule_search_locations:
-            raise EnvironmentFailure("pyspark is not installed: install samzapy with its dependencies")
         home = self.path / "home"
         home.mkdir()
         left_out = {"work", "python"} if on_this_machine else {"work"}
-        for entry in Path(found.submodule_search_locations[0]).iterdir():
+        for entry in pyspark_folder().iterdir():
             if entry.name not in left_out:
                 (home / entry.name).symlink_to(entry)
         return home
@@ -127,6 +124,8 @@ def spark_application(
     with RunFolder() as folder:
         settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         home = folder.spark_home(on_this_machine=master.on_this_machine)
+        if master.on_this_machine:
+            settings = with_class_archive(settings, home, java)
         properties = folder.spark_properties(settings)
         variables = {**environment(config.spark.conf, master, home, properties), **java.environment(folder.path)}
         with _environment(variables), warnings.catch_warnings():
@@ -262,6 +261,16 @@ class SparkApplication:
         tasks = sum(stage.numActiveTasks for stage in stages if stage is not None)
         executors = f"{len(self.executors())} executors, " if self._executors else ""
         return f"{executors}{tasks} running tasks"
+
+    def executor_ids(self) -> frozenset[str]:
+        """The ids of the present executors. Raises Spark's own errors."""
+        ids = self.context._jsc.sc().getExecutorIds().mkString(",")  # noqa: SLF001  # not offered to Python
+        return frozenset(ids.split(",")) if ids else frozenset()
+
+    def unused(self, executor_id: str) -> Place | None:
+        """The place of an executor that has run no task yet; None for any other. Raises Spark's own errors."""
+        found = self.context._jsc.sc().statusStore().executorSummary(executor_id)  # noqa: SLF001  # not offered to Python
+        return None if found.totalTasks() else Place(found.hostPort().rpartition(":")[0], executor_id)
 
     def wait_for(self, hosts: Collection[str], wait: Callable[[float], object]) -> None:
         """Wait until Spark has an executor on each of the hosts, at most some seconds."""

@@ -26,7 +26,7 @@ from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web.tls import Identity
-from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
+from samzapy.coordinator.wire import CoordinatorAddress, JobSpec, Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.model import JobModel
 from samzapy.queries.exchange import Exchange
@@ -36,12 +36,13 @@ from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, collected, one_line
 from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
-from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
+from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, exactly, place_records
 from samzapy.runner.spark.sources import OwnSpark, SparkSource
+from samzapy.runner.spark.spares import Spares
 from samzapy.runner.spark.starting import Start, StartingSpark
 from samzapy.runner.spark.supervisor import SlotRun, Supervisor
 from samzapy.runner.spark.user_code import TravellingCode
-from samzapy.runner.spark.worker import run_container
+from samzapy.runner.spark.worker import do_nothing, run_container
 
 logger = logging.getLogger(__name__)
 
@@ -213,6 +214,8 @@ class SparkRunner(Runner):
             supervisor = self._supervisor(coordinator, submit, spark, config, options)
             signals.calls(supervisor.stop, spark.kill)
             stack.enter_context(options.stop.stops(supervisor.stop))
+            if not master.one_executor:
+                stack.enter_context(Spares(spark, coordinator, partial(_ready, spark)))
             status = supervisor.run()
             if watch.lets_go and (config.spark.coordinator_port or config.page_port):
                 # The new run cannot listen there before.
@@ -254,6 +257,11 @@ class SparkRunner(Runner):
             return SlotRun(containers, standbys, coordinator, start, policy, clock, ended)
 
         return submit
+
+
+def _ready(spark: SparkApplication, place: Place) -> None:
+    """Have an executor run a task that does nothing."""
+    spark.collect(placed(spark.context, ["nothing"], [exactly(place)]).mapPartitions(do_nothing))
 
 
 def _spec(prepared: PreparedJob, master: Master) -> JobSpec:

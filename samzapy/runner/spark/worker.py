@@ -180,6 +180,11 @@ def warm_up(_: Iterable[int]) -> None:
     threading.Event().wait(_WARM_S)
 
 
+def do_nothing(elements: Iterable[str]) -> Iterable[str]:
+    """The task that gets an executor ready: its JVM has run one then, and its daemon of Python workers has its imports."""
+    return elements
+
+
 def run_container(
     coordinator: CoordinatorAddress, code: TravellingCode, container_ids: Iterable[str]
 ) -> Iterator[ContainerReport]:

@@ -68,9 +68,9 @@ def test_an_unreadable_memory_means_verifying_again(jars, tmp_path):
 def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("SAMZAPY_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert runtime.cache_folder() == tmp_path / "samzapy" / "kafka-4.1.0"
+    assert runtime.kafka_folder() == tmp_path / "samzapy" / "kafka-4.1.0"
     monkeypatch.setenv("SAMZAPY_CACHE", str(tmp_path / "own"))
-    assert runtime.cache_folder() == tmp_path / "own" / "kafka-4.1.0"
+    assert runtime.kafka_folder() == tmp_path / "own" / "kafka-4.1.0"
 
 
 def fake_java(folder, version):
