@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of Python processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo test test-slow mutants test-samza torture soak check format bench bench-peers kafka clean
+.PHONY: help install java demo test test-slow mutants test-samza torture soak check format bench bench-peers pictures kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench: java ## compare samzapy with bare loops on a real Kafka; writes benchmark
 
 bench-peers: java ## download other stream processors (Maven, PyPI) and compare on one topic; writes benchmarks/results/peers.*
 	$(BIN)/python -m benchmarks.peers
+
+pictures: install ## run the jobs of the gallery and draw their results into docs/pictures/gallery
+	$(BIN)/python configs/gallery/pictures.py docs/pictures/gallery
 
 kafka: java ## start the development broker (stop it with: .venv/bin/samzapy kafka stop)
 	$(BIN)/samzapy kafka start

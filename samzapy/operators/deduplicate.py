@@ -20,7 +20,7 @@ from typing import Any
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope, OutputId
-from samzapy.api.kv import KeyValueStore
+from samzapy.api.kv import K, KeyValueStore, V
 from samzapy.api.task import InitableTask, StreamTask
 
 _COUNT = "count"
@@ -129,7 +129,7 @@ class Deduplicator:
         return True
 
 
-class DeduplicatingTask(StreamTask, InitableTask):
+class DeduplicatingTask(StreamTask[K, V], InitableTask):
     """A task that gets every message once, in `process_new`; repetitions are dropped and counted.
 
     By default the output id identifies a message; override `message_key` for another key. The job needs the store named by
@@ -146,12 +146,12 @@ class DeduplicatingTask(StreamTask, InitableTask):
         self._deduplicator = Deduplicator(store, self.deduplication_capacity, self.deduplication_window)
         self._dropped = context.task.metrics.counter("deduplication", "dropped")
 
-    def message_key(self, envelope: IncomingMessageEnvelope) -> str | None:
+    def message_key(self, envelope: IncomingMessageEnvelope[K, V]) -> str | None:
         """The key that identifies repetitions; None (the default) for the output id."""
         return None
 
     def process(
-        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+        self, envelope: IncomingMessageEnvelope[K, V], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
         """Drop a repetition, pass on anything else."""
         key = self.message_key(envelope)
@@ -163,6 +163,6 @@ class DeduplicatingTask(StreamTask, InitableTask):
 
     @abstractmethod
     def process_new(
-        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+        self, envelope: IncomingMessageEnvelope[K, V], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
         """As `StreamTask.process`, for messages that were not seen before."""

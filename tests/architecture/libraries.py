@@ -30,6 +30,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "msgspec": (
         "samzapy/checkpoint",
         "samzapy/coordinator",
+        "samzapy/examples/gallery",
         "samzapy/job",
         "samzapy/queries",
         "samzapy/serializers",

@@ -30,6 +30,7 @@ PAGES = (
     "docs/how-to/write/event-time.md",
     "docs/how-to/write/testing.md",
     "docs/how-to/operate/running.md",
+    "docs/gallery.md",
 )
 #: Of the pages' commands: these are about a job that is running, or that has not run yet.
 _OF_THEIR_OWN = re.compile(r"samzapy (drain|check) |planes_by_batch")
@@ -44,7 +45,9 @@ set -v
 
 
 def job_names() -> list[str]:
-    return sorted(path.stem for path in CONFIGS.glob("*.properties"))
+    """The job files with commands of their own, by their paths in `configs`."""
+    paths = chain(CONFIGS.glob("*.properties"), (CONFIGS / "gallery").glob("*.properties"))
+    return sorted(str(path.relative_to(CONFIGS).with_suffix("")) for path in paths)
 
 
 def commands_of_file(name: str) -> list[str]:

@@ -20,7 +20,7 @@ from samzapy.api.system import OutgoingRecord
 from samzapy.examples.departures import departures
 from samzapy.examples.flights.dataset import flights
 from samzapy.examples.flights.load import load
-from samzapy.examples.visits import page_views
+from samzapy.examples.gallery.load import page_views
 from samzapy.verify.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -53,6 +53,7 @@ def example(tmp_path, system):
             "task.inputs": f"events.{streams[0]}",
             f"{name}.output": f"events.{streams[1]}",
             f"{name}.late": f"events.{streams[2]}",
+            "streams.late-views.samza.physical.name": streams[2],
             "stores.windows.changelog": f"events.{prefix}-windows",
         }
         return Example(name, streams, overrides | system | keys)

@@ -11,6 +11,7 @@ from samzapy.api.batch import BatchTask
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -310,9 +311,9 @@ class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
             self.windows.advance(collector)
 
 
-class WindowedTask(Windowed, StreamTask):
+class WindowedTask(Windowed, StreamTask[K, V]):
     """A `Windowed` task that adds messages in its `process`."""
 
 
-class WindowedBatchTask(Windowed, BatchTask):
+class WindowedBatchTask(Windowed, BatchTask[K, V]):
     """A `Windowed` task that adds batches in its `process_batch`: `self.windows.add_all(batch, collector)`."""

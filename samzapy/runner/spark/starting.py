@@ -28,8 +28,10 @@ logger = logging.getLogger(__name__)
 _WARM_S = 60.0
 #: Seconds without a container before the first line about it. The time to the next line doubles.
 _SILENT_S = 20.0
-#: Seconds between two looks at a Spark that starts, and for one that was killed to clean up.
-_PACE_S, _KILLED_S = 0.25, 5.0
+#: Seconds between two looks at a Spark that starts.
+_PACE_S = 0.25
+#: Seconds that the end of a run waits for a Spark that still starts, to stop it in order, and for one that was killed.
+_STARTED_S, _KILLED_S = 30.0, 5.0
 #: States of a container that Spark has to start.
 _WITHOUT_ATTEMPT = (ContainerState.WAITING.value, ContainerState.LOST.value)
 
@@ -133,9 +135,9 @@ class StartingSpark:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if kind is not None and not issubclass(kind, Exception):
             self._spark.kill()
-        with suppress(Exception):
-            # A Spark that was killed may be one that hangs: it is not waited for.
-            self._started.result(_KILLED_S if self._spark.killed else None)
+        if not self._is_over_within(_KILLED_S if self._spark.killed else _STARTED_S):
+            self._spark.kill()
+            self._is_over_within(_KILLED_S)
         self._spark.opened.close()
 
     def application(self, stopped: Callable[[], bool] = bool) -> SparkApplication | None:
@@ -170,6 +172,13 @@ class StartingSpark:
             warming.result(_WARM_S)
         except Exception as cause:  # noqa: BLE001  # it is about time only
             logger.warning("Spark did not warm up before the takeover: %s", one_line(cause) or "it took too long")
+
+    def _is_over_within(self, seconds: float) -> bool:
+        until = self._clock.monotonic() + seconds
+        while not self._is_there():
+            if self._clock.monotonic() >= until:
+                return False
+        return True
 
     def _is_there(self) -> bool:
         """Whether the start is over, well or not; waits a moment for it."""

@@ -8,7 +8,7 @@ from jobs.window_examples import HOUR_MS, MINUTE_MS, Example, check, hours, visi
 from samzapy.examples.departures import departures
 from samzapy.examples.flights.dataset import Event
 from samzapy.examples.flights.load import load
-from samzapy.examples.visits import page_views
+from samzapy.examples.gallery.load import page_views
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from samzapy import IncomingMessageEnvelope, StreamTask
 from samzapy.api.stream import SystemStream
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
+from samzapy.operators import DeduplicatingTask
+from samzapy.operators.windows import WindowedBatchTask, WindowedTask
 from samzapy.serializers import StreamSerdes, message_types, task_serdes
 
 NAMED = [
@@ -39,6 +41,14 @@ def test_a_class_that_is_made_in_a_function_is_found_by_the_brackets_of_the_base
         def process(self, envelope: IncomingMessageEnvelope[str, PageView], collector, coordinator): ...
 
     assert message_types(Local).message is PageView
+
+
+@pytest.mark.parametrize("base", [WindowedTask, WindowedBatchTask, DeduplicatingTask])
+def test_the_brackets_of_an_operators_task_name_the_classes_too(base):
+    class Local(base[str, PageView]): ...
+
+    assert message_types(Local) == (None, PageView)
+    assert message_types(base) == (None, None)
 
 
 def test_a_name_that_is_not_there_when_the_code_runs_is_refused():

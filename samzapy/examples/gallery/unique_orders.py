@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from samzapy.api.collector import MessageCollector, TaskCoordinator
-from samzapy.api.context import Context
-from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
-from samzapy.api.stream import SystemStream
+import msgspec
+
+from samzapy import (
+    Context,
+    IncomingMessageEnvelope,
+    MessageCollector,
+    OutgoingMessageEnvelope,
+    SystemStream,
+    TaskCoordinator,
+)
 from samzapy.operators import DeduplicatingTask
 
 
-class UniqueOrdersTask(DeduplicatingTask):
-    """Recognizes an order by its key, a UUID that the producer assigned, and drops it when it comes again.
+class Order(msgspec.Struct):
+    """An order. Its key is a UUID that the producer assigned."""
+
+    total: int
+
+
+class UniqueOrdersTask(DeduplicatingTask[str, Order]):
+    """Recognizes an order by its key, and drops it when it comes again.
 
     `unique.orders.output` in the job file names the output, as `system.stream`. Each task remembers
     `unique.orders.remembered` orders: its store holds at most two entries for each of them, and one more.
@@ -24,11 +36,10 @@ class UniqueOrdersTask(DeduplicatingTask):
         self.deduplication_capacity = int(config["unique.orders.remembered"])
         super().init(context)
 
-    def message_key(self, envelope: IncomingMessageEnvelope) -> str | None:
-        key: str = envelope.key
-        return key
+    def message_key(self, envelope: IncomingMessageEnvelope[str, Order]) -> str | None:
+        return envelope.key
 
     def process_new(
-        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+        self, envelope: IncomingMessageEnvelope[str, Order], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
         collector.send(OutgoingMessageEnvelope(self._output, envelope.message, key=envelope.key))
