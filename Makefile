@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of Python processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo test test-slow mutants test-samza torture soak check format bench bench-peers pictures kafka clean
+.PHONY: help install java demo test test-slow test-matrix mutants test-samza torture soak check format bench bench-peers pictures kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test: java ## run the tests, with a real Kafka and a real Spark
 
 test-slow: java ## run the tests that are too long for `make test`
 	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture --ignore=tests/samza
+
+test-matrix: java ## try other versions of Python, Spark and Kafka: make test-matrix [ONLY=text] [TABLE=file]
+	$(BIN)/python -m tests.matrix $(if $(ONLY),--only "$(ONLY)") $(if $(TABLE),--table $(TABLE))
 
 torture: java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
 	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile tests/torture $(if $(TABLE),--torture-table $(TABLE))

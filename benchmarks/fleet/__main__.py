@@ -5,7 +5,8 @@ connections of strangers keep silent, a page is open and Prometheus scrapes. A r
 core, by thread, the time from a heartbeat to its answer as the containers see it, and the leases that ran out.
 
 The containers are a process of their own, and all others another one; their CPU is in the table, too, since they share the
-machine with what is measured.
+machine with what is measured. So is the time that coordinator and containers waited for a core: beside other programs a heartbeat
+waits for these rather than for the coordinator.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def _row(fleet: Fleet, started: dict[str, Any], figures: dict[str, Any], heard: 
         **figures,
         "cpu_share_of_start": started["cpu_share"],
         "cpu_share_of_containers": heard.cpu_share,
+        "waited_share_of_containers": heard.waited_share,
         "heartbeats_per_s": len(heard.heartbeats) / fleet.seconds,
         "details_per_s": len(heard.details) / fleet.seconds,
         "details_kb_per_s": heard.details_bytes / fleet.seconds / 1_000,
@@ -135,6 +137,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
         table.add_column(name, justify="right")
     table.add_column("CPU by thread", justify="left")
     table.add_column("clients", justify="right")
+    table.add_column("without a core", justify="right")
     for row in rows:
         heartbeat = " / ".join(f"{row[f'heartbeat_{name}_ms']:.1f}" for name in ("p50", "p99", "max"))
         threads = sorted(row["cpu_by_thread"].items(), key=lambda each: -each[1])
@@ -147,8 +150,12 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
             f"{row['peak_rss_mib']:.0f}",
             ", ".join(f"{name} {share:.1%}" for name, share in threads if share >= 0.001),
             f"{row['cpu_share_of_containers']:.0%}",
+            f"{row['waited_share']:.0%} / {row['waited_share_of_containers']:.0%}",
         )
-    table.caption = f"CPU: share of one core; to reach: {MOST_CPU:.0%}, {MOST_MS:g} ms, no lease lost"
+    table.caption = (
+        f"CPU: share of one core; to reach: {MOST_CPU:.0%}, {MOST_MS:g} ms, no lease lost\n"
+        "without a core: time that coordinator / clients were ready and waited; only next to 0 are their times the coordinator's"
+    )
     return table
 
 

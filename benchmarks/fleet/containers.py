@@ -7,12 +7,14 @@ its positions move between two of them, and a fifth of its metrics.
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 from benchmarks.fleet.http import Caller
+from benchmarks.fleet.server import waited_s
 from samzapy.coordinator.client import METRICS_S
 from samzapy.coordinator.wire import Answer, Attempt, Details, Heartbeat, Pace, Registration, Taken, pack, read
 from samzapy.job.facts import PartitionLag
@@ -42,7 +44,7 @@ CHANGED = 0.2
 
 @dataclass
 class Heard:
-    """What the containers have seen. Times in seconds, `cpu_share` of a core."""
+    """What the containers have seen. Times in seconds, `cpu_share` of a core, `waited_share` of the time without one."""
 
     heartbeats: list[float] = field(default_factory=list)
     details: list[float] = field(default_factory=list)
@@ -50,6 +52,7 @@ class Heard:
     abandoned: int = 0
     details_bytes: int = 0
     cpu_share: float = 0.0
+    waited_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,13 @@ async def _run(fleet: Fleet, address: str, token: str) -> Heard:
     heard.heartbeats.clear()
     heard.details.clear()
     heard.details_bytes = 0
-    cpu = time.process_time()
+    # A pause of the containers' own would look like one of the coordinator.
+    gc.collect()
+    gc.freeze()
+    cpu, waited = time.process_time(), waited_s()
     await asyncio.sleep(max(0.0, end - time.monotonic()))
     heard.cpu_share = (time.process_time() - cpu) / fleet.seconds
+    heard.waited_share = (waited_s() - waited) / fleet.seconds
     # Containers that still wait for an answer are of no interest any more.
     for each in running:
         each.cancel()

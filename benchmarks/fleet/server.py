@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import resource
@@ -52,7 +53,7 @@ def serve(containers: int, tasks: int, lease_s: float, pipe: Connection) -> None
             coordinator.status()
             lost.update((each.container_id, each.epoch) for each in coordinator.overdue())
 
-    pauses = _Collections()
+    pauses, waited = _Collections(), waited_s()
     gc.callbacks.append(pauses)
     looks = threading.Thread(target=look, name="supervisor", daemon=True)
     looks.start()
@@ -67,29 +68,40 @@ def serve(containers: int, tasks: int, lease_s: float, pipe: Connection) -> None
                 "cpu_by_thread": {name: share for name, share in shares.items() if share > 0},
                 "leases_lost": len(lost),
                 "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "waited_share": (waited_s() - waited) / (now - wall),
                 "longest_gc_ms": pauses.longest_s * 1_000,
                 "collections": pauses.collections,
                 "threads": threading.active_count(),
                 "attempts": sum(each.attempts for each in coordinator.status().containers),
             }
         )
-        cpu, wall = now_cpu, now
+        cpu, wall, waited = now_cpu, now, waited_s()
+        pauses.longest_s, pauses.collections = 0.0, 0
     ended.set()
     service.close()
 
 
 class _Collections:
-    """Garbage collections: how many of the oldest generation, and the longest one of any, in seconds."""
+    """Garbage collections: how many of the oldest generation, and the longest one of any, in seconds of CPU."""
 
     def __init__(self) -> None:
         self.longest_s, self.collections, self._began = 0.0, 0, 0.0
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
-            self._began = time.perf_counter()
+            self._began = time.thread_time()
         else:
-            self.longest_s = max(self.longest_s, time.perf_counter() - self._began)
+            self.longest_s = max(self.longest_s, time.thread_time() - self._began)
             self.collections += info["generation"] == 2
+
+
+def waited_s() -> float:
+    """Seconds for which the threads of this process were ready and had no core, because of other programs or of each other."""
+    waited = 0
+    for each in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            waited += int(each.read_text().split()[1])
+    return waited / 1e9
 
 
 def _cpu_by_thread() -> dict[str, float]:

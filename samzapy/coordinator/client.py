@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.coordinator.changes import Changes
@@ -39,7 +41,7 @@ from samzapy.queries.questions import Answer as Answered
 from samzapy.queries.questions import Handed, Question, read_asked
 from samzapy.queries.questions import pack as pack_questions
 from samzapy.strict_json import encode, sendable
-from samzapy.version import VERSION
+from samzapy.version import VERSION, refusal
 
 M = TypeVar("M")
 
@@ -66,7 +68,7 @@ class CoordinatorClient:
     def __init__(self, url: str, token: str, fingerprint: str | None = None) -> None:
         """`fingerprint`: the SHA-256 of the coordinator's certificate, checked before the token is sent; None without TLS."""
         self._url = url
-        self._pool = urllib3.PoolManager(
+        self._pool = _Pools(
             headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
             retries=False,
             # The pinned fingerprint replaces the check of an authority.
@@ -80,9 +82,7 @@ class CoordinatorClient:
         body = self._request("POST", path, Attempt(process))
         driver = self._read(Versioned, path, body).version
         if driver != VERSION:
-            raise EnvironmentFailure(
-                f"samzapy {VERSION} is installed for the executor's Python, the driver has {driver}: install {driver} there"
-            )
+            raise EnvironmentFailure(refusal(driver))
         answer = self._read(Registration, path, body)
         lease = HttpLease(self, container_id, answer.epoch, answer.lease_ms / 1000, answer.predecessor)
         lease.hear(answer.checkpoint_clock)
@@ -166,7 +166,10 @@ class HttpLease(ContainerLease):
         duration_s: float,
         predecessor: AttemptProcess | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        chance: Callable[[], float] = random.random,
     ) -> None:
+        """`chance`, from 0 to 1, makes the time between two details a quarter shorter (0) to a quarter longer (1): the containers
+        of a job start together, and must not report together."""
         self.predecessor = predecessor
         self._client = client
         container = f"/containers/{quote(container_id, safe='')}"
@@ -176,7 +179,7 @@ class HttpLease(ContainerLease):
         self._duration_s = duration_s
         self._noted: Facts = NO_FACTS
         self._checkpoint_clock: int | None = None
-        self._clock = clock
+        self._clock, self._chance = clock, chance
         self._pace = Pace()
         self._changes = Changes()
         self._phase = ""
@@ -238,7 +241,7 @@ class HttpLease(ContainerLease):
         if not new_phase and now < self._details_due:
             return
         metrics = new_phase or now >= self._metrics_due
-        self._details_due = now + self._pace.details_s
+        self._details_due = now + self._pace.details_s * (0.75 + self._chance() / 2)
         try:
             self._send(report, now, metrics=metrics)
         except Exception as cause:  # noqa: BLE001  # the lease does not depend on details
@@ -251,7 +254,7 @@ class HttpLease(ContainerLease):
             self._failing = False
             self._phase = report.phase
             if metrics:
-                self._metrics_due = now + max(METRICS_S, self._pace.details_s)
+                self._metrics_due = now + METRICS_S
 
     def _note(self, facts: Facts) -> None:
         """Keep facts until they are sent. The last report goes to `details` first, all others to `report`."""
@@ -292,6 +295,48 @@ class HttpQuestions(QuestionSource):
         if not asked.owned:
             raise TaskMigrated("a newer attempt runs this container")
         return asked.questions
+
+
+class _Together(HTTPConnection):
+    """A connection that sends the head and the body of a request together. urllib3 sends them one after the other, so that the
+    coordinator is woken twice for a heartbeat."""
+
+    _parts: list[bytes] | None = None
+
+    def request(self, *arguments: Any, **more: Any) -> None:
+        """Send a request, as urllib3 does."""
+        parts: list[bytes] = []
+        self._parts = parts
+        try:
+            super().request(*arguments, **more)
+        finally:
+            self._parts = None
+        self.send(b"".join(parts))
+
+    def send(self, data: Any) -> None:
+        """Send bytes, or keep them while there are more to come."""
+        if self._parts is None:
+            super().send(data)
+        else:
+            self._parts.append(data)
+
+
+class _TogetherWithTls(_Together, HTTPSConnection):
+    """The same with TLS."""
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Together
+
+
+class _PoolWithTls(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TogetherWithTls
+
+
+class _Pools(urllib3.PoolManager):
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.pool_classes_by_scheme = {"http": _Pool, "https": _PoolWithTls}
 
 
 def _line(data: bytes) -> str:

@@ -144,7 +144,7 @@ class Coordinator:
         """The attempts with expired leases that have not reported their end."""
         with self._changed:
             leases = self._leases
-            found = [(i, leases.epoch(i), self._processes.get(i)) for i in self._everyone if leases.overdue(i)]
+            found = [(i, leases.epoch(i), self._processes.get(i)) for i in leases.overdue]
         return tuple(
             Overdue(i, epoch, None if process is None else process.spark_task)
             for i, epoch, process in found
@@ -239,12 +239,10 @@ class Coordinator:
     def status(self) -> JobStatus:
         """Everything known now."""
         with self._changed:
-            leases = self._leases
-            containers, standbys = (
-                tuple(map(self._progress.status, ids, leases.standings(ids))) for ids in (self._ids, self._standbys)
-            )
+            leases, progress = self._leases, self._progress
+            statuses = progress.statuses(leases.take_moved())
+            containers, standbys = (tuple([statuses[each] for each in ids]) for ids in (self._ids, self._standbys))
             seconds = 0.0 if self._started is None else self._newest - self._started
-            progress = self._progress
             return JobStatus(
                 self._name,
                 leases.stopping,
@@ -281,10 +279,6 @@ class Coordinator:
         """Return at the next change, or after `timeout_s` seconds."""
         with self._changed:
             self._changed.wait(timeout_s)
-
-    @property
-    def _everyone(self) -> tuple[str, ...]:
-        return (*self._ids, *self._standbys)
 
     def _abandon(self, reason: str) -> None:
         if self._abandoned is None:

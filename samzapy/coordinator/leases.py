@@ -5,13 +5,18 @@ epoch, or until it stays silent for the length of the lease, after which it has 
 but one get the answer ABANDON. Epochs only grow: they follow the epoch in the run's record beside the checkpoints, which is
 greater than those of all earlier runs. Without such a record they start at the wall clock's milliseconds. No I/O, no lock: one
 caller at a time.
+
+A driver asks several times a second which of a thousand leases have run out. So `Leases` keeps a time before which none can run
+out, and looks at all of them only after it: a renewed or a new lease ends later than every lease of that moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 from samzapy.clock import Clock
 from samzapy.job.lease import Directive
@@ -30,9 +35,8 @@ class ContainerState(Enum):
     """The last attempt ended well."""
 
 
-#: The states as text: an enum's own attribute takes ten times as long.
-_NAMES = {state: state.value for state in ContainerState}
-_WAITING, _LOST = _NAMES[ContainerState.WAITING], _NAMES[ContainerState.LOST]
+#: The state of a container, the number of its attempts and the newest epoch (None before the first attempt).
+Standing: TypeAlias = tuple[str, int, int | None]
 
 
 @dataclass
@@ -40,10 +44,6 @@ class _Grant:
     epoch: int
     expires: float
     state: ContainerState
-
-    def has_run_out(self, now: float) -> bool:
-        """Whether its attempt has been silent for too long."""
-        return self.state is ContainerState.RUNNING and now >= self.expires
 
 
 class Leases:
@@ -53,6 +53,11 @@ class Leases:
         """`epoch`: the run's recorded epoch, None without a record."""
         self._grants: dict[str, _Grant | None] = dict.fromkeys(container_ids)
         self._attempts = dict.fromkeys(self._grants, 0)
+        self._standings: dict[str, Standing] = dict.fromkeys(self._grants, (ContainerState.WAITING.value, 0, None))
+        self._moved = dict(self._standings)
+        # Containers with an expired lease, and a time before which no other lease runs out.
+        self._silent: set[str] = set()
+        self._quiet_until = -math.inf
         self._duration_s = duration_s
         self._clock = clock
         self._by_clock = epoch is None
@@ -79,6 +84,7 @@ class Leases:
         self._grants[container_id] = _Grant(self._last_epoch, self._expiry(), ContainerState.RUNNING)
         self._attempts[container_id] = attempts + 1
         self._released.discard(container_id)
+        self._moves(container_id, ContainerState.RUNNING)
         return self._last_epoch
 
     def outgrow(self, container_id: str, epoch: int, newest: int) -> int | None:
@@ -87,6 +93,7 @@ class Leases:
         if grant is None or grant.epoch != epoch or self._abandoned:
             return None
         self._last_epoch = grant.epoch = max(self._last_epoch, newest) + 1
+        self._stand(container_id, self._standings[container_id][0])
         return grant.epoch
 
     def renew(self, container_id: str, epoch: int) -> Directive:
@@ -95,7 +102,7 @@ class Leases:
         if self._abandoned or grant is None or grant.epoch != epoch:
             return Directive.ABANDON
         if grant.state is not ContainerState.DONE:
-            grant.state = ContainerState.RUNNING
+            self._revive(container_id, grant)
         grant.expires = self._expiry()
         if self._stopping or container_id in self._released:
             return Directive.STOP
@@ -106,6 +113,7 @@ class Leases:
         grant = self._grants[container_id]
         if grant is not None and grant.epoch == epoch:
             grant.state = state
+            self._moves(container_id, state)
 
     def stop(self) -> None:
         """Answer STOP to every renewal from now on."""
@@ -128,23 +136,22 @@ class Leases:
         """Answer ABANDON to every renewal from now on."""
         self._abandoned = True
 
-    def overdue(self, container_id: str) -> bool:
-        """Whether the newest attempt's lease has expired without a report of its end."""
-        grant = self._grants[container_id]
-        return grant is not None and grant.has_run_out(self._clock.monotonic())
+    @property
+    def overdue(self) -> tuple[str, ...]:
+        """The containers with an expired lease of an attempt that has not reported its end."""
+        self._expire()
+        return tuple([each for each in self._grants if each in self._silent]) if self._silent else ()
 
-    def standings(self, container_ids: Iterable[str]) -> list[tuple[str, int, int | None]]:
-        """The state, the number of attempts and the newest epoch of each of these containers, as of one moment."""
-        now, grants, attempts = self._clock.monotonic(), self._grants, self._attempts
-        found: list[tuple[str, int, int | None]] = []
-        for container_id in container_ids:
-            grant = grants[container_id]
-            if grant is None:
-                found.append((_WAITING, attempts[container_id], None))
-            else:
-                state = _LOST if grant.has_run_out(now) else _NAMES[grant.state]
-                found.append((state, attempts[container_id], grant.epoch))
-        return found
+    def take_moved(self) -> Mapping[str, Standing]:
+        """The standings that have changed since the last call; all of them at the first."""
+        self._expire()
+        moved, self._moved = self._moved, {}
+        return moved
+
+    def standings(self, container_ids: Iterable[str]) -> list[Standing]:
+        """The standings of these containers, as of one moment."""
+        self._expire()
+        return [self._standings[each] for each in container_ids]
 
     def attempts(self, container_id: str) -> int:
         """The number of attempts so far."""
@@ -161,3 +168,32 @@ class Leases:
 
     def _expiry(self) -> float:
         return self._clock.monotonic() + self._duration_s
+
+    def _expire(self) -> None:
+        """Note the leases that have run out by now."""
+        now = self._clock.monotonic()
+        if now < self._quiet_until:
+            return
+        self._quiet_until = now + self._duration_s
+        for container_id, grant in self._grants.items():
+            if grant is None or grant.state is not ContainerState.RUNNING or container_id in self._silent:
+                continue
+            if now >= grant.expires:
+                self._silent.add(container_id)
+                self._stand(container_id, ContainerState.LOST.value)
+            else:
+                self._quiet_until = min(self._quiet_until, grant.expires)
+
+    def _revive(self, container_id: str, grant: _Grant) -> None:
+        if grant.state is not ContainerState.RUNNING or container_id in self._silent:
+            grant.state = ContainerState.RUNNING
+            self._moves(container_id, ContainerState.RUNNING)
+
+    def _moves(self, container_id: str, state: ContainerState) -> None:
+        """Note that the newest attempt has been heard, and is in this state now."""
+        self._silent.discard(container_id)
+        self._stand(container_id, state.value)
+
+    def _stand(self, container_id: str, state: str) -> None:
+        standing = (state, self._attempts[container_id], self.epoch(container_id))
+        self._standings[container_id] = self._moved[container_id] = standing

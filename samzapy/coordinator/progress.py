@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 
 from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
+from samzapy.coordinator.leases import Standing
 from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
 from samzapy.metrics.series import PartitionSnapshot
@@ -125,6 +126,10 @@ def _snapshot(position: int, seen: PartitionLag) -> PartitionSnapshot:
     return PartitionSnapshot(position, seen.end, seen.lag, None if age_ms is None else age_ms / 1000)
 
 
+#: Failures, and restores of a container, that are kept; the oldest are dropped first.
+HISTORY = 1_000
+
+
 @dataclass(frozen=True)
 class JobStatus:
     """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the number
@@ -144,6 +149,31 @@ class JobStatus:
     standbys: tuple[ContainerStatus, ...] = ()
     clocks: ClockStatus = field(default_factory=ClockStatus)
     draining: bool = False
+
+    def following(self, before: JobStatus | None) -> JobStatus:
+        """This status of a run that has started its containers again, with the sums of the part `before`; None: there was none."""
+        if before is None:
+            return self
+        sums = {each.id: each for each in before.containers}
+        containers = tuple(
+            each
+            if each.id not in sums
+            else replace(
+                each,
+                processed=each.processed + sums[each.id].processed,
+                commits=each.commits + sums[each.id].commits,
+            )
+            for each in self.containers
+        )
+        return replace(
+            self,
+            seconds=before.seconds + self.seconds,
+            containers=containers,
+            restored=(*before.restored, *self.restored)[-HISTORY:],
+            failures=(*before.failures, *self.failures)[-HISTORY:],
+            failed=before.failed + self.failed,
+            counts=Counter(before.counts) + Counter(self.counts),
+        )
 
     @property
     def everyone(self) -> tuple[ContainerStatus, ...]:
@@ -206,10 +236,6 @@ class JobStatus:
         }
 
 
-#: Failures, and restores of a container, that are kept; the oldest are dropped first.
-HISTORY = 1_000
-
-
 @dataclass
 class _Account:
     """One container's sums over its attempts."""
@@ -222,22 +248,23 @@ class _Account:
     restored: dict[tuple[str, int], RestoredStore] = field(default_factory=dict)
     lags: Mapping[str, PartitionLag] = field(default_factory=dict)
     failure: UserFailure | None = None
-    status: ContainerStatus | None = None
-    changed: bool = False
-    standing: tuple[str, int, int | None] = ("", 0, None)
+    standing: Standing = ("", 0, None)
 
 
 class Progress:
     """The newest report of each container, and the sums of the attempts before. One caller at a time.
 
     A job may have a thousand containers, and its status may be read several times a second. So the status of a container is
-    kept until it changes.
+    kept until it changes, and those that have not changed are not looked at.
     """
 
     def __init__(self, container_ids: tuple[str, ...]) -> None:
         self._accounts = {container_id: _Account() for container_id in container_ids}
         self._failures: list[ContainerFailure] = []
         self._restored: tuple[RestoredStore, ...] | None = ()
+        self._statuses: dict[str, ContainerStatus] = {}
+        self._changed = set(self._accounts)
+        self._counts: Mapping[str, int] | None = {}
         self.failed = 0
 
     def update(self, report: ContainerReport) -> None:
@@ -250,9 +277,12 @@ class Progress:
         if last is not None and last.epoch != report.epoch:
             account.counts_before += account.counts
             account.counts = Counter()
-        account.report, account.changed = report, True
+        account.report = report
+        self._changed.add(report.container_id)
         if last is None or report.metrics is not last.metrics:
-            account.counts = _counts(report)
+            counts = _counts(report)
+            if counts != account.counts:
+                account.counts, self._counts = counts, None
         facts = report.facts
         account.lags = account.lags if facts.partitions is None else facts.partitions
         account.failure = facts.failure or account.failure
@@ -273,7 +303,8 @@ class Progress:
         """Take the reason why an attempt ended."""
         self.failed += 1
         account = self._accounts[failure.container_id]
-        account.failure, account.changed = failure.user or account.failure, True
+        account.failure = failure.user or account.failure
+        self._changed.add(failure.container_id)
         self._failures.append(failure)
         del self._failures[:-HISTORY]
 
@@ -290,27 +321,31 @@ class Progress:
         return self._restored
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Mapping[str, int]:
         """The counters of weakened guarantees that are not 0, by `group.name`, over all containers and attempts."""
-        found: Counter[str] = Counter()
-        for account in self._accounts.values():
-            if account.counts_before or account.counts:
-                found += account.counts_before + account.counts
-        return dict(found)
+        if self._counts is None:
+            found: Counter[str] = Counter()
+            for account in self._accounts.values():
+                if account.counts_before or account.counts:
+                    found += account.counts_before + account.counts
+            self._counts = dict(found)
+        return self._counts
 
-    def status(self, container_id: str, standing: tuple[str, int, int | None]) -> ContainerStatus:
-        """The container's sums, with what its lease says: its state, the number of attempts and the newest epoch."""
+    def statuses(self, moved: Mapping[str, Standing]) -> Mapping[str, ContainerStatus]:
+        """The status of each container by id: its sums, with its standing. `moved` has the standings that have changed since the
+        last call. The mapping is valid until the next call."""
+        for container_id, standing in moved.items():
+            self._accounts[container_id].standing = standing
+        statuses = self._statuses
+        for container_id in self._changed.union(moved):
+            made, before = self._made(container_id), statuses.get(container_id)
+            statuses[container_id] = made if before is None else made.after(before)
+        self._changed.clear()
+        return statuses
+
+    def _made(self, container_id: str) -> ContainerStatus:
         account = self._accounts[container_id]
-        known = account.status
-        if known is None or account.changed or account.standing != standing:
-            made = self._made(account, container_id, *standing)
-            known = account.status = made if known is None else made.after(known)
-            account.changed, account.standing = False, standing
-        return known
-
-    @staticmethod
-    def _made(account: _Account, container_id: str, state: str, attempts: int, epoch: int | None) -> ContainerStatus:
-        report = account.report
+        report, (state, attempts, epoch) = account.report, account.standing
         if report is None:
             return ContainerStatus(container_id, state, "", attempts, epoch, 0, 0, None, None)
         restoring = tuple(report.restoring.values())

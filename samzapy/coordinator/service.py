@@ -19,11 +19,9 @@ without uvicorn, or any framework.
 
 from __future__ import annotations
 
-import gc
 import logging
 import re
 import socket
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -43,6 +41,7 @@ from samzapy.coordinator.page.board import Board
 from samzapy.coordinator.page.routes import page_routes
 from samzapy.coordinator.web.access import Guard, Tokens
 from samzapy.coordinator.web.admission import (
+    ACCEPTED,
     HEADER_LIMIT,
     IDLE_S,
     OPEN_FILES,
@@ -50,6 +49,7 @@ from samzapy.coordinator.web.admission import (
     Admission,
 )
 from samzapy.coordinator.web.connection import REPEAT, Call, connections, kind_of
+from samzapy.coordinator.web.interpreter import ShortPauses
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.web.server import WatchedServer
 from samzapy.coordinator.web.tls import Identity
@@ -81,9 +81,6 @@ logger = logging.getLogger(__name__)
 #: Largest body of a call: pieces of details stay far below.
 BODY_LIMIT = PACKED_LIMIT
 
-#: Seconds after which a thread that computes lets another run; Python's default is 5 ms.
-_SWITCH_S = 0.001
-
 _NO_VIEWS: Mapping[str, View] = MappingProxyType({})
 _NO_RECORDS = Records()
 
@@ -91,8 +88,10 @@ _NO_RECORDS = Records()
 class Calls:
     """The ASGI application for calls with the token that acts, most of them by containers. One event loop runs it."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, registered: Callable[[], None]) -> None:
+        """`registered` is called after each registration."""
         self._coordinator = coordinator
+        self._registered = registered
         self._reported: dict[str, Reported] = {}
         self._counters: dict[str, Heartbeat] = {}
         self._routes: dict[str, Callable[[str, bytes], bytes]] = {
@@ -152,6 +151,7 @@ class Calls:
         # No other call comes between the two, because one event loop runs them all.
         predecessor = coordinator.process(container_id)
         epoch = coordinator.register(container_id, process)
+        self._registered()
         clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s
         return registration(coordinator.spec.of(container_id), VERSION, epoch, lease_s, clock, predecessor)
 
@@ -227,8 +227,8 @@ class CoordinatorService:
     """Serves one coordinator at its `addresses` until closed.
 
     `address` is for containers, `url` is its URL, and `page` is the URL of the page, with the token that reads. `pinned_page` adds
-    the fingerprint of the page's certificate, if it has one, as a fragment, which a browser does not send. Raises
-    EnvironmentFailure if it cannot listen at an address.
+    the fingerprint of the page's certificate, if it has one, as a fragment, which a browser does not send. `ports` are the port of
+    the addresses and the second one, None without. Raises EnvironmentFailure if it cannot listen at an address.
     """
 
     def __init__(
@@ -256,6 +256,8 @@ class CoordinatorService:
                 self._sockets[0].close()
                 raise
             page = _url("http", "127.0.0.1", self._sockets[1])
+        first, *further = (each.getsockname()[1] for each in self._sockets)
+        self.ports: tuple[int, int | None] = (first, further[0] if further else None)
         self.page = f"{page}/?token={self.tokens.read}"
         self.pinned_page = f"{self.page}#{fingerprint}" if page == self.url and fingerprint else self.page
         raise_limit(OPEN_FILES)
@@ -263,10 +265,14 @@ class CoordinatorService:
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
         hosts = _hosts(self.url) | _hosts(page)
+        secured = {} if identity is None else {self._sockets[0]: identity.context()}
+        plain = [each for each in self._sockets if each not in secured]
         self._board = _board(coordinator, records)
         self._board.start()
         shown = views(coordinator, [*page_routes(self._board), *records.queries.routes], added, self._worker)
-        guard = Guard(records.queries.over(Calls(coordinator)), shown, self.tokens, hosts, frozenset(open_to_all))
+        self._pauses = ShortPauses()
+        calls = Calls(coordinator, self._pauses.note)
+        guard = Guard(records.queries.over(calls), shown, self.tokens, hosts, frozenset(open_to_all))
         settings = uvicorn.Config(
             guard,
             log_config=None,
@@ -278,13 +284,11 @@ class CoordinatorService:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=int(IDLE_S),
-            timeout_graceful_shutdown=1,
+            # asyncio accepts so many connections in a row; the sockets themselves keep more.
+            backlog=ACCEPTED,
             h11_max_incomplete_event_size=HEADER_LIMIT,
         )
-        secured = {} if identity is None else {self._sockets[0]: identity.context()}
-        plain = [each for each in self._sockets if each not in secured]
         self._server = WatchedServer(settings, admission, secured)
-        self._switch_s = _let_reports_through()
         self._thread = threading.Thread(target=self._server.run, args=(plain,), name="coordinator", daemon=True)
         self._thread.start()
 
@@ -294,8 +298,7 @@ class CoordinatorService:
         self._thread.join()
         self._board.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
-        gc.unfreeze()
-        sys.setswitchinterval(self._switch_s)
+        self._pauses.end()
         for each in self._sockets:
             each.close()
 
@@ -318,20 +321,6 @@ def _host_of(coordinator: Coordinator, container_id: str) -> str:
     process = coordinator.process(container_id)
     place = None if process is None else process.place
     return "" if place is None else place.host
-
-
-def _let_reports_through() -> float:
-    """Keep the other threads of the process from delaying reports; returns the previous switch interval.
-
-    1. A computing thread releases Python's lock after `_SWITCH_S`. The event loop needs the lock three or four times for a
-       report, and may wait that long each time.
-    2. The present objects are frozen, so that the garbage collector does not visit the model of a job of 20,000 tasks again,
-       which would take 100 ms.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, _SWITCH_S))
-    gc.freeze()
-    return before
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -9,6 +9,8 @@ trusts no body: a field that does not fit its class is a WireError that names it
 
 from __future__ import annotations
 
+import math
+import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -257,9 +259,17 @@ class Taken(msgspec.Struct):
 PACKED_LIMIT, DETAILS_LIMIT = 1_048_576, 4_194_304
 
 
+#: Bytes of the number of a metric and of its value.
+_COLUMNS = 4 + 8
+
+
 def pack(details: Details) -> bytes:
-    """Details as a body."""
-    return zlib.compress(encode(details), 1)
+    """Details as a body: compressed JSON, a line feed, all `numbers` (32 bits) and all `values` (doubles), little-endian. A
+    coordinator gets fifty thousand of them a second: as text they would take most of the time."""
+    numbers, values = details.numbers, details.values
+    text = encode(msgspec.structs.replace(details, numbers=[], values=[]))
+    columns = struct.pack(f"<{len(numbers)}I{len(values)}d", *numbers, *values)
+    return zlib.compress(b"%s\n%s" % (text, columns), 1)
 
 
 def unpack(body: bytes) -> Details:
@@ -271,7 +281,18 @@ def unpack(body: bytes) -> Details:
         raise WireError(f"body: not compressed by zlib ({cause})") from cause
     if not opened.eof:
         raise WireError(f"body: expected at most {DETAILS_LIMIT:,} B in one piece of zlib")
-    return read(Details, plain)
+    text, _, columns = plain.partition(b"\n")
+    details = read(Details, text)
+    count, odd = divmod(len(columns), _COLUMNS)
+    if odd:
+        raise WireError(f"values: expected {_COLUMNS} B for each number and its value, got {len(columns):,} B in all")
+    if count:
+        both = struct.unpack(f"<{count}I{count}d", columns)
+        details.numbers, details.values = list(both[:count]), list(both[count:])
+        # The sum is finite if all are; if it is not, it may just be too large.
+        if not math.isfinite(sum(details.values)) and not all(map(math.isfinite, details.values)):
+            raise WireError("values: expected finite numbers")
+    return details
 
 
 class Failure(msgspec.Struct):

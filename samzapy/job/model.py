@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from samzapy.api.stream import SystemStreamPartition
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TaskModel:
     """One task: its name, its partitions (broadcast ones included), and the partition it owns in every changelog.
-    `late` partitions came after the job's first start: they begin at their oldest record."""
+    `late` partitions came after the job's first start: they begin at their oldest record.
+
+    It has slots, since a driver may have twenty thousand: each would get a `__dict__` when it is sent to its container.
+    """
 
     name: str
     ssps: frozenset[SystemStreamPartition]

@@ -19,11 +19,9 @@ import shlex
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
-from samzapy.errors import EnvironmentFailure
-from samzapy.java import Java, cache_folder
+from samzapy.java import Java, cache_folder, installed_spark
 
 #: What sets the class path or the options of Spark's JVMs beside the settings of a run.
 _OWN_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_DIST_CLASSPATH", "SPARK_SUBMIT_OPTS")
@@ -33,14 +31,6 @@ _JVM_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOption
 _SHARING = ("-Xshare", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-XX:DumpLoadedClassList")
 #: How the names of the jars begin that Spark's launcher needs.
 _LAUNCHERS = ("spark-launcher", "spark-common-utils")
-
-
-def pyspark_folder() -> Path:
-    """The installed pyspark, which has a Spark in it. Raises EnvironmentFailure."""
-    found = find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
-        raise EnvironmentFailure("pyspark is not installed: install samzapy with its dependencies")
-    return Path(found.submodule_search_locations[0])
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,7 @@ class ClassArchive:
     @classmethod
     def of(cls, java: Java) -> ClassArchive:
         """The archive for a Java and the installed pyspark. Raises EnvironmentFailure without pyspark."""
-        jars = pyspark_folder() / "jars"
+        jars = installed_spark().package / "jars"
         command = java.command.resolve()
         seen = [f"{command} {java.version} {command.stat().st_mtime_ns}", str(jars)]
         seen += sorted(

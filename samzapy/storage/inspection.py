@@ -108,6 +108,19 @@ class Contents:
             key=lambda entry: (entry.key, entry.partition),
         )
 
+    def timed(self, partition: int) -> Iterator[tuple[bytes, bytes, int | None]]:
+        """Key, value and time of the put (None in a store without a time to live) of the entries of one part that have not
+        expired, in unsigned byte order of their keys."""
+        with self._parts[partition].iterate(None, None) as pairs:
+            for key, data in pairs:
+                value = self._alive(data)
+                if value is not None:
+                    yield key, value, None if self._expiry is None else put_time(data)
+
+    def holds(self, partition: int, key: bytes) -> bool:
+        """Whether the part has an entry of that key."""
+        return self._alive(self._parts[partition].get(key)) is not None
+
     def _listed(self, keys: Sequence[bytes]) -> Iterator[Entry]:
         for key in keys:
             for partition, engine in self._parts.items():

@@ -43,7 +43,8 @@ class History:
         known: list[int] = []
         for each in status.containers:
             pause()
-            positions.update({name: partition.position for name, partition in each.partitions.items()})
+            positions.update({name: lag.position for name, lag in each.lags.items() if name not in each.positions})
+            positions.update(each.positions)
             if each.lag is not None:
                 known.append(each.lag)
         lag = sum(known) if known else None

@@ -162,59 +162,70 @@ def tables(
 ) -> Tables:
     """The tables of the page. `readers`: the task that reads each partition, where it is known. `search` is a part of the name
     of a partition, a container or a task; empty for all."""
-    known: list[_Known] = []
+    known = _Known()
     for container in sorted(status.containers, key=_id):
         pause()
-        known += [(name, container.id, partition) for name, partition in _in_order(container.partitions)]
-    found = _matching(known, readers, search.lower(), pause) if search else known
+        known.add(container)
+    every = range(len(known.names))
+    found = _matching(known, readers, search.lower(), pause) if search else every
     # Partitions with equal lags stay in order.
-    rows = [_row(each, history, readers) for each in nsmallest(ROWS, found, key=_most_lag_first)]
+    rows = [_row(known, each, history, readers) for each in nsmallest(ROWS, found, key=known.keys.__getitem__)]
     pause()
     return Tables(rows, len(found), _strip(known, pause))
 
 
-_Known = tuple[str, str, PartitionSnapshot]
+class _Known:
+    """The partitions of a job, in order of container and name. They are columns: twenty thousand tuples would be work for the
+    garbage collector at each drawing. `keys` sort the largest lag first."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.containers: list[str] = []
+        self.partitions: list[PartitionSnapshot] = []
+        self.keys: list[int] = []
+
+    def add(self, container: ContainerStatus) -> None:
+        """Add the partitions of one container."""
+        partitions = container.partitions
+        names = _sorted(tuple(partitions))
+        found = [partitions[name] for name in names]
+        self.names += names
+        self.containers += [container.id] * len(names)
+        self.partitions += found
+        self.keys += [-(each.lag or 0) for each in found]
 
 
 def _id(container: ContainerStatus) -> str:
     return container.id
 
 
-def _in_order(partitions: Mapping[str, PartitionSnapshot]) -> Iterable[tuple[str, PartitionSnapshot]]:
-    return [(name, partitions[name]) for name in _sorted(tuple(partitions))]
-
-
-def _matching(
-    known: Sequence[_Known], readers: Mapping[str, str], wanted: str, pause: Callable[[], None]
-) -> list[_Known]:
-    found: list[_Known] = []
-    for start in range(0, len(known), _LOOKED_AT):
+def _matching(known: _Known, readers: Mapping[str, str], wanted: str, pause: Callable[[], None]) -> list[int]:
+    """The indices of the partitions with `wanted` in the name of partition, task or container."""
+    found: list[int] = []
+    for start in range(0, len(known.names), _LOOKED_AT):
         pause()
-        found += [each for each in known[start : start + _LOOKED_AT] if wanted in _searched(each, readers)]
+        part = range(start, min(start + _LOOKED_AT, len(known.names)))
+        found += [each for each in part if wanted in _searched(known.names[each], known.containers[each], readers)]
     return found
 
 
-def _searched(each: _Known, readers: Mapping[str, str]) -> str:
-    return f"{each[0]} {readers.get(each[0], '')} container {each[1]}".lower()
+def _searched(name: str, container_id: str, readers: Mapping[str, str]) -> str:
+    return f"{name} {readers.get(name, '')} container {container_id}".lower()
 
 
-def _most_lag_first(each: _Known) -> int:
-    return -(each[2].lag or 0)
-
-
-def _row(each: _Known, history: History, readers: Mapping[str, str]) -> PartitionRow:
-    name, container_id, (position, end, lag, age_s) = each
+def _row(known: _Known, index: int, history: History, readers: Mapping[str, str]) -> PartitionRow:
+    name, at = known.names[index], known.partitions[index]
     task, rate = readers.get(name, ""), history.rate_of(name)
-    return PartitionRow(name, container_id, task, position, end, lag, rate, age_s, _heat(lag))
+    return PartitionRow(name, known.containers[index], task, at.position, at.end, at.lag, rate, at.age_s, _heat(at.lag))
 
 
 def _heat(lag: int | None) -> int:
     return -1 if lag is None else bisect_right(_HEAT, lag)
 
 
-def _strip(known: Sequence[_Known], pause: Callable[[], None]) -> Sequence[Cell]:
+def _strip(known: _Known, pause: Callable[[], None]) -> Sequence[Cell]:
     lags: dict[str, int | None] = {}
-    for name, _, partition in known:
+    for name, partition in zip(known.names, known.partitions, strict=True):
         # A partition may be an input of several containers.
         lags[name] = partition.lag if lags.get(name) is None else max(lags[name] or 0, partition.lag or 0)
     names = _sorted(tuple(lags))

@@ -24,7 +24,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from samzapy.coordinator.web.access import TRUST
@@ -95,6 +95,8 @@ class Connection(H11Protocol):
         self._began = b""
         # The beginning of a request with a known head.
         self._held = b""
+        # Whether the application has the whole request and waits for its client to go.
+        self._listens = False
 
     @property
     def is_answered(self) -> bool:
@@ -115,7 +117,15 @@ class Connection(H11Protocol):
         self._admission.leave(self._visit)
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        """Close, after the answer if there is one to come. An application that waits for its client to go, such as one with an
+        endless answer, has none: its connection is closed at once."""
+        super().shutdown()
+        if self._listens:
+            self.transport.abort()
+
     def on_response_complete(self) -> None:
+        self._listens = False
         self._is_over()
         super().on_response_complete()
         # The states are equal only if both sides are idle: any other pair ends the connection. Data that came meanwhile has begun a
@@ -128,7 +138,21 @@ class Connection(H11Protocol):
         began, self._began = self._began, b""
         scope[TRUST] = partial(self._admission.trust, self._visit)
         scope[REPEAT] = partial(self._keep, began, b"POST %s HTTP/1.1\r\n" % scope["raw_path"])
-        await self._application(scope, receive, send)
+        whole = self._listens = False
+
+        async def hear() -> Message:
+            nonlocal whole
+            self._listens = whole
+            message = await receive()
+            whole = not message.get("more_body", False)
+            return message
+
+        try:
+            await self._application(scope, hear, send)
+        except asyncio.CancelledError:
+            # The server ends, and the client gets no answer.
+            if not self.transport.is_closing():
+                raise
 
     def _begins(self) -> None:
         visit = self._visit

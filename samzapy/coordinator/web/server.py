@@ -1,7 +1,11 @@
 """Runs uvicorn for the coordinator: with the admission's periodic checks, and with TLS on some of its sockets.
 
-uvicorn itself has TLS on all of its sockets or on none. Here a loopback port for people may do without it, and connections count
-from before their handshakes.
+1. uvicorn itself has TLS on all of its sockets or on none. Here a loopback port for people may do without it, and connections
+   count from before their handshakes.
+2. asyncio accepts as many connections in a row as the backlog of its sockets is long. Here the two differ, so that reports are
+   answered between a few connections.
+3. uvicorn gives every request the same time at the end. Here an answer that never ends, and a call that waits for news, end at
+   once.
 """
 
 from __future__ import annotations
@@ -17,13 +21,15 @@ from typing import Any
 
 import uvicorn
 
-from samzapy.coordinator.web.admission import Admission
+from samzapy.coordinator.web.admission import BACKLOG, Admission
 from samzapy.coordinator.web.tls import Handshake
 
 _NONE: Mapping[socket.socket, ssl.SSLContext] = MappingProxyType({})
 
-#: Turns of the event loop after which an idle connection that was closed is gone.
-_TURNS = 3
+#: Turns of the event loop in which a connection that was just accepted arrives, is closed, and is gone.
+_TURNS = 5
+#: Seconds that requests under way get at the end.
+GRACE_S = 1.0
 
 
 def _nothing() -> None:
@@ -56,6 +62,8 @@ class WatchedServer(uvicorn.Server):
         for each, context in self._secured.items():
             made = partial(Handshake, context, self._connection, self._admission)
             self.servers.append(await loop.create_server(made, sock=each, backlog=self.config.backlog))
+        for each in (*(sockets or ()), *self._secured):
+            each.listen(BACKLOG)
 
     async def main_loop(self) -> None:
         """Run uvicorn's loop, with the admission's checks beside it. uvicorn looks for its end ten times a second; `end` wakes
@@ -74,16 +82,22 @@ class WatchedServer(uvicorn.Server):
                 each.cancel()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down as uvicorn does, without waiting for strangers, and without a pause if no request is under way."""
+        """Shut down without waiting for strangers, and without a pause if no request waits for its answer. Such requests get
+        `GRACE_S` seconds."""
         self._admission.turn_away()
         for server in self.servers:
             server.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
+        tasks = set(self.server_state.tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=GRACE_S)
+        late = list(self.server_state.tasks)
         for _ in range(_TURNS):
+            self._admission.close_all()
             await asyncio.sleep(0)
-        if self.server_state.connections or self.server_state.tasks:
-            await super().shutdown(sockets)
+        for task in late:
+            task.cancel()
         for each in sockets or []:
             each.close()
 

@@ -1,5 +1,7 @@
 """Strangers cannot keep containers from the coordinator, whatever they do with their connections."""
 
+import asyncio
+import itertools
 import socket
 import time
 
@@ -10,7 +12,7 @@ from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web import admission as admission_module
-from samzapy.coordinator.web.admission import IDLE_S, REQUEST_S, STRANGER_S, Admission, Visit
+from samzapy.coordinator.web.admission import ACCEPTED, IDLE_S, REQUEST_S, STRANGER_S, Admission, Visit
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -30,6 +32,10 @@ class Rig:
         self.admission.arrive(visit)
         return visit
 
+    def look(self, now):
+        for visit in self.admission.overdue(now):
+            visit.close()
+
 
 def test_a_stranger_beyond_the_limit_closes_the_oldest_one_and_no_container():
     rig = Rig()
@@ -44,9 +50,9 @@ def test_a_connection_that_does_not_show_a_token_in_time_is_closed():
     rig = Rig()
     rig.admission.trust(rig.arrive("container"))
     rig.arrive("silent")
-    rig.admission.look(STRANGER_S)
+    rig.look(STRANGER_S)
     assert rig.closed == []
-    rig.admission.look(STRANGER_S + 0.1)
+    rig.look(STRANGER_S + 0.1)
     assert rig.closed == ["silent"]
     assert len(rig.admission) == 1
 
@@ -54,7 +60,7 @@ def test_a_connection_that_does_not_show_a_token_in_time_is_closed():
 def test_a_token_that_was_shown_too_late_does_not_bring_a_connection_back():
     rig = Rig()
     late = rig.arrive("late")
-    rig.admission.look(STRANGER_S + 0.1)
+    rig.look(STRANGER_S + 0.1)
     rig.admission.trust(late)
     assert len(rig.admission) == 0
 
@@ -65,9 +71,9 @@ def test_a_slow_request_and_an_idle_connection_are_closed_though_they_have_shown
     visit = rig.arrive("container")
     rig.admission.trust(visit)
     visit.under_way = under_way
-    rig.admission.look(allowed)
+    rig.look(allowed)
     assert rig.closed == []
-    rig.admission.look(allowed + 0.1)
+    rig.look(allowed + 0.1)
     assert rig.closed == ["container"]
 
 
@@ -76,8 +82,28 @@ def test_an_answer_that_goes_on_is_not_closed():
     visit = rig.arrive("browser")
     rig.admission.trust(visit)
     visit.under_way, visit.is_answered = True, lambda: True
-    rig.admission.look(1_000_000.0)
+    rig.look(1_000_000.0)
     assert rig.closed == []
+
+
+def test_reports_get_their_turn_between_the_ends_of_many_strangers(monkeypatch):
+    monkeypatch.setattr(admission_module, "_LOOK_S", 0.0)
+    monkeypatch.setattr(admission_module, "STRANGER_S", -1.0)
+    strangers = 10 * ACCEPTED
+
+    async def run():
+        rig = Rig(strangers)
+        for number in range(strangers):
+            rig.arrive(number, at=asyncio.get_running_loop().time())
+        watching = asyncio.ensure_future(rig.admission.watch())
+        between = []
+        while len(rig.closed) < strangers:
+            await asyncio.sleep(0)
+            between.append(len(rig.closed))
+        watching.cancel()
+        return {after - before for before, after in itertools.pairwise(between)}
+
+    assert max(asyncio.run(run())) == ACCEPTED
 
 
 def is_closed(connection):

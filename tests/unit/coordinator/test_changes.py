@@ -1,5 +1,7 @@
 """Details travel as changes, in bounded pieces, and come together again; a lease never depends on them."""
 
+import struct
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from samzapy.coordinator import changes as changes_module
 from samzapy.coordinator.changes import PIECE_B, Changes, MetricValues, Reported
 from samzapy.coordinator.client import HttpLease
-from samzapy.coordinator.wire import Answer, Pace, Taken, WireError, pack, read, unpack
+from samzapy.coordinator.wire import Answer, Details, Pace, Taken, WireError, pack, read, unpack
 from samzapy.errors import EnvironmentFailure, RetriableError
 from samzapy.job.facts import Facts, LogLine, PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport, Directive, TaskProgress
@@ -113,6 +115,26 @@ def test_numbers_of_metrics_that_were_not_named_are_refused():
         Reported(7).changed(piece)
 
 
+@pytest.mark.parametrize("values", [[1.5, -0.0, 5e-324], [1e308, 1e308], [float(2**53), 7.0]])
+def test_values_travel_as_they_are(values):
+    piece = Details(7, numbers=[0, 4_294_967_295, 5][: len(values)], values=values)
+    assert unpack(pack(piece)) == piece
+    assert pack(piece) == pack(unpack(pack(piece)))
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (b"\x00" * 13, "values: expected 12 B for each number and its value, got 13 B in all"),
+        (struct.pack("<Id", 1, float("nan")), "values: expected finite numbers"),
+        (struct.pack("<2I2d", 1, 2, float("inf"), float("-inf")), "values: expected finite numbers"),
+    ],
+)
+def test_values_that_are_no_values_are_refused(columns, line):
+    with pytest.raises(WireError, match=f"^{line}$"):
+        unpack(zlib.compress(b'{"epoch":7}\n' + columns))
+
+
 def test_counts_of_what_a_guarantee_does_not_cover_do_not_wait_for_the_other_metrics():
     report = ContainerReport("0", 7, "running", metrics={"errors": {"process.skipped": 1}, "g": {"x": 2}})
     (piece,) = Changes().pieces(report, metrics=False)
@@ -190,7 +212,7 @@ def hand():
 
 @pytest.fixture
 def lease(wire, hand):
-    return HttpLease(wire, "0", 7, 15.0, clock=hand)
+    return HttpLease(wire, "0", 7, 15.0, clock=hand, chance=lambda: 0.5)
 
 
 def report(phase="running", **told):
@@ -223,6 +245,21 @@ def test_details_keep_to_the_pace_of_the_coordinator(lease, wire, hand):
         hand.advance_to(float(second))
         lease.details(report(positions={"p": second}))
     assert [piece.positions["p"] for piece in wire.pieces] == [0, 10, 20]
+
+
+def test_containers_that_start_together_send_their_details_at_different_times():
+    due = []
+    for chance in (0.0, 0.5, 1.0):
+        wire, hand = Wire(), ManualClock()
+        lease = HttpLease(wire, "0", 7, 15.0, clock=hand, chance=lambda chance=chance: chance)
+        wire.answer = Answer(Directive.CONTINUE, None, Pace(4.0, 16.0))
+        lease.report(report())
+        for second in range(21):
+            hand.advance_to(float(second))
+            lease.details(report(positions={"p": second}, metrics={"g": {"x": second}}))
+        assert [len(piece.values) for piece in wire.pieces] == [1, 1]
+        due.append(wire.pieces[1].positions["p"])
+    assert due == [12, 16, 20]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web import admission as admission_module
+from samzapy.coordinator.web import server as server_module
 from samzapy.coordinator.web.access import TRUST
 from samzapy.coordinator.web.admission import Admission
 from samzapy.coordinator.web.connection import REPEAT, connections
@@ -19,6 +20,9 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 
+MODEL = JobModel(
+    (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
+)
 HEAD = b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\nx-key: 1\r\n\r\n"
 
 
@@ -47,9 +51,7 @@ class Rig:
         self.echo = Echo()
         self._listening = socket.create_server(("127.0.0.1", 0))
         admission = Admission()
-        settings = uvicorn.Config(
-            self.echo, log_config=None, lifespan="off", http=connections(admission), timeout_graceful_shutdown=1
-        )
+        settings = uvicorn.Config(self.echo, log_config=None, lifespan="off", http=connections(admission))
         self._server = WatchedServer(settings, admission)
         self._thread = threading.Thread(target=self._server.run, args=([self._listening],))
         self._thread.start()
@@ -212,8 +214,7 @@ def test_a_body_that_does_not_come_ends_the_connection_though_its_head_is_known(
 
 
 def test_a_container_that_reports_again_and_again_hears_of_a_stop_and_of_a_newer_attempt():
-    model = ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),))
-    service = CoordinatorService(Coordinator("job", JobSpec(JobModel((model,)), {}), 15.0), "token")
+    service = CoordinatorService(Coordinator("job", JobSpec(MODEL, {}), 15.0), "token")
     client = CoordinatorClient(service.url, "token")
     try:
         lease, _ = client.register("0")
@@ -229,3 +230,18 @@ def test_a_container_that_reports_again_and_again_hears_of_a_stop_and_of_a_newer
     finally:
         client.close()
         service.close()
+
+
+def test_an_answer_without_an_end_does_not_hold_up_the_end_of_the_server(monkeypatch, caplog):
+    monkeypatch.setattr(server_module, "GRACE_S", 600.0)
+    service = CoordinatorService(Coordinator("job", JobSpec(MODEL, {}), 15.0), "token")
+    host, _, port = service.url.removeprefix("http://").partition(":")
+    reader = Caller(socket.create_connection((host, int(port)), timeout=60))
+    reader.send(
+        b"GET /events HTTP/1.1\r\nHost: %s:%s\r\nauthorization: Bearer token\r\n\r\n" % (host.encode(), port.encode())
+    )
+    assert reader._read.readline().startswith(b"HTTP/1.1 200")
+    service.close()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    reader._read.read()
+    reader.close()

@@ -1,4 +1,5 @@
 import asyncio
+import http.client
 import json
 import socket
 import sys
@@ -252,6 +253,20 @@ def test_while_reports_are_served_a_thread_that_computes_gives_way_sooner(coordi
         assert sys.getswitchinterval() == pytest.approx(0.005)
     finally:
         sys.setswitchinterval(before)
+
+
+def test_a_heartbeat_is_sent_in_one_piece(client, monkeypatch):
+    lease, _ = client.register("0")
+    sent, send = [], http.client.HTTPConnection.send
+
+    def noted(connection, data):
+        sent.append(data)
+        send(connection, data)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "send", noted)
+    for number in range(2):
+        assert lease.report(ContainerReport("0", lease.epoch, "running", number)) is Directive.CONTINUE
+    assert [data.startswith(b"POST /containers/0/heartbeat ") and data.endswith(b"}") for data in sent] == [True, True]
 
 
 def until(condition, patience_s=20.0):

@@ -114,3 +114,55 @@ def test_the_standings_of_many_containers_are_of_one_moment(leases, clock):
     assert leases.standings(["0"]) == [("lost", 1, epoch)]
     leases.finish("0", epoch, ContainerState.DONE)
     assert leases.standings(["0"]) == [("done", 1, epoch)]
+
+
+def test_only_expired_leases_without_a_report_of_their_end_are_overdue(leases, clock):
+    first, second = leases.grant("0"), leases.grant("1")
+    assert leases.overdue == ()
+    clock.advance_to(10.0)
+    leases.renew("1", second)
+    clock.advance_to(15.0)
+    assert leases.overdue == ("0",)
+    leases.renew("0", first)
+    assert leases.overdue == ()
+    clock.advance_to(25.0)
+    assert leases.overdue == ("1",)
+    clock.advance_to(30.0)
+    assert leases.overdue == ("0", "1")
+    leases.finish("1", second, ContainerState.LOST)
+    leases.grant("0")
+    assert leases.overdue == ()
+
+
+def test_a_lease_that_was_granted_after_a_look_at_all_of_them_runs_out_in_its_time(leases, clock):
+    assert leases.overdue == ()
+    clock.advance_to(3.0)
+    leases.grant("0")
+    clock.advance_to(17.9)
+    assert leases.overdue == ()
+    clock.advance_to(18.0)
+    assert leases.overdue == ("0",)
+    assert leases.state("0") is ContainerState.LOST
+
+
+def test_an_expired_attempt_with_a_greater_epoch_is_still_lost(leases, clock):
+    epoch = leases.grant("0")
+    clock.advance_to(15.0)
+    assert leases.overdue == ("0",)
+    grown = leases.outgrow("0", epoch, 2_000_000)
+    assert leases.standings(["0"]) == [("lost", 1, grown)]
+    assert leases.renew("0", grown) is Directive.CONTINUE
+    assert leases.standings(["0"]) == [("running", 1, grown)]
+
+
+def test_a_standing_is_passed_on_once_after_each_change(leases, clock):
+    assert leases.take_moved() == {"0": ("waiting", 0, None), "1": ("waiting", 0, None)}
+    epoch = leases.grant("0")
+    leases.renew("0", epoch)
+    assert leases.take_moved() == {"0": ("running", 1, epoch)}
+    leases.renew("0", epoch)
+    assert leases.take_moved() == {}
+    clock.advance_to(15.0)
+    assert leases.take_moved() == {"0": ("lost", 1, epoch)}
+    leases.renew("0", epoch)
+    assert leases.take_moved() == {"0": ("running", 1, epoch)}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from samzapy.java import Java, cache_folder
+from samzapy.java import InstalledSpark, Java, cache_folder
 from samzapy.runner import class_archive
 from samzapy.runner.class_archive import ClassArchive, with_class_archive
 from samzapy.runner.write_archive import _plain
@@ -18,7 +18,7 @@ def machine(tmp_path, monkeypatch):
     for name in class_archive._OWN_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SAMZAPY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(class_archive, "pyspark_folder", lambda: tmp_path / "pyspark")
+    monkeypatch.setattr(class_archive, "installed_spark", lambda: InstalledSpark(tmp_path / "pyspark"))
     jars = tmp_path / "pyspark" / "jars"
     jars.mkdir(parents=True)
     for name in ("spark-core_2.13.jar", "spark-launcher_2.13.jar"):
