@@ -32,14 +32,13 @@ _COMMANDS = {
     "startpoint": "Set where the next start of a job begins.",
     "metrics": "Print a Grafana dashboard and alert rules.",
     "pack": "Pack the environment of a job's executors in one archive.",
-    "classes": "Archive Spark's classes on this machine, so that Spark starts with half the work.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs and stores.",
     "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
 }
 #: Commands that are in the module of another one.
-_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint", "pack": "run", "classes": "run"}
+_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint", "pack": "run"}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 

@@ -90,13 +90,6 @@ class Java:
         return {"JAVA_HOME": str(home)}
 
 
-def cache_folder() -> Path:
-    """Where jars that were fetched and archives of classes are kept: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else
-    ~/.cache/samzapy."""
-    own, xdg = os.environ.get("SAMZAPY_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    return Path(own) if own else Path(xdg or Path.home() / ".cache") / "samzapy"
-
-
 def find_java(needed_by: str) -> Java:
     """The Java for `SPARK` or `KAFKA`, in the order of the module's text.
 

@@ -1,5 +1,4 @@
-"""`samzapy run`: run a job until it ends or is stopped; `samzapy pack`: pack the environment of its executors; `samzapy classes`:
-have Spark start faster."""
+"""`samzapy run`: run a job until it ends or is stopped; `samzapy pack`: pack the environment of its executors."""
 
 from __future__ import annotations
 
@@ -118,16 +117,3 @@ def pack(archive: Path, requirements: Path | None, interpreter: Path | None) -> 
     click.echo(f"without {' and '.join(sorted(LEFT_OUT, reverse=True))}, on {interpreter or default_interpreter()}")
     click.echo(f"add to the job:\n  job.spark.archives={archive}#env")
     click.echo("  job.spark.conf.spark.pyspark.python=./env/bin/python")
-
-
-@click.command()
-def classes() -> None:
-    """Archive Spark's classes on this machine, so that Spark starts with half the work.
-
-    The JVMs of a driver and of the executors on this machine then map their classes from the archive. It is used by this
-    user's jobs on local masters, as long as Java and pyspark stay the same; after an update, write it again.
-    """
-    from samzapy.runner.write_archive import write_archive
-
-    path = write_archive()
-    click.echo(f"{path}: {path.stat().st_size / _MB:.0f} MB")

@@ -25,7 +25,6 @@ from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import Java, installed_spark
 from samzapy.runner.base import TOKEN
-from samzapy.runner.class_archive import with_class_archive
 from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.master import Master, environment, spark_settings
 from samzapy.runner.spark.user_code import shipped_files
@@ -141,8 +140,6 @@ def spark_application(
     with RunFolder() as folder:
         settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         home = folder.spark_home(on_this_machine=master.on_this_machine)
-        if master.on_this_machine:
-            settings = with_class_archive(settings, home, java)
         properties = folder.spark_properties(settings, home)
         variables = {**environment(config.spark.conf, master, home, properties), **java.environment(folder.path)}
         with _environment(variables), warnings.catch_warnings():
