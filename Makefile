@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of Python processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo test test-slow mutants test-samza torture soak check format bench bench-peers pictures kafka clean
+.PHONY: help install java demo test test-slow test-matrix mutants test-samza torture soak check format docs dist bench bench-peers pictures kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,10 +29,13 @@ demo: java ## run the flights job on Spark with the embedded system, and print i
 	$(BIN)/samzapy demo
 
 test: java ## run the tests, with a real Kafka and a real Spark
-	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadfile --ignore=tests/torture --ignore=tests/samza
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadfile --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn
 
 test-slow: java ## run the tests that are too long for `make test`
-	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture --ignore=tests/samza
+	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn
+
+test-matrix: java ## try other versions of Python, Spark and Kafka: make test-matrix [ONLY=text] [TABLE=file]
+	$(BIN)/python -m tests.matrix $(if $(ONLY),--only "$(ONLY)") $(if $(TABLE),--table $(TABLE))
 
 torture: java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
 	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile tests/torture $(if $(TABLE),--torture-table $(TABLE))
@@ -44,6 +47,12 @@ test-samza: java ## run a job in turns on the real Apache Samza (needs Maven) an
 	@command -v mvn >/dev/null 2>&1 || { echo "Building the Java side needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }
 	mvn --quiet --batch-mode --file tests/samza/jvm/pom.xml package
 	$(BIN)/python -m pytest -q --timeout=600 tests/samza
+
+.PHONY: test-yarn
+test-yarn: java ## run jobs on a real YARN, a ResourceManager and two NodeManagers of this machine (needs Maven)
+	@command -v mvn >/dev/null 2>&1 || { echo "Fetching YARN needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }
+	mvn --quiet --batch-mode --file tests/yarn/hadoop/pom.xml package
+	$(BIN)/python -m pytest -q tests/yarn
 
 soak: java ## random faults in every guarantee: make soak SECONDS=7200 [SEED=n]
 	$(BIN)/samzapy verify --soak $(or $(SECONDS),7200) $(if $(SEED),--seed $(SEED))
@@ -58,6 +67,19 @@ check: install ## format, lint, types, import contracts, sizes, walls around lib
 format: install ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: install ## build the documentation site into build/site, with the reference from the code; no broken link, no warning
+	@$(BIN)/python -c 'import mkdocstrings, zensical' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m docs.generator build/docs
+	$(BIN)/zensical build --strict
+
+dist: install ## build the wheel and the source archive twice into dist, see that they are equal to the byte, and check them
+	@$(BIN)/python -c 'import build, twine' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[release]'
+	rm -rf dist build/again
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir dist .
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir build/again .
+	for file in dist/*; do cmp $$file build/again/$${file##*/} || exit 1; done
+	$(BIN)/twine check --strict dist/*
 
 bench: java ## compare samzapy with bare loops on a real Kafka; writes benchmarks/results/latest.json
 	$(BIN)/python -m benchmarks

@@ -1,13 +1,13 @@
 """Checks the surroundings of a job, and changes nothing.
 
-1. The inputs, changelogs and checkpoints.
+1. The inputs, those that patterns match included, changelogs and checkpoints.
 2. The copies of changelogs, of checkpoints and of Kafka's log of transactions.
 3. The order of rows in the tables of a database that the job reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from samzapy.admin.take_over import refuse_another_job, refuse_foreign
@@ -15,11 +15,14 @@ from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.api.task import AnyTask
+from samzapy.checkpoint.records import refuse_unfinished
 from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
 from samzapy.config.job import JobConfig
+from samzapy.config.loader import with_inputs
 from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_stream
 from samzapy.config.stores import StoreConfig, changelogs
 from samzapy.config.tasks import checkpoint
+from samzapy.config.tasks.task import INPUTS
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import (
     ConfigError,
@@ -30,6 +33,7 @@ from samzapy.errors import (
     SamzapyError,
     UnknownStream,
 )
+from samzapy.job.inputs import FoundInputs, check_found, find_inputs
 from samzapy.job.model import JobModel
 from samzapy.job.planner import (
     InputPartitions,
@@ -60,6 +64,32 @@ class NotReachable(SamzapyError):
     """Raised when a system does not answer, so that the streams on it cannot be checked."""
 
     exit_code = 3
+
+
+def inputs_now(config: JobConfig, refused: Collection[SystemStream] = ()) -> FoundInputs:
+    """The streams that the patterns of a job file match now; `refused` are left out. One request a system.
+
+    Raises ConfigError for a system that cannot list its streams, EnvironmentFailure or RetriableError if one does not answer.
+    """
+    problems = [
+        ConfigProblem(INPUTS.name, str(pattern), f"system '{pattern.stream.system}' cannot list its streams: name them")
+        for pattern in config.task.patterns
+        if not load_factory(config.systems[pattern.stream.system]).lists_streams
+    ]
+    if problems:
+        raise ConfigError(problems)
+    with closing(job_clients(config, "inputs")) as clients:
+        return find_inputs(config, clients.names({each.stream.system for each in config.task.patterns}), refused)
+
+
+def resolved(config: JobConfig, refused: Collection[SystemStream] = ()) -> JobConfig:
+    """The job with the streams in place of its patterns; a job without patterns as it is. Raises as `inputs_now`, and ConfigError
+    for a pattern that matches nothing."""
+    if not config.task.patterns:
+        return config
+    found = inputs_now(config, refused)
+    check_found(config, found)
+    return with_inputs(config, found.by_pattern)
 
 
 def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream, int]:
@@ -130,9 +160,10 @@ def look_around(
 
 
 def check_serdes(config: JobConfig, model: JobModel, warn: Warn) -> None:
-    """Raise ConfigError if a store was written with other serdes, as the checkpoints of the tasks say; NotReachable
-    when a system does not answer."""
+    """Raise ConfigError if a store was written with other serdes, as the checkpoints of the tasks say; EnvironmentFailure
+    if one is being migrated; NotReachable when a system does not answer."""
     with _records(config, "what stores were written with", warn) as (checkpoints, _):
+        refuse_unfinished(checkpoints, config.stores)
         committed = [checkpoints.read(task.name) for task in model.tasks]
         check_checkpoints(config, load_engines(config), committed)
 

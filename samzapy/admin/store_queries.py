@@ -12,7 +12,7 @@ import csv
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from samzapy.admin.streams import Literal, as_text
 from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.engine import EngineSettings, StorageEngineFactory
 from samzapy.api.serde import Serde
+from samzapy.checkpoint.records import refuse_unfinished
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -43,7 +44,7 @@ from samzapy.storage.kv.scanning import first_beyond
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import TaskSettings
 from samzapy.storage.startup import begin_task_stores, restore_together
-from samzapy.system.clients import SystemClients, job_clients
+from samzapy.system.clients import SystemClients
 
 #: Entered while a changelog is read; the callback gets the progress.
 Progress = Callable[[], AbstractContextManager[ProgressCallback]]
@@ -156,8 +157,8 @@ def store_entries(
 ) -> Iterator[StoreEntries]:
     """The entries of a store, for as long as they are read; temporary files are removed at the end.
 
-    `say` gets a line about the age of each local store. Raises ConfigError for an unknown store, and errors of reading
-    it.
+    `say` gets a line about the age of each local store. Raises ConfigError for an unknown store, EnvironmentFailure for one
+    that is being migrated, and errors of reading it.
     """
     config = question.config
     store = store_of(config.stores, question.store)
@@ -182,7 +183,9 @@ def _changelog(
 ) -> Contents:
     config = question.config
     stall_s = 30 + config.task.transaction_timeout_ms / 1000
-    with closing(job_clients(config, "store")) as clients, progress() as on_progress:
+    with open_job(config, "store") as (clients, checkpoints), progress() as on_progress:
+        checkpoints.patience_s = stall_s
+        refuse_unfinished(checkpoints, [store.name])
         reader = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, folder, on_progress, stall_s)
         return reader.read(store, question.partitions, selection)
 
@@ -202,7 +205,7 @@ def rebuild_store(
     """Restore the store of these tasks (none: of all) below `base`; returns the results and directories by task.
 
     Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for a directory that
-    exists.
+    exists, and for a store that is being migrated.
     """
     store = store_of(config.stores, name)
     alone = replace(
@@ -213,6 +216,7 @@ def rebuild_store(
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
     with ExitStack() as cleanup:
         clients, checkpoints = cleanup.enter_context(open_job(config, "store"))
+        refuse_unfinished(checkpoints, [name])
         chosen = _chosen(_owners(store, clients, checkpoints), tasks)
         paths = {task: store_directory(base, config.job_name, name, task) for task in chosen}
         for path in paths.values():

@@ -30,7 +30,7 @@ from samzapy.admin.running import NO_DRIVER, refuse_if_running
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription
-from samzapy.checkpoint.records import Adopted
+from samzapy.checkpoint.records import Adopted, refuse_unfinished
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
@@ -234,7 +234,8 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     """Make all records that the changelogs of the stores hold now the job's own; returns the ends by store and
     partition.
 
-    Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs.
+    Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs, and for a store that is
+    being migrated.
     """
     if config.task.checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")])
@@ -244,6 +245,7 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     found: dict[str, Mapping[int, int]] = {}
     with open_job(config, "adopt") as (clients, checkpoints):
         refuse_if_running(config, checkpoints.read_owner(), take_over=take_over)
+        refuse_unfinished(checkpoints, [store.name for store in stores])
         adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
         for store in stores:
             ends = _ends(store, clients)

@@ -95,6 +95,8 @@ class JobRecord(Enum):
     """The run that has heard that it is asked, and by whom."""
     ADOPTED = "samzapy-adopted"
     """The changelog offsets up to which records of tools and other jobs are adopted as the job's own state."""
+    MIGRATION = "samzapy-migration"
+    """The stores that are being rewritten with other serdes, and how far that is."""
 
 
 class CheckpointManager(ABC):
@@ -158,8 +160,8 @@ class CheckpointManager(ABC):
         """The newest value, None if there is none. Raises RestoreError if it is not a JSON object."""
 
     @abstractmethod
-    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
-        """Keep the value, durably and outside of any transaction. It must be plain JSON."""
+    def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
+        """Keep the value, durably. It must be plain JSON. With a `producer` it joins the transaction, as in `write`."""
 
     @abstractmethod
     def close(self) -> None:

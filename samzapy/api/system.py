@@ -375,6 +375,8 @@ class SystemFactory(ABC):
     marker_offsets = 0
     #: Whether jobs can only read the streams.
     read_only = False
+    #: Whether an admin lists streams that the job file does not describe, so that regular expressions can find inputs.
+    lists_streams = True
     #: Whether a record may come too late to be read, or get another offset in another read. The description of a stream
     #: then names the column that orders it (`database.order.by`).
     orders_by_time = False

@@ -77,7 +77,7 @@ class FileCheckpointManager(CheckpointManager):
         data = self._load(path)
         return None if data is None else codec.decode_record(data, str(path))
 
-    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
+    def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
         self._store(self._folder / f"{record.value}.json", codec.encode_record(value))
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class NoCheckpointManager(CheckpointManager):
     def read_record(self, record: JobRecord) -> None:
         return None
 
-    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
+    def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
         """Nothing is kept."""
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Defines the records that tools write beside a job's checkpoints: adopted changelog records, and startpoints.
+"""Defines the records that tools write beside a job's checkpoints: adopted changelog records, migrations, startpoints.
 
 `Adopted`: the job accepts changelog records as its own although none of its tasks has written them. A tool that fills a
 store, or an operator who accepts the contents of a changelog, records the ends:
@@ -6,6 +6,17 @@ store, or an operator who accepts the contents of a changelog, records the ends:
 {"changelogs": {"kafka.orders-counts": {"id": "Xq3...", "ends": {"0": 481, "1": 92}}}}
 
 `ends` are the offsets after the last such record of each partition; they hold for the topic with that id only.
+
+`Migrations`: stores that are being rewritten with other serdes. From the first rewritten record to the last, no job file
+reads such a store, so everything that would read it refuses:
+
+{"stores": {"counts": {"changelog": "kafka.orders-counts", "id": "Xq3...", "started-ms": 1700000000000,
+                       "source": {"key.serde": "string", "msg.serde": "long"},
+                       "target": {"key.serde": "string", "msg.serde": "json", "msg.type": "orders:Count"},
+                       "convert": "orders:to_count", "ends": {"0": 481, "1": 92}, "done": {"1": 140}}}}
+
+1. `ends` are the ends of the changelog's partitions before the first rewritten record: the old entries are before them.
+2. `done` has the partitions that are rewritten, each with the offset of its last record; -1 for none.
 
 `Startpoint`, of Samza's SEP-18, makes a partition start elsewhere than at the committed offset:
 
@@ -21,15 +32,16 @@ store, or an operator who accepts the contents of a changelog, records the ends:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
 
-from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.errors import RestoreError
-from samzapy.strict_json import Natural, convert
+from samzapy.errors import EnvironmentFailure, RestoreError
+from samzapy.strict_json import LastOffset, Natural, convert, plain
 
 
 class _Ends(msgspec.Struct):
@@ -77,6 +89,106 @@ class Adopted:
         except ValueError as cause:
             raise RestoreError(f"not a record of adopted changelogs ({cause}): {str(data)[:80]}") from cause
         return cls({(name, entry.id): entry.ends for name, entry in changelogs.items()})
+
+
+class _MigrationEntry(msgspec.Struct, rename="kebab"):
+    changelog: str
+    id: str
+    started_ms: Natural
+    source: dict[str, str]
+    target: dict[str, str]
+    convert: str
+    ends: dict[Natural, Natural]
+    done: dict[Natural, LastOffset]
+
+
+class _MigrationsRecord(msgspec.Struct):
+    stores: dict[str, _MigrationEntry]
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A store that is being rewritten.
+
+    `changelog`, `topic_id`: where. `source`, `target`: the keys below the store that give its serdes and classes, before
+    and after. `convert`: the path of the function that changes the entries, empty for none. `ends`, `done`: as above.
+    """
+
+    changelog: str
+    topic_id: str
+    started_ms: int
+    source: Mapping[str, str]
+    target: Mapping[str, str]
+    convert: str
+    ends: Mapping[int, int]
+    done: Mapping[int, int] = field(default_factory=dict)
+
+    def with_done(self, partition: int, last: int) -> Migration:
+        """The same with one more rewritten partition; `last` is the offset of its last record, -1 for none."""
+        return replace(self, done={**self.done, partition: last})
+
+    def unfinished(self, store: str) -> EnvironmentFailure:
+        """The error for everything that would read the store now."""
+        began = datetime.fromtimestamp(self.started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
+        changed = {leaf: value for leaf, value in self.target.items() if self.source.get(leaf) != value}
+        to = ", ".join(f"{leaf} {value}" for leaf, value in changed.items()) or f"what {self.convert} makes of it"
+        return EnvironmentFailure(
+            f"store '{store}': its migration to {to} began at {began} and is not complete ({len(self.done)} of "
+            f"{len(self.ends)} partitions), so it cannot be read; complete it: samzapy store migrate JOB.properties {store}"
+        )
+
+
+@dataclass(frozen=True)
+class Migrations:
+    """The unfinished migrations of a job, by store."""
+
+    stores: Mapping[str, Migration] = field(default_factory=dict)
+
+    def having(self, store: str, migration: Migration) -> Migrations:
+        """The same with this migration of the store."""
+        return Migrations({**self.stores, store: migration})
+
+    def without(self, store: str) -> Migrations:
+        """The same without a migration of the store."""
+        return Migrations({name: each for name, each in self.stores.items() if name != store})
+
+    def to_json(self) -> dict[str, Any]:
+        """As a record of the job."""
+        entries = {
+            name: _MigrationEntry(
+                each.changelog,
+                each.topic_id,
+                each.started_ms,
+                dict(each.source),
+                dict(each.target),
+                each.convert,
+                dict(each.ends),
+                dict(each.done),
+            )
+            for name, each in self.stores.items()
+        }
+        record: dict[str, Any] = plain(_MigrationsRecord(entries))
+        return record
+
+    @classmethod
+    def read(cls, checkpoints: CheckpointManager) -> Migrations:
+        """Those of the job with these checkpoints. Raises RestoreError."""
+        data = checkpoints.read_record(JobRecord.MIGRATION)
+        if data is None:
+            return cls()
+        try:
+            stores = convert(_MigrationsRecord, data).stores
+        except ValueError as cause:
+            raise RestoreError(f"the job's record of its migrations cannot be read ({cause})") from cause
+        return cls({name: Migration(*msgspec.structs.astuple(each)) for name, each in stores.items()})
+
+
+def refuse_unfinished(checkpoints: CheckpointManager, stores: Iterable[str]) -> None:
+    """Raise EnvironmentFailure if one of the stores is being rewritten: some of its entries are old, some new."""
+    unfinished = Migrations.read(checkpoints).stores
+    for store in stores:
+        if store in unfinished:
+            raise unfinished[store].unfinished(store)
 
 
 #: The lifetime of a startpoint, as in Samza.

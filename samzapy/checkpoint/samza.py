@@ -58,6 +58,7 @@ class Kind(Enum):
     HANDOVER = JobRecord.HANDOVER.value
     HEARD = JobRecord.HEARD.value
     ADOPTED = JobRecord.ADOPTED.value
+    MIGRATION = JobRecord.MIGRATION.value
     SAMZA_CHECKPOINT = "checkpoint"
     """A task's checkpoint as Samza's version 1 has it."""
 

@@ -118,8 +118,12 @@ class TopicCheckpointManager(CheckpointManager):
         self._catch_up()
         return self._records.get(Kind(record.value))
 
-    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
-        self._write([self._record(RecordKey(Kind(record.value)), codec.encode_record(value))])
+    def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
+        records = [self._record(RecordKey(Kind(record.value)), codec.encode_record(value))]
+        if producer is not None:
+            producer.send(records)
+            return
+        self._write(records)
 
     def close(self) -> None:
         if self._reader is not None:

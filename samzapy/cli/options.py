@@ -36,10 +36,10 @@ def of_job(command: Callable[..., None]) -> Callable[..., None]:
     @OVERRIDES
     @wraps(command)
     def with_job(*args: Any, job: Path, overrides: tuple[str, ...], **options: Any) -> None:
-        from samzapy.admin.job_check import look_around
+        from samzapy.admin.job_check import look_around, resolved
         from samzapy.config.loader import load_job
 
-        config = load_job(job, pairs(overrides))
+        config = resolved(load_job(job, pairs(overrides)))
         command(*args, config=config, model=look_around(config, warn)[0], **options)
 
     return with_job

@@ -24,13 +24,14 @@ from samzapy.config.stores.engines import is_of_another_engine
 from samzapy.config.stores.store import KEYS as STORE_KEYS
 from samzapy.config.streams import database, schemas, serdes, systems
 from samzapy.config.streams.stream import KEYS as STREAM_KEYS
-from samzapy.config.tasks import checkpoint, error_policy, processing, task
+from samzapy.config.tasks import checkpoint, error_policy, patterns, processing, task
 
 #: Every key that samzapy reads, by topic. The documentation lists them; an unknown key is compared with them.
 ALL_KEYS: tuple[Key[Any], ...] = (
     *job.KEYS,
     *spark.KEYS,
     *task.KEYS,
+    *patterns.KEYS,
     *processing.KEYS,
     *error_policy.KEYS,
     *checkpoint.KEYS,
@@ -211,9 +212,13 @@ def _fillings(config: JobConfig, key: Key[Any]) -> Iterator[Mapping[str, str]]:
 _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"app\.(class|runner\.class|mode|run\.id)", "a job is its task.class; `samzapy run` is the runner"),
     (r"job\.factory\.class", "--runner and job.spark.master say where containers run"),
+    (
+        r"job\.coordinator\.monitor-input-regex\.frequency\.ms",
+        "job.inputs.refresh.ms has the driver look for new inputs",
+    ),
     (r"job\.(coordinator|jmx|autosizing|debounce|security|diagnostics|drain-monitor)\..*", "no counterpart"),
     (r"job\.coordinator\..*|job\.checkpoint\.validation\.enabled", "no counterpart"),
-    (r"job\.config\..*", "samzapy takes one file and --config key=value"),
+    (r"job\.config\..*", "samzapy takes one file and --config key=value; of rewriters it knows RegExTopicGenerator"),
     (r"job\.container\.(thread|commit|restore|heartbeat|task)\..*", "a container has one thread"),
     (
         r"job\.systemstreampartition\.input\.expansion\.enabled",

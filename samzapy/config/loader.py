@@ -48,9 +48,9 @@ from samzapy.config.streams.stream import (
     parse_streams,
     stream_settings,
 )
-from samzapy.config.tasks import TaskConfig, checkpoint
+from samzapy.config.tasks import TaskConfig, checkpoint, task
 from samzapy.config.tasks.error_policy import Stage
-from samzapy.config.tasks.task import parse_task
+from samzapy.config.tasks.patterns import InputPattern, of_rewriters, written_out
 from samzapy.errors import ConfigError
 
 _STORES = "stores."
@@ -184,10 +184,36 @@ def load_job(
     return replace(config, warnings=tuple(reader.warnings), folder=folder)
 
 
+def with_inputs(config: JobConfig, found: Mapping[InputPattern, Iterable[SystemStream]]) -> JobConfig:
+    """The job with the streams `found` as its inputs, in place of the patterns, also in the file that containers get.
+
+    Raises ConfigError.
+    """
+    loaded = load_job(written_out(config.raw, task.INPUTS.name, config.task.inputs, found))
+    return replace(
+        config,
+        task=replace(config.task, inputs=loaded.task.inputs, patterns=(), refresh_ms=None),
+        systems=loaded.systems,
+        streams=loaded.streams,
+        stream_ids=loaded.stream_ids,
+        raw=loaded.raw,
+        resolved=loaded.resolved,
+    )
+
+
+def as_read(config: JobConfig, stream: SystemStream) -> JobConfig:
+    """The job as it reads the stream: if a pattern matches it, with the keys of the pattern. Asks no system."""
+    pattern = next((each for each in config.task.patterns if each.matches(stream)), None)
+    return config if pattern is None else with_inputs(config, {pattern: [stream]})
+
+
 def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str], *, strict: bool) -> properties.Source:
     read = properties.read(given, strict=strict)
     on_top = properties.read(overrides).values
-    return properties.Source({**read.values, **on_top}, read.warnings, read.problems)
+    rewritten = of_rewriters({**read.values, **on_top}, task.INPUTS.name)
+    return properties.Source(
+        rewritten.values, (*read.warnings, *rewritten.warnings), (*read.problems, *rewritten.problems)
+    )
 
 
 def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -> JobConfig:
@@ -198,7 +224,8 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     serdes = parse_serdes(reader)
     ids = parse_stream_ids(reader, default_system, found_systems)
     names = StreamNames(ids, default_system, found_systems)
-    found_task = parse_task(reader, names)
+    found_task = task.parse_task(reader, names)
+    _check_listing(reader, found_task, found_systems)
     undoing = not found_task.errors.policies[Stage.PROCESS].only_fails
     found_stores = {
         store.name: _with_source(reader, store, names, found_task)
@@ -241,9 +268,19 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     )
 
 
+def _check_listing(reader: Reader, found: TaskConfig, known: Mapping[str, SystemSettings]) -> None:
+    """Note the patterns on a database: its streams are the tables that the job file describes."""
+    for pattern in found.patterns:
+        settings = known.get(pattern.stream.system)
+        if settings is not None and settings.factory == SYSTEMS.short["database"]:
+            message = f"system '{settings.name}' is a database, where every table needs its own keys: name the tables"
+            reader.problem(task.INPUTS.name, message, str(pattern))
+
+
 def _has_senders(found: TaskConfig, known: Mapping[SystemStream, StreamConfig]) -> bool:
     """Whether some input is an intermediate stream."""
     inputs = {*found.inputs, *(ssp.system_stream for ssp in found.broadcast_inputs)}
+    inputs |= {pattern.stream for pattern in found.patterns}
     return any(stream in known and known[stream].intermediate for stream in inputs)
 
 
@@ -277,7 +314,7 @@ def _with_streams(
 
 
 def _with_source(reader: Reader, store: StoreConfig, names: StreamNames, found_task: TaskConfig) -> StoreConfig:
-    found = parse_source(reader, store.name, names, found_task.inputs)
+    found = parse_source(reader, store.name, names, found_task.reads)
     if found is None:
         return store
     check_sourced(reader, store.name, logged=store.changelog is not None, expiring=store.ttl_ms is not None)
@@ -288,7 +325,8 @@ def _mentioned(
     found: TaskConfig, found_stores: Mapping[str, StoreConfig], known: Mapping[str, SystemSettings]
 ) -> Iterator[SystemStream]:
     sources = (stream for store in found_stores.values() if store.source for stream in store.source.all_streams)
-    for stream in (*found.inputs, *(ssp.system_stream for ssp in found.broadcast_inputs), *sources):
+    broadcast, patterns = (ssp.system_stream for ssp in found.broadcast_inputs), (p.stream for p in found.patterns)
+    for stream in (*found.inputs, *broadcast, *patterns, *sources):
         if stream.system in known:
             yield stream
 

@@ -54,6 +54,19 @@ def own_streams(config: JobConfig) -> Mapping[SystemStream, str]:
     return found
 
 
+def never_inputs(config: JobConfig) -> Mapping[SystemStream, str]:
+    """The streams that no pattern makes an input, each with its use: those of the runtime, those that the job file names as
+    outputs, and those that fill stores."""
+    found = {
+        stream: f"{key} names it"
+        for stream, key in (*_fillers(config), *_reported(config), *_outputs(config.resolved, config))
+    }
+    for store in config.stores.values():
+        if store.changelog is not None and store.access_log_percent is not None:
+            found[access_log_stream(store.changelog)] = f"the access log of store '{store.name}'"
+    return found | dict(own_streams(config))
+
+
 def check_changelogs(reader: Reader, config: JobConfig) -> None:
     """Note a problem for every changelog with another use; `parse_stores` notes those that two stores share."""
     uses: dict[SystemStream, str] = {}
@@ -89,21 +102,33 @@ def _named(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, st
     yield from ((stream, INPUTS.name) for stream in task.inputs)
     yield from ((ssp.system_stream, BROADCAST_INPUTS.name) for ssp in task.broadcast_inputs)
     for store in config.stores.values():
-        if store.source is not None:
-            key = (RESTORE_INPUTS if store.source.replayed else SIDE_INPUTS).at(store=store.name)
+        if store.source is not None and store.source.replayed:
+            key = RESTORE_INPUTS.at(store=store.name)
             yield from ((stream, key) for stream in store.source.all_streams)
-    if task.errors.dead_letters is not None:
-        yield task.errors.dead_letters, DEAD_LETTER_STREAM.name
+    yield from _fillers(config)
+    yield from _reported(config)
+    yield from ((stream, f"streams.{stream_id}") for stream_id, stream in config.stream_ids.items())
+    yield from _outputs(reader.values, config)
+
+
+def _fillers(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
+    for store in config.stores.values():
+        if store.source is not None and not store.source.replayed:
+            key = SIDE_INPUTS.at(store=store.name)
+            yield from ((stream, key) for stream in store.source.all_streams)
+
+
+def _reported(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
+    if config.task.errors.dead_letters is not None:
+        yield config.task.errors.dead_letters, DEAD_LETTER_STREAM.name
     for reporter in config.metrics_reporters:
         if reporter.stream is not None:
             yield reporter.stream, REPORTER_STREAM.at(reporter=reporter.name)
-    yield from ((stream, f"streams.{stream_id}") for stream_id, stream in config.stream_ids.items())
-    yield from _outputs(reader, config)
 
 
-def _outputs(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
+def _outputs(values: Mapping[str, str], config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
     """The streams in the user's own keys that end in `.output` or `.outputs`."""
-    for key, value in reader.values.items():
+    for key, value in values.items():
         if not key.endswith((".output", ".outputs")):
             continue
         for name in filter(None, map(str.strip, value.split(","))):

@@ -192,7 +192,8 @@ class StandbyContainer:
         tasks, job = self._model.tasks, self._stores_of(clients)
         self._heartbeat.phase("restoring")
         for task in tasks:
-            settings = TaskSettings(task.name, task.changelog_partition, len(tasks))
+            # The start of the job has compared the serdes of its changelogs with those of the job file.
+            settings = TaskSettings(task.name, task.changelog_partition, len(tasks), recorded=job.written_with)
             stores = StandbyStores(job, settings, replica_of(self._model.id))
             stack.callback(stores.close)
             self._stores[task.name] = stores

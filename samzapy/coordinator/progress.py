@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -126,6 +126,10 @@ def _snapshot(position: int, seen: PartitionLag) -> PartitionSnapshot:
     return PartitionSnapshot(position, seen.end, seen.lag, None if age_ms is None else age_ms / 1000)
 
 
+#: Failures, and restores of a container, that are kept; the oldest are dropped first.
+HISTORY = 1_000
+
+
 @dataclass(frozen=True)
 class JobStatus:
     """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the number
@@ -145,6 +149,31 @@ class JobStatus:
     standbys: tuple[ContainerStatus, ...] = ()
     clocks: ClockStatus = field(default_factory=ClockStatus)
     draining: bool = False
+
+    def following(self, before: JobStatus | None) -> JobStatus:
+        """This status of a run that has started its containers again, with the sums of the part `before`; None: there was none."""
+        if before is None:
+            return self
+        sums = {each.id: each for each in before.containers}
+        containers = tuple(
+            each
+            if each.id not in sums
+            else replace(
+                each,
+                processed=each.processed + sums[each.id].processed,
+                commits=each.commits + sums[each.id].commits,
+            )
+            for each in self.containers
+        )
+        return replace(
+            self,
+            seconds=before.seconds + self.seconds,
+            containers=containers,
+            restored=(*before.restored, *self.restored)[-HISTORY:],
+            failures=(*before.failures, *self.failures)[-HISTORY:],
+            failed=before.failed + self.failed,
+            counts=Counter(before.counts) + Counter(self.counts),
+        )
 
     @property
     def everyone(self) -> tuple[ContainerStatus, ...]:
@@ -205,10 +234,6 @@ class JobStatus:
             "standbys": [container(each) for each in self.standbys],
             "clocks": self.clocks,
         }
-
-
-#: Failures, and restores of a container, that are kept; the oldest are dropped first.
-HISTORY = 1_000
 
 
 @dataclass

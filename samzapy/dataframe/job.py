@@ -14,7 +14,7 @@ from tempfile import mkstemp
 
 from pyspark import SparkContext
 
-from samzapy.admin.job_check import existing
+from samzapy.admin.job_check import existing, resolved
 from samzapy.admin.user_code import make_importable
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -47,8 +47,8 @@ Job = Path | str | Mapping[str, str] | JobConfig
 
 
 def checked_job(job: Job) -> JobConfig:
-    """The job, with the user's code importable here. Raises ConfigError."""
-    config = job if isinstance(job, JobConfig) else load_job(job)
+    """The job, with the streams that match now in place of patterns, and the user's code importable here. Raises ConfigError."""
+    config = resolved(job if isinstance(job, JobConfig) else load_job(job))
     make_importable(config)
     return config
 

@@ -24,6 +24,7 @@ from pyspark.sql import types as sql
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
+from samzapy.checkpoint.records import refuse_unfinished
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -289,7 +290,8 @@ def _parts(
     if store.changelog is None:
         message = "is required to read the store from elsewhere; source='local' reads its files"
         raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, message)])
-    with closing(job_clients(config, PURPOSE)) as clients:
+    with open_job(config, PURPOSE) as (clients, checkpoints):
+        refuse_unfinished(checkpoints, [store.name])
         ends = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, Path()).ends(store, [])
     return [ChangelogPart(ssp, log) for ssp, log in sorted(ends.items())]
 

@@ -22,7 +22,7 @@ from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.offsets import Positions, Target
-from samzapy.checkpoint.records import Adopted
+from samzapy.checkpoint.records import Adopted, refuse_unfinished
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -349,6 +349,7 @@ def write_store(
     columns = FrameColumns.of(df.schema, place_by, order_by)
     with open_job(config, PURPOSE) as (clients, checkpoints):
         unseen = refuse_if_running(config, checkpoints.read_owner(), take_over=take_over, how="take_over=True")
+        refuse_unfinished(checkpoints, [store])
         tasks = job_tasks(config, clients, checkpoints)
         bootstrap = Bootstrap.of(config, found, tasks, clients)
         bootstrap.check_changelog(overwrite=overwrite)

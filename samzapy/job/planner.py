@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,18 +44,23 @@ class InputPartitions:
 
 
 def follow_growth(
-    known: Mapping[SystemStream, InputPartitions], counts: Mapping[SystemStream, int], *, keeps_state: bool
+    known: Mapping[SystemStream, InputPartitions],
+    counts: Mapping[SystemStream, int],
+    *,
+    keeps_state: bool,
+    late: Collection[SystemStream] = (),
 ) -> dict[SystemStream, InputPartitions]:
     """The partition counts of every input that the job has ever had, with the present `counts` of its inputs.
 
-    A job that `keeps_state` keeps its tasks, and so does one that has expanded before. Raises EnvironmentFailure for a
-    count that is no multiple of the one that the tasks are grouped by.
+    A job that `keeps_state` keeps its tasks, and so does one that has expanded before. Of an input that is `late` every
+    partition counts as one that came after the job's first start. Raises EnvironmentFailure for a count that is no multiple
+    of the one that the tasks are grouped by.
     """
     now = dict(known)
     for stream, count in counts.items():
         before = known.get(stream)
         if before is None:
-            now[stream] = InputPartitions(count, count, count)
+            now[stream] = InputPartitions(0 if stream in late else count, count, count)
             continue
         grouped = before.grouped if keeps_state or before.expanded else count
         if count % grouped:

@@ -31,6 +31,7 @@ from samzapy.replay.history import FROM_EMPTY, Commit, History, committed_range,
 from samzapy.replay.places import Place, find_place, find_task
 from samzapy.storage.changelog.reading import scan
 from samzapy.storage.changelog.topic import check_end, delete_retention_ms
+from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.clients import KnownStreams, SystemClients
 from samzapy.system.factories import load_factory
 
@@ -76,8 +77,8 @@ class Plan:
 def plan_replay(config: JobConfig, request: Request) -> Plan:
     """Find the commit and the records. Writes nothing.
 
-    Raises ConfigError for a place or a task that the job does not have, OffsetOutOfRange for records that are gone,
-    EnvironmentFailure where the commit or the state is gone.
+    Raises ConfigError for a place or a task that the job does not have, and for a commit before a store got the serdes of the
+    job file; OffsetOutOfRange for records that are gone, EnvironmentFailure where the commit or the state is gone.
     """
     kind = load_task_class(config.task.task_class)
     if issubclass(kind, StateCheckpointTask):
@@ -99,6 +100,7 @@ def plan_replay(config: JobConfig, request: Request) -> Plan:
         history = history_of(config, task.name, clients, checkpoints)
         number = min(history.before(place) for place in (first or until, until))
         base = history.commits[number]
+        check_checkpoints(config, load_engines(config), [base.checkpoint])
         stores = _stores(config, task, clients, history, base)
         return Plan(
             task,

@@ -8,10 +8,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import KeptClocks
@@ -54,6 +54,11 @@ class StartableJob(ABC):
     @abstractmethod
     def endless(self) -> bool: ...
 
+    @property
+    def most_containers(self) -> int:
+        """The containers that the job has at most while it runs: new inputs may bring further ones."""
+        return len(self.model.containers)
+
     @abstractmethod
     def announce(self) -> bool:
         """Ask the job's present run, if one may be active, to get ready for a handover; returns whether there is one.
@@ -85,6 +90,8 @@ class PreparedJob(StartableJob):
     - `clocks`: the event-time clocks of earlier runs.
     - `transactions`: False if a system refused the job's transactional ids.
     - `lease_ms`: the time that a lost container may go on writing; 0 if transactions fence it.
+    - `given`: the job file with the patterns of its inputs, if `config` has streams in their place. `refused` are streams that
+      match and that this run does not take.
     """
 
     config: JobConfig
@@ -97,6 +104,8 @@ class PreparedJob(StartableJob):
     transactions: bool = True
     epoch: int | None = None
     lease_ms: int = 0
+    given: JobConfig | None = None
+    refused: frozenset[SystemStream] = frozenset()
 
     @property
     def endless(self) -> bool:
@@ -172,6 +181,10 @@ class RunOptions:
     on_claimed: Callable[[PreparedJob], None] = _ignore
     stop: StopSwitch = field(default_factory=StopSwitch)
 
+    def following(self, before: JobStatus | None) -> RunOptions:
+        """The same for a part of the run; `on_status` gets the sums with the part `before`."""
+        return replace(self, on_status=lambda status: self.on_status(status.following(before)))
+
 
 @dataclass(frozen=True)
 class JobOutcome:
@@ -179,6 +192,10 @@ class JobOutcome:
 
     status: JobStatus
     stopped: bool
+
+    def following(self, before: JobStatus | None) -> JobOutcome:
+        """The same with the sums of the part of the run `before` it."""
+        return replace(self, status=self.status.following(before))
 
     @property
     def rate(self) -> float:

@@ -9,8 +9,11 @@ from dataclasses import replace
 from samzapy.admin.user_code import check_archives, check_task_class, make_importable
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.log_files import PageAddress
+from samzapy.coordinator.progress import JobStatus
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.driver import StopSignals
 from samzapy.runner.prepare import preparing
+from samzapy.runner.refresh import await_inputs
 
 
 def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig, Runner, tuple[str, ...]]:
@@ -55,8 +58,21 @@ def launch(
         options.on_claimed(prepared)
 
     listeners = replace(options, on_page=on_page, on_claimed=on_claimed)
-    with preparing(config, until_end=until_end) as start, shown:
+    awaited, stopped = _awaited(config, options, until_end=until_end)
+    if stopped:
+        status = JobStatus(config.name, stopping=True, seconds=0.0, containers=(), restored=(), failures=())
+        return JobOutcome(status, stopped=True)
+    with preparing(config, until_end=until_end, awaited=awaited) as start, shown:
         try:
             return runner.run(start, listeners)
         finally:
             page.remove()
+
+
+def _awaited(config: JobConfig, options: RunOptions, *, until_end: bool) -> tuple[bool, bool]:
+    """Wait for the first input, if the job has to; returns whether it has waited, and whether a stop has ended the wait."""
+    if until_end or config.task.refresh_ms is None:
+        return False, False
+    with StopSignals() as signals:
+        awaited = await_inputs(config, options.on_event, lambda: signals.received or options.stop.asked)
+    return awaited, signals.received or (awaited and options.stop.asked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import final
 
@@ -31,6 +32,7 @@ from samzapy.runner.base import (
     scrape_tokens,
 )
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
+from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import Restarts, backoff_of
 
 #: Seconds between two statuses.
@@ -118,9 +120,21 @@ class LocalRunner(Runner):
         """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the job."""
         job.announce()
         with StopSignals() as signals:
-            return self._supervised(job.claim(), options, signals)
+            prepared, access = job.claim(), _Access(run_token(), job.config.page_port)
+            before: JobStatus | None = None
+            # Once, and again for each change of the inputs.
+            while True:
+                part, inputs = self._supervised(prepared, options.following(before), signals, access)
+                outcome = part.following(before)
+                if inputs is None:
+                    return outcome
+                before = outcome.status
+                prepared = inputs.renewed(lambda: signals.received or options.stop.asked)
 
-    def _supervised(self, prepared: PreparedJob, options: RunOptions, signals: StopSignals) -> JobOutcome:
+    def _supervised(
+        self, prepared: PreparedJob, options: RunOptions, signals: StopSignals, access: _Access
+    ) -> tuple[JobOutcome, InputsWatch | None]:
+        """Run the job; the watch is that of its inputs, if the job is to start again with new ones."""
         config = prepared.config
         options.on_claimed(prepared)
         if prepared.model.standbys:
@@ -136,15 +150,15 @@ class LocalRunner(Runner):
         coordinator = coordinator_of(prepared, spec, on_failure=_logged_already)
         ownership = Ownership.of(config, prepared.run_id)
         exchange = Exchange(coordinator.holder)
-        token = run_token()
-        restarts = self._restarts(prepared, coordinator, ownership, exchange, options, token)
+        restarts = self._restarts(prepared, coordinator, ownership, exchange, options, access.token)
         signals.calls(restarts.stop)
         with (
             options.stop.stops(restarts.stop),
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
-            _page(config, coordinator, exchange, options, token) as close_page,
+            _page(config, coordinator, exchange, options, access) as close_page,
             watching(prepared, coordinator, options.on_event) as watch,
+            InputsWatch(prepared, coordinator, options.on_event) as inputs,
         ):
             try:
                 restarts.run()
@@ -154,8 +168,9 @@ class LocalRunner(Runner):
                 raise JobTakenOver(coordinator.abandoned) from cause
             if watch.lets_go:
                 close_page()
-        stopped = signals.received or options.stop.asked or coordinator.stopping
-        return JobOutcome(coordinator.status(), stopped)
+        status, asked = coordinator.status(), signals.received or options.stop.asked
+        again = inputs.changed and not (asked or watch.lets_go or status.draining)
+        return JobOutcome(status, asked or coordinator.stopping), inputs if again else None
 
     def _restarts(
         self,
@@ -198,9 +213,18 @@ class LocalRunner(Runner):
         return Restarts(build, backoff_of(config.spark), self._clock, tell, lambda: coordinator.abandoned is None)
 
 
+@dataclass
+class _Access:
+    """How people and tools get to a run: the token that acts, and the port of the page, which the first part of the run chooses
+    if the job file does not."""
+
+    token: str
+    port: int | None
+
+
 @contextmanager
 def _page(
-    config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions, token: str
+    config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions, access: _Access
 ) -> Iterator[Callable[[], None]]:
     """Serve the status page on this machine, if the job file names a port for it or turns queries on. Yields a function that
     closes it earlier."""
@@ -212,12 +236,13 @@ def _page(
     service = serve(
         coordinator,
         records_of(config, coordinator, exchange),
-        token,
+        access.token,
         "127.0.0.1",
-        config.page_port or 0,
+        access.port or 0,
         second=None,
         max_series=config.prometheus.max_series,
     )
+    access.port, _ = service.ports
     try:
         options.on_event(f"status page: {service.page}")
         options.on_page(service.page)

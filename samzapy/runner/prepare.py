@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from samzapy.admin.job_check import check_copies, existing, input_partitions, streams_of, weakly_kept
+from samzapy.admin.job_check import check_copies, existing, input_partitions, resolved, streams_of, weakly_kept
 from samzapy.admin.positions import kept_clocks
 from samzapy.admin.running import may_answer
 from samzapy.admin.take_over import Claim, has_ended, refuse_foreign, take_over
@@ -22,6 +22,7 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
+from samzapy.checkpoint.records import refuse_unfinished
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import guarantee_warnings
@@ -29,14 +30,16 @@ from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
 from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import processing
+from samzapy.config.tasks.patterns import InputPattern
 from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.side_inputs import load_processors
 from samzapy.container.supervision.job_records import JobRecords, open_job, this_run
 from samzapy.container.tasks.task_class import check_timers, load_task_class, never_called
 from samzapy.coordinator.clocks import KeptClocks
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, JobTakenOver
 from samzapy.failpoints import arm_from_environment, reach
+from samzapy.job.inputs import forget_gone, late_inputs, refuse_further_tasks
 from samzapy.job.model import JobModel
 from samzapy.job.planner import (
     InputPartitions,
@@ -62,9 +65,22 @@ from samzapy.system.clients import KnownStreams, SystemClients
 from samzapy.system.factories import has_transactions, load_factory, system_factory
 
 
+@dataclass(frozen=True)
+class Occasion:
+    """How a run starts. `run`: its record. `awaited`: the job has waited for its first input. `renews`: the id of the run that
+    starts again with further inputs, None for a new run; `refused` are those that it does not take."""
+
+    run: JobRun
+    until_end: bool = False
+    awaited: bool = False
+    renews: str | None = None
+    refused: frozenset[SystemStream] = frozenset()
+
+
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check, claim and set up, in this order. An active run of the job is fenced; it is not asked to hand the job over.
 
+    0  find the inputs that the patterns of the job file match
     1  check that the systems allow the guarantee, that the task class and the stores' engines can be imported, that the
        systems and engines accept their settings, and that the job's folders can be written to
     2  check that every input exists, including the inputs of stores and the stream of dead letters; count the partitions
@@ -79,20 +95,29 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     Inputs with different partition counts cause a warning (Samza's rule: one task for each partition number of the largest),
     and for a CopartitionedTask, which would miss matches, an error. Raises ConfigError, EnvironmentFailure.
     """
-    with _checked(config, until_end=until_end) as job:
+    with _checked(config, Occasion(this_run(), until_end)) as job:
+        return job.claim()
+
+
+def prepare_again(config: JobConfig, run: JobRun, renews: str | None, refused: Collection[SystemStream]) -> PreparedJob:
+    """As `prepare`, for the run `renews` of this process, which has let go of the job to start again as `run`. `refused` are
+    inputs that it leaves out. Raises JobTakenOver, too, if another run owns the job meanwhile."""
+    with _checked(config, Occasion(run, renews=renews, refused=frozenset(refused))) as job:
         return job.claim()
 
 
 @contextmanager
-def preparing(config: JobConfig, *, until_end: bool = False) -> Iterator[StartableJob]:
-    """Do steps 1 and 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go."""
+def preparing(config: JobConfig, *, until_end: bool = False, awaited: bool = False) -> Iterator[StartableJob]:
+    """Do steps 0 to 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go. `awaited`: the job has
+    waited for its first input, which it reads from the oldest record."""
     arm_from_environment(os.environ)
-    with _checked(config, until_end=until_end) as job:
+    with _checked(config, Occasion(this_run(), until_end, awaited)) as job:
         yield job
 
 
 @contextmanager
-def _checked(config: JobConfig, *, until_end: bool) -> Iterator[_CheckedJob]:
+def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
+    config = resolved(given, occasion.refused)
     code = _checked_code(config)
     with open_job(config, "driver") as (clients, checkpoints):
         streams = KnownStreams(clients)
@@ -100,8 +125,18 @@ def _checked(config: JobConfig, *, until_end: bool) -> Iterator[_CheckedJob]:
         counts = _partition_counts(config, streams)
         check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
         check_copies(config, clients.admin, streams)
-        with closing(_CheckedJob(config, code, clients, checkpoints, streams, counts, until_end=until_end)) as job:
+        records = _Records(clients, checkpoints, streams)
+        with closing(_CheckedJob(given, config, code, records, counts, occasion)) as job:
             yield job
+
+
+@dataclass(frozen=True)
+class _Records:
+    """The clients of a job's systems, its checkpoints, and the streams as they were at the first look."""
+
+    clients: SystemClients
+    checkpoints: CheckpointManager
+    streams: KnownStreams
 
 
 class _CheckedJob(StartableJob):
@@ -109,29 +144,34 @@ class _CheckedJob(StartableJob):
 
     def __init__(
         self,
+        given: JobConfig,
         config: JobConfig,
         code: _Code,
-        clients: SystemClients,
-        checkpoints: CheckpointManager,
-        streams: KnownStreams,
+        records: _Records,
         counts: Mapping[SystemStream, int],
-        *,
-        until_end: bool,
+        occasion: Occasion,
     ) -> None:
+        """`config`: the job file `given`, with streams in place of its patterns."""
         self.config = config
         self.model = plan(config, counts)
+        self._given = given
         self._code = code
-        self._clients = clients
-        self._checkpoints = checkpoints
-        self._streams = streams
+        self._records = records
+        self._checkpoints = records.checkpoints
+        self._streams = records.streams
         self._counts = counts
-        self._until_end = until_end
-        self._run = this_run()
+        self._occasion = occasion
+        self._run = occasion.run
         self._handover: Handover = NoHandover()
 
     @property
     def endless(self) -> bool:
-        return not self._until_end and not any(self.config.stream(stream).bounded for stream in self._counts)
+        return not self._occasion.until_end and not any(self.config.stream(stream).bounded for stream in self._counts)
+
+    @property
+    def most_containers(self) -> int:
+        grows = self.endless and self._given.task.patterns and self._given.task.refresh_ms is not None
+        return self.config.container_count if grows else super().most_containers
 
     def announce(self) -> bool:
         config, checkpoints = self.config, self._checkpoints
@@ -150,12 +190,21 @@ class _CheckedJob(StartableJob):
 
     def claim(self) -> PreparedJob:
         """Steps 3 to 8."""
-        config, clients, task_class = self.config, self._clients, self._code.task_class
+        config, clients, task_class = self.config, self._records.clients, self._code.task_class
         self._handover.complete()
-        planned = _planned(config, clients, self._checkpoints, self._counts, self._code, self._streams, self._run)
+        self._check_renewed()
+        planned = _planned(
+            config,
+            self._records,
+            self._counts,
+            self._code,
+            self._run,
+            self._given.task.patterns,
+            awaited=self._occasion.awaited,
+        )
         claim = planned.claim
         reach("handover.7")
-        ends = _ends(config, clients, planned.model, self._until_end)
+        ends = _ends(config, clients, planned.model, self._occasion.until_end)
         kept = weakly_kept(config, self._streams)
         weaker = guarantee_warnings(config, load_factory, task_class)
         return PreparedJob(
@@ -169,7 +218,17 @@ class _CheckedJob(StartableJob):
             transactions=claim.state.system is not None,
             epoch=None if config.task.checkpoint is None else claim.run.epoch,
             lease_ms=claim.run.lease_ms,
+            given=self._given,
+            refused=self._occasion.refused,
         )
+
+    def _check_renewed(self) -> None:
+        """Raise JobTakenOver if the run that starts again has lost the job meanwhile."""
+        if self._occasion.renews is None:
+            return
+        owner, _ = self._checkpoints.peek_owner()
+        if owner is not None and owner.id not in {self._occasion.renews, self._run.id}:
+            raise JobTakenOver.by(self.config.name, owner.started_ms, owner.host, owner.pid)
 
     def close(self) -> None:
         """Close the clients of the handover."""
@@ -238,14 +297,16 @@ class _Planned:
 
 def _planned(
     config: JobConfig,
-    clients: SystemClients,
-    checkpoints: CheckpointManager,
+    records: _Records,
     counts: Mapping[SystemStream, int],
     code: _Code,
-    streams: KnownStreams,
     run: JobRun,
+    patterns: Collection[InputPattern],
+    *,
+    awaited: bool,
 ) -> _Planned:
     """Steps 3 to 6 of `prepare`."""
+    clients, checkpoints, streams = records.clients, records.checkpoints, records.streams
 
     def taken_over(model: JobModel, run: JobRun) -> Claim:
         members = [container.id for container in model.containers]
@@ -257,8 +318,14 @@ def _planned(
     claim = taken_over(plan(config, counts), run) if _started_before(config, streams) else None
     # 4  the model
     with checkpoints.one_pass():
-        before, inputs = _inputs(config, checkpoints, counts, code)
+        before = from_json(checkpoints.read_record(JobRecord.INPUTS))
+        known = forget_gone(before, config.task.inputs, patterns)
+        late = late_inputs(config, patterns, known, ever=bool(before) or awaited)
+        inputs = follow_growth(known, counts, keeps_state=keeps_state(config.stores), late=late)
+        check_copartitioned(config, inputs, code.task_class)
         previous = checkpoints.read_changelog_partitions()
+        if patterns:
+            refuse_further_tasks(config, counts, counts.keys() - known.keys(), previous)
         model = plan(config, counts, previous, inputs)
         partitions = changelog_partition_count(model)
         clocks, missing = _checked_state(config, clients, checkpoints, model, code, streams)
@@ -276,16 +343,6 @@ def _planned(
     return _Planned(model, inputs, clocks, claim)
 
 
-def _inputs(
-    config: JobConfig, checkpoints: CheckpointManager, counts: Mapping[SystemStream, int], code: _Code
-) -> tuple[dict[SystemStream, InputPartitions], dict[SystemStream, InputPartitions]]:
-    """The partitions of the inputs as recorded by the last run, and the same with those added since."""
-    before = from_json(checkpoints.read_record(JobRecord.INPUTS))
-    inputs = follow_growth(before, counts, keeps_state=keeps_state(config.stores))
-    check_copartitioned(config, inputs, code.task_class)
-    return before, inputs
-
-
 def _checked_state(
     config: JobConfig,
     clients: SystemClients,
@@ -296,6 +353,7 @@ def _checked_state(
 ) -> tuple[KeptClocks, set[SystemStream]]:
     """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit the
     stores and hold no records of another job."""
+    refuse_unfinished(checkpoints, config.stores)
     committed = checkpoints.read_all(task.name for task in model.tasks)
     clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
     check_checkpoints(config, code.engines, committed.values())

@@ -25,6 +25,7 @@ class StreamSerdes:
         self._config = config
         self._serdes = serdes
         self._inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
+        self._inputs |= {pattern.stream for pattern in config.task.patterns}
         self._named = message_types(task_class)
         for stream in sorted(self._inputs):
             try:

@@ -108,6 +108,19 @@ class Contents:
             key=lambda entry: (entry.key, entry.partition),
         )
 
+    def timed(self, partition: int) -> Iterator[tuple[bytes, bytes, int | None]]:
+        """Key, value and time of the put (None in a store without a time to live) of the entries of one part that have not
+        expired, in unsigned byte order of their keys."""
+        with self._parts[partition].iterate(None, None) as pairs:
+            for key, data in pairs:
+                value = self._alive(data)
+                if value is not None:
+                    yield key, value, None if self._expiry is None else put_time(data)
+
+    def holds(self, partition: int, key: bytes) -> bool:
+        """Whether the part has an entry of that key."""
+        return self._alive(self._parts[partition].get(key)) is not None
+
     def _listed(self, keys: Sequence[bytes]) -> Iterator[Entry]:
         for key in keys:
             for partition, engine in self._parts.items():
@@ -160,7 +173,8 @@ class _SelectiveRestore(StoreRestore):
 
 @dataclass(frozen=True)
 class ChangelogReader:
-    """Reads stores back from their changelogs, into files below `folder`, or into memory for few keys or records.
+    """Reads stores back from their changelogs, into files below `folder` (`STORE/PARTITION`), or into memory for few keys or
+    records. Several stores may be open at a time.
 
     The reader waits for transactions that are open at its start: `stall_s` seconds without progress are an error, so it
     should be longer than the time-out of a crashed writer's transaction.
@@ -197,7 +211,7 @@ class ChangelogReader:
             parts: dict[int, StorageEngine] = {}
             restores: list[StoreRestore] = []
             for ssp, log in bounds.items():
-                directory = None if small else self.folder / str(ssp.partition)
+                directory = None if small else self.folder / config.name / str(ssp.partition)
                 engine = factory.open(directory, EngineSettings(config.name, {}, len(bounds)))
                 cleanup.callback(engine.close)
                 parts[ssp.partition] = engine

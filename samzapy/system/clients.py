@@ -75,6 +75,10 @@ class SystemClients:
             found.update((SystemStream(system, name), each) for name, each in described.items())
         return found
 
+    def names(self, systems: Iterable[str]) -> dict[str, list[str]]:
+        """The names of all streams, by system; one request each."""
+        return {system: self.admin(system).list_streams() for system in sorted(systems)}
+
     def create(self, specs: Mapping[SystemStream, StreamSpec]) -> None:
         """Create the streams that do not exist; one request a system."""
         for system, wanted in _by_system(specs).items():

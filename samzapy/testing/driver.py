@@ -87,7 +87,8 @@ class TaskTestDriver:
     ) -> None:
         """`config`: a job file or its pairs, `overrides` on top; `task` stands for its `task.class`, None leaves that.
 
-        `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). Outputs exist
+        `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). For a job with regular
+        expressions in `task.inputs` it names the streams that match. Outputs exist
         when they are first written, as wide as the widest input. `patience_s`: real seconds that a task gets to come
         to rest, and an asynchronous task to end one of its messages; then it is a TimeoutError.
 

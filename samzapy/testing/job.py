@@ -9,15 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
+from samzapy.api.stream import SystemStream
 from samzapy.api.task import AnyTask
 from samzapy.clock import Clock
 from samzapy.config import job as job_keys
 from samzapy.config.job import JobConfig
-from samzapy.config.loader import load_job
+from samzapy.config.loader import load_job, with_inputs
 from samzapy.config.reading import properties as job_files
 from samzapy.config.reading.keys import is_name, split_list
 from samzapy.config.streams import systems as system_keys
 from samzapy.config.tasks import task as task_keys
+from samzapy.config.tasks.patterns import InputPattern
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import path_of
 from samzapy.testing.attempt import FACTORY
 from samzapy.testing.streams import Partitions, Streams
@@ -73,6 +76,29 @@ def _below(folder: Path, job: JobConfig) -> JobConfig:
     )
 
 
+def _with_named(job: JobConfig, partitions: Partitions) -> JobConfig:
+    """The job with the streams that `partitions` names in place of its patterns. Raises ConfigError for a pattern that matches
+    none of them."""
+    if not job.task.patterns:
+        return job
+    names = [] if isinstance(partitions, int) else list(partitions)
+    found: dict[InputPattern, list[SystemStream]] = {}
+    for pattern in job.task.patterns:
+        system = pattern.stream.system
+        streams = [SystemStream(system, name.removeprefix(f"{system}.")) for name in names]
+        found[pattern] = [stream for stream in streams if pattern.matches(stream)]
+    problems = [
+        ConfigProblem(
+            task_keys.INPUTS.name, str(pattern), "name the streams of the test, as in partitions={'orders-eu': 2}"
+        )
+        for pattern, streams in found.items()
+        if not streams
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return with_inputs(job, found)
+
+
 def state_folder(folder: Path) -> Path:
     """Where the stores of a tested job are."""
     return folder / "state"
@@ -93,7 +119,7 @@ class Workbench:
         self._task = task  # keeps a class alive that only the kit has a name for
         self._folder = Path(tempfile.mkdtemp(prefix="samzapy-test-"))
         try:
-            self.job = tested_job(task, config, overrides, self._folder)
+            self.job = _with_named(tested_job(task, config, overrides, self._folder), partitions)
             self.streams = Streams(self.job, clock)
         except BaseException:
             shutil.rmtree(self._folder)

@@ -187,6 +187,23 @@ def test_an_owner_is_seen_by_a_manager_that_has_read_before_it_was_written(new_m
     other.close()
 
 
+def test_a_record_of_the_job_in_a_transaction_counts_when_the_transaction_does(system, topic):
+    manager = topic()
+    manager.start()
+    producer = system.transactional()
+    producer.begin()
+    manager.write_record(JobRecord.MIGRATION, {"stores": {}}, producer)
+    manager.write({"Partition 0": Checkpoint({SSP: 1})}, producer)
+    producer.commit()
+    producer.begin()
+    manager.write_record(JobRecord.MIGRATION, {"stores": {"s": {}}}, producer)
+    producer.flush()
+    producer.abort()
+    assert manager.read_record(JobRecord.MIGRATION) == {"stores": {}}
+    assert manager.read("Partition 0").input_offsets == {SSP: 1}
+    manager.close()
+
+
 def test_an_owner_counts_though_it_was_written_while_a_transaction_was_open(system, topic, stream):
     manager = topic()
     manager.start()

@@ -9,6 +9,7 @@ _CONTRACT = "tests/contract/test_system_contract.py"
 _TRANSACTIONS = "tests/contract/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
 _LOCAL = "tests/unit/system/test_local_system.py"
+_MIGRATION = "tests/unit/admin/migration/test_migration_crashes.py"
 _MARKS = "tests/unit/watermarks/test_watermarks.py"
 _MEMORY = "tests/unit/system/test_memory_system.py"
 _OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
@@ -25,6 +26,24 @@ _OWNERS = (
         "            producer.init_transactions()\n            ownership.look()\n",
         "            producer.init_transactions()\n",
         ("tests/unit/dataframe/test_partition_writes.py",),
+    ),
+    Mutant(
+        "samzapy/admin/migration/protocol.py",
+        "        recorded.refuse_foreign(logs, clients, clock)\n",
+        "",
+        ("tests/unit/admin/migration",),
+    ),
+    Mutant(
+        "samzapy/admin/migration/protocol.py",
+        "if begun is not None and not begun.done:",
+        "if begun is not None:",
+        (_MIGRATION,),
+    ),
+    Mutant(
+        "samzapy/runner/prepare.py",
+        "    refuse_unfinished(checkpoints, config.stores)\n",
+        "",
+        (_MIGRATION,),
     ),
     Mutant(
         "samzapy/container/supervision/job_records.py",
@@ -133,8 +152,26 @@ _SYSTEMS = (
     ),
 )
 
-#: Tables, bootstrap streams.
+#: Inputs by regular expression, tables, bootstrap streams.
 _INPUTS = (
+    Mutant(
+        "samzapy/job/planner.py",
+        "InputPartitions(0 if stream in late else count, count, count)",
+        "InputPartitions(count, count, count)",
+        ("tests/unit/job/test_inputs.py",),
+    ),
+    Mutant(
+        "samzapy/job/inputs.py",
+        "    if not ever:\n        return set()\n",
+        "",
+        ("tests/unit/job/test_inputs.py",),
+    ),
+    Mutant(
+        "samzapy/runner/prepare.py",
+        "owner.id not in {self._occasion.renews, self._run.id}",
+        "False",
+        ("tests/unit/runner/test_new_inputs.py",),
+    ),
     Mutant(
         "samzapy/system/database/order.py",
         "            if following != second:\n",

@@ -13,7 +13,9 @@ from samzapy.cli.output import table, warn
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.config.tasks import TaskConfig
 from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.job.inputs import FoundInputs
 from samzapy.job.model import JobModel
 
 
@@ -31,7 +33,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     """
     from samzapy.admin.user_code import make_importable
     from samzapy.config.guarantee_warnings import guarantee_warnings
-    from samzapy.config.loader import load_job
+    from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.tasks.task_class import never_called
     from samzapy.job.transactions import state_transactions, weakened_state
     from samzapy.runner.folders import check_folders
@@ -49,15 +51,49 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     for warning in check_reach(config):
         warn(warning)
     check_folders(config, load_engines(config))
-    model, kept = (None, ()) if offline else _look_around(config, task_class)
+    found = None if offline else _find_inputs(config)
+    now = config if found is None else with_inputs(config, found.by_pattern)
+    model, kept = (None, ()) if offline or not now.task.inputs else _look_around(now, task_class)
     _show_job(config)
+    if found is not None:
+        _show_inputs(found)
     weaker = weakened_state(config.stores, state_transactions(config, has_transactions))
     _show_promises((*guarantee_warnings(config, load_factory, task_class), *weaker, *kept))
     if show:
         _show_keys(config)
     if model is not None:
         _show_model(model)
-        _show_footprint(config, model)
+        _show_footprint(now, model)
+
+
+def _find_inputs(config: JobConfig) -> FoundInputs | None:
+    """The streams that patterns match now. None for a job without patterns, for one that would wait for its first input, and, with
+    a warning, if a system does not answer."""
+    from samzapy.admin.job_check import inputs_now
+    from samzapy.errors import EnvironmentFailure, RetriableError
+    from samzapy.job.inputs import check_found
+
+    if not config.task.patterns:
+        return None
+    try:
+        found = inputs_now(config)
+    except (EnvironmentFailure, RetriableError) as error:
+        warn(f"the inputs are left out: {error}")
+        return None
+    if found.streams or config.task.inputs or config.task.refresh_ms is None:
+        check_found(config, found)
+        return found
+    warn(f"the job model is left out: the job waits until a stream matches {', '.join(map(str, config.task.patterns))}")
+    return None
+
+
+def _show_inputs(found: FoundInputs) -> None:
+    rows: list[tuple[object, ...]] = [
+        (pattern, stream, "input") for pattern, streams in found.by_pattern.items() for stream in streams
+    ]
+    rows += [(pattern, "", "matches no stream") for pattern in found.empty]
+    rows += [("", stream, f"left out: {reason}") for stream, reason in sorted(found.left_out.items())]
+    table("Inputs that match now", ("pattern", "stream", "use"), rows)
 
 
 def _check_plugins(config: JobConfig) -> type[AnyTask]:
@@ -114,7 +150,8 @@ def _show_job(config: JobConfig) -> None:
         ("job", f"{config.name} (id {config.id})"),
         ("task class", task.task_class),
         ("guarantee", task.guarantee.value),
-        ("inputs", ", ".join(map(str, task.inputs))),
+        ("inputs", ", ".join(map(str, (*task.inputs, *task.patterns)))),
+        *((("new inputs", _new_inputs(task)),) if task.patterns else ()),
         ("broadcast inputs", ", ".join(map(str, sorted(task.broadcast_inputs))) or "none"),
         ("commit every", f"{task.commit_ms:,} ms" if task.commit_ms > 0 else "only when asked for"),
         ("window every", f"{task.window_ms:,} ms" if task.window_ms > 0 else "never"),
@@ -148,6 +185,11 @@ def _show_job(config: JobConfig) -> None:
         for s in config.stores.values()
     ]
     table("Stores", ("store", "engine", "key", "value", "changelog", "cache"), stores)
+
+
+def _new_inputs(task: TaskConfig) -> str:
+    """When the job takes streams that come to match a pattern."""
+    return "at a start" if task.refresh_ms is None else f"at a start, and every {task.refresh_ms:,} ms"
 
 
 def _kind(serde: str, path: str | None) -> str:

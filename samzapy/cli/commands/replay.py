@@ -45,6 +45,7 @@ def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     is sent, and nothing is written to a topic. The job may be running. The exit code is 1 if a failure ends the replay, and
     with --diff if the two versions differ.
     """
+    from samzapy.admin.job_check import resolved
     from samzapy.admin.user_code import check_task_class, make_importable
     from samzapy.config.loader import load_job
     from samzapy.replay.plan import Request, plan_replay
@@ -56,7 +57,7 @@ def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
         raise click.UsageError(
             "--diff cannot be combined with the debugger: replay one version at a time, the other with -c task.class=..."
         )
-    config = load_job(job, pairs(overrides))
+    config = resolved(load_job(job, pairs(overrides)))
     make_importable(config)
     check_task_class(config.task.task_class)
     request = Request(given["until"], given["task"], given["start"], given["from_empty"])

@@ -1,7 +1,8 @@
-"""`samzapy store`: show, count and export entries, rebuild local stores, adopt foreign records."""
+"""`samzapy store`: show, count and export entries, rebuild local stores, adopt foreign records, migrate stores."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -12,9 +13,10 @@ from typing import Any, NamedTuple
 
 import click
 
+from samzapy.admin.migration.report import StoreMigrated
 from samzapy.admin.store_queries import Question, StoreEntries, store_entries
 from samzapy.cli.options import JOB, OVERRIDES, pairs
-from samzapy.cli.output import Bars, table
+from samzapy.cli.output import Bars, table, warn
 from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.storage.inspection import Entry
 
@@ -98,7 +100,7 @@ def _entries(question: Question) -> AbstractContextManager[StoreEntries]:
 
 @click.group()
 def store() -> None:
-    """Show the stores of a job, running or not, and rebuild local stores.
+    """Show the stores of a job, running or not; rebuild local stores; rewrite stores with other serdes.
 
     The commands show committed entries in key order: by default those of the changelog, which any machine can read.
     With --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number
@@ -202,3 +204,69 @@ def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, tak
     for name, ends in adopt_records(load_job(job, pairs(overrides)), stores, take_over=take_over).items():
         places = ", ".join(f"[{partition}]@{end}" for partition, end in sorted(ends.items()))
         click.echo(f"{name}: all records of its changelog before {places} are state of this job now")
+
+
+@store.command()
+@JOB
+@click.argument("store", metavar="STORE")
+@OVERRIDES
+@click.option("--from", "source", metavar="KEY=VALUE", multiple=True, help="What the entries are now; repeatable.")
+@click.option("--to", "target", metavar="KEY=VALUE", multiple=True, help="What they become; repeatable.")
+@click.option("--convert", default="", metavar="MODULE:FUNCTION", help="Called with key and value; gives the new ones.")
+@click.option("--dry-run", is_flag=True, help="Convert every entry, count, show those that do not fit; change nothing.")
+@click.option("--take-over", is_flag=True, help="Force an unseen run on another machine to let go.")
+def migrate(
+    job: Path,
+    store: str,
+    overrides: tuple[str, ...],
+    source: tuple[str, ...],
+    target: tuple[str, ...],
+    convert: str,
+    *,
+    dry_run: bool,
+    take_over: bool,
+) -> None:
+    """Rewrite STORE with other serdes or classes, while the job does not run.
+
+    KEY is key.serde, key.type, msg.serde or msg.type. Put the new ones into the job file first: they are what the entries
+    become, unless --to says otherwise. The old serdes are those that the checkpoints have recorded, unless --from says
+    otherwise. Without --convert each key and value is read with the old serde and written with the new one. MODULE:FUNCTION
+    gets plain values (or objects of --from msg.type), and returns (key, value), or None to delete the entry; a second call
+    with the same entry must return the same.
+
+    If the command is interrupted, no start of the job and no other command reads the store: run it again.
+    """
+    from threading import Event
+
+    from samzapy.admin.migration import MigrationRequest, migrate_store
+    from samzapy.config.loader import load_job
+    from samzapy.failpoints import arm_from_environment
+
+    def wait(seconds: float) -> None:
+        click.echo(f"waiting {seconds:g} s for a run elsewhere to let go", err=True)
+        Event().wait(seconds)
+
+    arm_from_environment(os.environ)
+    config = load_job(job, pairs(overrides))
+    request = MigrationRequest(pairs(source, "--from"), pairs(target, "--to"), convert, take_over, dry_run)
+    with Bars("records") as bars:
+        done = migrate_store(config, store, request, wait, bars)
+    _show_migrated(done, "Would be migrated" if dry_run else "Migrated")
+    missing = done.to_be_configured(config.stores[store])
+    if missing and not dry_run:
+        warn(f"set {', '.join(missing)} in the job file before its next start")
+    if done.misfits:
+        raise SamzapyError(f"store '{store}': {done.misfit_count:,} entries do not fit")
+
+
+def _show_migrated(done: StoreMigrated, title: str) -> None:
+    rows = [
+        (each.partition, each.task or "none", *each.counts.row)
+        if each.counts is not None
+        else (each.partition, each.task or "none", "done before", "", "", "")
+        for each in done.partitions
+    ]
+    columns = ("partition", "task", "entries", "rewritten", "deleted", "do not fit")
+    table(f"{title}: store '{done.plan.store}' from {done.plan.source} to {done.plan.target}", columns, rows)
+    for misfit in done.misfits:
+        click.echo(misfit)

@@ -22,7 +22,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.cli.options import OVERRIDES, pairs
 from samzapy.cli.output import table
 from samzapy.config.job import JobConfig
-from samzapy.config.loader import load_job
+from samzapy.config.loader import as_read, load_job
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.systems import parse_systems
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError, UnknownStream
@@ -271,7 +271,7 @@ def _literals(
     from samzapy.serializers import serde_registry
 
     registry = serde_registry(config or {})
-    known = config.stream(stream) if config else None
+    known = as_read(config, stream).stream(stream) if config else None
     key = key_serde or (known.key_serde or "bytes" if known else "string")
     message = msg_serde or (known.msg_serde or "bytes" if known else "string")
     keys, messages = registry[key].at(stream.stream, "key"), registry[message].at(stream.stream, "value")

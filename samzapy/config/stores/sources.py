@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -69,9 +69,9 @@ KEYS = collect(globals())
 
 
 def parse_source(
-    reader: Reader, store: str, names: StreamNames, inputs: Collection[SystemStream]
+    reader: Reader, store: str, names: StreamNames, is_input: Callable[[SystemStream], bool]
 ) -> StoreSource | None:
-    """Read the streams that fill the store, None if there are none. `inputs` are the task's."""
+    """Read the streams that fill the store, None if there are none. `is_input`: whether the task reads a stream."""
     side, replayed = reader.get(SIDE_INPUTS, store=store), reader.get(RESTORE_INPUTS, store=store)
     for processor, needed in ((SIDE_PROCESSOR, side), (RESTORE_PROCESSOR, replayed)):
         if reader.has(processor, store=store) and not needed:
@@ -100,7 +100,7 @@ def parse_source(
         SIDE_PROCESSOR if side else RESTORE_PROCESSOR, "my.module:MyProcessor", store=store
     )
     if replayed and not side:
-        _check_inputs(reader, store, [*streams], partitions, inputs)
+        _check_inputs(reader, store, [*streams], partitions, is_input)
     return StoreSource(tuple(streams), frozenset(partitions), processor_class, not side)
 
 
@@ -124,13 +124,13 @@ def _check_inputs(
     store: str,
     streams: Collection[SystemStream],
     partitions: Collection[SystemStreamPartition],
-    inputs: Collection[SystemStream],
+    is_input: Callable[[SystemStream], bool],
 ) -> None:
     key = RESTORE_INPUTS.at(store=store)
     if partitions:
         reader.problem(key, "expected whole streams, without partitions", ", ".join(sorted(map(str, partitions))))
     for stream in streams:
-        if stream not in inputs:
+        if not is_input(stream):
             reader.problem(
                 key, "expected inputs of the task (task.inputs); for other streams use side.inputs", str(stream)
             )

@@ -170,6 +170,30 @@ class StreamNames:
         check_system(reader, key, stream.system, self.systems)
         return stream
 
+    def find_input(self, reader: Reader, key: str, name: str) -> SystemStream | None:
+        """As `find`, for a name that may be a regular expression: a dot of one without a system is no separator."""
+        bare = name not in self.ids and name.partition(".")[0] not in self.systems
+        if bare and self.default_system is not None and is_pattern(name):
+            return SystemStream(self.default_system, name)
+        return self.find(reader, key, name)
+
+
+#: No stream has one of these characters in its name.
+_SPECIAL = frozenset("\\*+?()[]{}|^$")
+
+
+def is_pattern(name: str) -> bool:
+    """Whether the name of a stream is a regular expression for names."""
+    return not _SPECIAL.isdisjoint(name)
+
+
+def is_start_given(flat: Mapping[str, str], stream: SystemStream, stream_id: str | None) -> bool:
+    """Whether the keys of a job say where a stream starts without a checkpoint."""
+    names = {"system": stream.system, "physical": stream.stream}
+    if stream_id is not None:
+        names["stream"] = stream_id
+    return any(place in flat for place in OFFSET_DEFAULT.places(**names))
+
 
 def parse_partitions(text: str) -> tuple[str, range] | None:
     """The stream's name and the partition numbers of `stream#3` or `stream#[0-2]`; None if it is not of that form."""

@@ -9,9 +9,10 @@ from samzapy.config.guarantee import Guarantee
 from samzapy.config.reading.classes import CHOOSERS, ROUND_ROBIN
 from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, collect, integer, member, optional
 from samzapy.config.reading.reader import Reader
-from samzapy.config.streams.stream import StreamNames, parse_partitions
+from samzapy.config.streams.stream import StreamNames, is_pattern, parse_partitions
 from samzapy.config.tasks.checkpoint import CheckpointConfig, parse_checkpoint
 from samzapy.config.tasks.error_policy import ErrorConfig, check_waits, parse_errors
+from samzapy.config.tasks.patterns import ENTRIES, InputPattern, check_refresh, parse_pattern
 from samzapy.config.tasks.processing import AsyncConfig, BatchConfig, parse_async, parse_batch
 from samzapy.plugins import PluginError, split_path
 
@@ -28,7 +29,8 @@ class ChooserConfig:
 class TaskConfig:
     """Class, inputs, guarantee and timing of the tasks. Durations are milliseconds. `window_ms` <= 0: never.
     `commit_ms` <= 0: only on request and at the end. `same_failures`: attempts that may fail in the same way.
-    `poll_batch_size` None: the default of the kind of task."""
+    `poll_batch_size` None: the default of the kind of task. `patterns`: the inputs that are not known before the systems are
+    asked; none in a job whose inputs were resolved. `refresh_ms` None: the start alone resolves them."""
 
     task_class: str
     inputs: tuple[SystemStream, ...]
@@ -47,10 +49,22 @@ class TaskConfig:
     batch: BatchConfig = field(default_factory=BatchConfig)
     errors: ErrorConfig = field(default_factory=ErrorConfig)
     chooser: ChooserConfig = field(default_factory=ChooserConfig)
+    patterns: tuple[InputPattern, ...] = ()
+    refresh_ms: int | None = None
+
+    def reads(self, stream: SystemStream) -> bool:
+        """Whether the stream is an input, or would be one if it existed."""
+        return stream in self.inputs or any(pattern.matches(stream) for pattern in self.patterns)
 
 
 CLASS = Key("task.class", TEXT, None, "The StreamTask: `my.module:MyTask` or `my.module.MyTask`.", "required")
-INPUTS = Key("task.inputs", LIST, (), "The streams to read: `system.stream`, or a stream's id.", "required")
+INPUTS = Key(
+    "task.inputs",
+    ENTRIES,
+    (),
+    "The streams to read: `system.stream`, a stream's id, or a regular expression for names, as `system.orders-.*`.",
+    "required",
+)
 BROADCAST_INPUTS = Key(
     "task.broadcast.inputs", LIST, (), "Partitions that every task reads: `system.stream#3`, `system.stream#[0-2]`."
 )
@@ -113,8 +127,10 @@ KEYS = collect(globals())
 
 def parse_task(reader: Reader, names: StreamNames) -> TaskConfig:
     """Read `task.*`, with inputs resolved to system streams, checkpoints and error policies."""
-    inputs, broadcast = _inputs(reader, names), _broadcast(reader, names)
+    (inputs, patterns), broadcast = _inputs(reader, names), _broadcast(reader, names)
     input_systems = {stream.system for stream in inputs} | {ssp.system for ssp in broadcast}
+    input_systems |= {pattern.stream.system for pattern in patterns}
+    kept = parse_checkpoint(reader, names.default_system, input_systems, names.systems)
     task = TaskConfig(
         task_class=_task_class(reader),
         inputs=inputs,
@@ -128,11 +144,13 @@ def parse_task(reader: Reader, names: StreamNames) -> TaskConfig:
         same_failures=reader.get(FAILURE_SAME_MAX),
         max_idle_ms=reader.get(MAX_IDLE_MS),
         poll_batch_size=reader.get(POLL_BATCH_SIZE),
-        checkpoint=parse_checkpoint(reader, names.default_system, input_systems, names.systems),
+        checkpoint=kept,
         asynchronous=parse_async(reader, reader.get(GUARANTEE), reader.get(TRANSACTION_TIMEOUT_MS)),
         batch=parse_batch(reader),
         errors=parse_errors(reader, names),
         chooser=parse_chooser(reader),
+        patterns=patterns,
+        refresh_ms=check_refresh(reader, patterns, checkpoints=kept is not None),
     )
     _check_commit_interval(reader, task)
     check_waits(reader, task.errors, task.guarantee, task.transaction_timeout_ms)
@@ -159,18 +177,23 @@ def _task_class(reader: Reader) -> str:
     return path
 
 
-def _inputs(reader: Reader, names: StreamNames) -> tuple[SystemStream, ...]:
+def _inputs(reader: Reader, names: StreamNames) -> tuple[tuple[SystemStream, ...], tuple[InputPattern, ...]]:
+    """The inputs that are named, and the patterns of the others."""
     given = reader.get(INPUTS)
     if not given and not reader.is_broken(INPUTS.name):
         reader.problem(INPUTS.name, "required, e.g. kafka.page-views")
     found: dict[SystemStream, None] = {}
+    patterns: dict[SystemStream, InputPattern] = {}
     for name in given:
-        stream = names.find(reader, INPUTS.name, name)
-        if stream in found:
+        stream = names.find_input(reader, INPUTS.name, name)
+        if stream in found or stream in patterns:
             reader.warn(f"{INPUTS.name}: {stream} is listed twice")
+        elif stream is not None and is_pattern(stream.stream):
+            pattern = parse_pattern(reader, INPUTS.name, name, stream, name if name in names.ids else None)
+            patterns |= {} if pattern is None else {stream: pattern}
         elif stream is not None:
             found[stream] = None
-    return tuple(found)
+    return tuple(found), tuple(patterns.values())
 
 
 def _broadcast(reader: Reader, names: StreamNames) -> frozenset[SystemStreamPartition]:

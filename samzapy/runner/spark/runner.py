@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -24,24 +26,26 @@ from pyspark.serializers import CPickleSerializer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.service import CoordinatorService
-from samzapy.coordinator.web.tls import Identity
+from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
-from samzapy.errors import EnvironmentFailure
-from samzapy.job.model import JobModel
+from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
-from samzapy.runner.driver import STOPPING, StopSignals, coordinator_of, watching
+from samzapy.runner.driver import STOPPING, OwnershipWatch, StopSignals, coordinator_of, watching
+from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, collected, one_line
-from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
+from samzapy.runner.spark.driver_address import coordinator_host
+from samzapy.runner.spark.master import Master, check_reach, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
 from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.starting import Start, StartingSpark
-from samzapy.runner.spark.supervisor import SlotRun, Supervisor
+from samzapy.runner.spark.supervisor import SlotRun, StoppedUncommitted, Supervisor
 from samzapy.runner.spark.user_code import TravellingCode
-from samzapy.runner.spark.worker import run_container
+from samzapy.runner.spark.worker import run_task
+from samzapy.version import VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +68,8 @@ _NO_MODULE = re.compile(
     r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
 )
 _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")
+#: A samzapy that has not yet the function of which the task is made.
+_OLDER_SAMZAPY = re.compile(rf"Can't get attribute '{run_task.__name__}' on <module 'samzapy\b")
 
 
 class SparkJob:
@@ -85,7 +91,7 @@ class SparkJob:
         self._context = context
         self._locations = locations
         self._group = uuid4().hex
-        self._work = partial(run_container, coordinator, code)
+        self._work = partial(run_task, VERSION, pickle.dumps((coordinator, code)))
         self._collect = collect
         self._ids = list(container_ids)
         self._ended = ended
@@ -122,6 +128,10 @@ class SparkJob:
                 f"the executors' Python has no {missing[1]}: install samzapy there, or set "
                 "job.spark.conf.spark.pyspark.python"
             ) from self._error
+        if _OLDER_SAMZAPY.search(message):
+            raise EnvironmentFailure(
+                f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there"
+            ) from self._error
         return one_line(self._error)
 
     def _run(self) -> None:
@@ -138,6 +148,26 @@ class SparkJob:
             # Before `ended`, which looks at it.
             self._over = True
             self._ended()
+
+
+#: Seconds between two looks at a submission that is about to end.
+_END_PACE_S = 0.05
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A run of the job with the same inputs: its containers, their coordinator with its service, and their code and place."""
+
+    prepared: PreparedJob
+    coordinator: Coordinator
+    service: CoordinatorService
+    code: TravellingCode
+    master: Master
+
+    def free_ports(self) -> None:
+        """Stop listening at the ports of the job file: before that, the next run cannot listen there."""
+        if self.prepared.config.spark.coordinator_port or self.prepared.config.page_port:
+            self.service.close()
 
 
 class SparkRunner(Runner):
@@ -160,15 +190,15 @@ class SparkRunner(Runner):
         """Check that the executors can reach the streams and folders of the job file, and that Spark can start. Raises
         ConfigError, EnvironmentFailure."""
         warnings = check_reach(config)
-        self._source.check()
+        self._source.check(config)
         return warnings
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = job.config
         # Before the job is claimed, for callers that have not checked it.
-        self._source.check()
-        master = _checked_master(config, job.model, endless=job.endless)
+        self._source.check(config)
+        master = _checked_master(config, job.most_containers, len(job.model.standbys), endless=job.endless)
         code = TravellingCode.of(config, on_this_machine=master.on_this_machine)
         token = run_token()
         host = coordinator_host(config.spark, master)
@@ -189,35 +219,93 @@ class SparkRunner(Runner):
             StartingSpark(
                 start, everyone, master.address, config.spark.start_timeout_ms, self._clock, options.on_event
             ) as starting,
-            ExitStack() as stack,
         ):
             if job.announce():
                 starting.warm()
             signals = handlers.enter_context(StopSignals())
             prepared = job.claim()
-            options.on_claimed(prepared)
-            _checked_master(config, prepared.model, endless=prepared.endless)
-            coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
-            service = _served(coordinator, config, token, host, identity)
-            services.callback(service.close)
-            options.on_event(f"status page: {service.pinned_page}")
-            options.on_page(service.pinned_page)
+            ports = config.spark.coordinator_port, config.page_port
+            before: JobStatus | None = None
+            # Once, and again on the same Spark for each change of the inputs.
+            while True:
+                options.on_claimed(prepared)
+                model = prepared.model
+                _checked_master(config, len(model.containers), len(model.standbys), endless=prepared.endless)
+                coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
+                service = _served(coordinator, prepared.config, token, Addresses(host, *ports, identity))
+                ports = service.ports
+                services.callback(service.close)
+                options.on_event(f"status page: {service.pinned_page}")
+                options.on_page(service.pinned_page)
+                part = _Part(prepared, coordinator, service, code, master)
+                ended, inputs = self._supervised(part, starting, signals, options.following(before))
+                outcome = ended.following(before)
+                if inputs is None:
+                    return outcome
+                before = outcome.status
+                # The next service has the same ports.
+                service.close()
+                prepared = inputs.renewed(lambda: signals.received or options.stop.asked)
+
+    def _supervised(
+        self, part: _Part, starting: StartingSpark, signals: StopSignals, options: RunOptions
+    ) -> tuple[JobOutcome, InputsWatch | None]:
+        """Supervise the containers to their end; the watch is that of the inputs, if the job is to start again with new ones."""
+        prepared, coordinator, config = part.prepared, part.coordinator, part.prepared.config
+        with ExitStack() as stack:
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
-            spark = starting.application(lambda: signals.received or options.stop.asked)
+            spark = starting.application(
+                lambda: (
+                    signals.received or options.stop.asked or coordinator.stopping or coordinator.abandoned is not None
+                )
+            )
             if spark is None:
-                options.on_event(STOPPING)
-                return JobOutcome(coordinator.status(), stopped=True)
+                return self._ended_before_spark(part, watch, options), None
             locality = stack.enter_context(Locality(place_records(config)))
-            places = locality if config.placement.chooses and not master.one_executor else None
-            submit = self._submitter(coordinator, spark, service.address, code, places)
-            supervisor = self._supervisor(coordinator, submit, spark, config, options)
+            places = locality if config.placement.chooses and not part.master.one_executor else None
+            submit = self._submitter(coordinator, spark, part.service.address, part.code, places)
+            submitted: list[SlotRun] = []
+
+            def noted(ids: tuple[str, ...], ended: Callable[[], None]) -> SlotRun:
+                submitted.append(submit(ids, ended))
+                return submitted[-1]
+
+            supervisor = self._supervisor(coordinator, noted, spark, config, options)
             signals.calls(supervisor.stop, spark.kill)
             stack.enter_context(options.stop.stops(supervisor.stop))
-            status = supervisor.run()
-            if watch.lets_go and (config.spark.coordinator_port or config.page_port):
-                # The new run cannot listen there before.
-                service.close()
-        return JobOutcome(status, supervisor.stopped)
+            inputs = stack.enter_context(InputsWatch(prepared, coordinator, options.on_event))
+            try:
+                status = supervisor.run()
+            except StoppedUncommitted as failure:
+                if not inputs.changed or supervisor.asked:
+                    raise
+                options.on_event(f"{failure}; the containers start again from their last commit")
+                status = coordinator.status()
+            again = inputs.changed and not (supervisor.asked or watch.lets_go or status.draining)
+            if again:
+                self._await_end(submitted[-1:], config.task.shutdown_ms / 1000)
+            if watch.lets_go:
+                part.free_ports()
+        return JobOutcome(status, supervisor.stopped), inputs if again else None
+
+    @staticmethod
+    def _ended_before_spark(part: _Part, watch: OwnershipWatch, options: RunOptions) -> JobOutcome:
+        """The end of a run that was asked to stop while Spark started, so that no container has run. Raises JobTakenOver."""
+        if part.coordinator.abandoned is not None:
+            raise JobTakenOver(part.coordinator.abandoned)
+        if not part.coordinator.stopping:
+            options.on_event(STOPPING)
+            part.coordinator.stop()
+        if watch.lets_go:
+            part.free_ports()
+        return JobOutcome(part.coordinator.status(), stopped=True)
+
+    def _await_end(self, submitted: Sequence[SlotRun], patience_s: float) -> None:
+        """Wait until Spark has ended the tasks of the containers, so that their slots are free and no standby has its copies
+        open."""
+        until = self._clock.monotonic() + patience_s
+        while any(each.running for each in submitted) and self._clock.monotonic() < until:
+            self._wait(_END_PACE_S)
 
     def _supervisor(
         self,
@@ -264,27 +352,26 @@ def _spec(prepared: PreparedJob, master: Master) -> JobSpec:
     return JobSpec(prepared.model, raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
 
 
-def _served(
-    coordinator: Coordinator, config: JobConfig, token: str, host: str, identity: Identity | None
-) -> CoordinatorService:
-    """The coordinator's service, at the ports of the job file. Raises EnvironmentFailure."""
+def _served(coordinator: Coordinator, config: JobConfig, token: str, at: Addresses) -> CoordinatorService:
+    """The coordinator's service. Raises EnvironmentFailure."""
     return serve(
         coordinator,
         records_of(config, coordinator, Exchange(coordinator.holder)),
         token,
-        host,
-        config.spark.coordinator_port,
-        second=config.page_port,
+        at.host,
+        at.port,
+        second=at.page_port,
         max_series=config.prometheus.max_series,
-        identity=identity,
+        identity=at.identity,
     )
 
 
-def _checked_master(config: JobConfig, model: JobModel, *, endless: bool) -> Master:
+def _checked_master(config: JobConfig, containers: int, standbys: int, *, endless: bool) -> Master:
     """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
     address = config.spark.master
-    containers, standbys = len(model.containers), len(model.standbys)
-    master = Master.parse(address) if address else Master.default(containers)
+    master = (
+        Master.parse(address).sized(config.spark.conf, containers, standbys) if address else Master.default(containers)
+    )
     master.check_standbys(standbys)
     if endless or standbys:
         master.check_slots(containers + standbys)

@@ -181,6 +181,10 @@ class SlotRun:
             self._wake.clear()
 
 
+class StoppedUncommitted(JobFailed):
+    """Raised after a stop, if a container has ended without a commit: its work since the last one will be repeated."""
+
+
 class Supervisor:
     """Watches one run, in the main thread. A signal handler may call `stop`."""
 
@@ -214,6 +218,11 @@ class Supervisor:
     def stop(self) -> None:
         """Have the containers commit and stop."""
         self._stop_asked = True
+
+    @property
+    def asked(self) -> bool:
+        """Whether a stop was asked for here."""
+        return self._stop_asked
 
     @property
     def stopped(self) -> bool:
@@ -250,7 +259,7 @@ class Supervisor:
 
     def _stopped(self, status: JobStatus) -> JobStatus:
         if status.failed > self._failed_before_stop:
-            raise JobFailed(f"stopped, but not every container could commit: {self._newest(status)}")
+            raise StoppedUncommitted(f"stopped, but not every container could commit: {self._newest(status)}")
         return status
 
     def _open(self) -> tuple[str, ...]:

@@ -178,21 +178,25 @@ def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Ite
     named = (("key.serde", store.key_serde), ("msg.serde", store.msg_serde))
     for (leaf, configured), before, after in zip(named, written, now, strict=True):
         if before and before != after:
-            again = "give it that serde again" if configured else "give it the engine it had"
-            message = f"the store was written with {before}, this is {after}: {again}, or the store another changelog"
+            again = "give it that serde again, migrate it" if configured else "give it the engine it had"
+            how = f" (samzapy store migrate JOB.properties {store.name})" if configured else ""
+            message = (
+                f"the store was written with {before}, this is {after}: {again}{how}, or the store another changelog"
+            )
             yield ConfigProblem(f"stores.{store.name}.{leaf}", configured or after, message)
 
 
 @dataclass(frozen=True)
 class Acceptance:
     """Decides whether files of a store may be used: by the identity from the job file and the changelog, by the changelog's
-    range and `delete.retention.ms`, and by the time."""
+    range and `delete.retention.ms`, and by the time. `recorded`: the serdes of the changelog, if its checkpoint says them."""
 
     config: StoreConfig
     identity: StoreIdentity
     log: OffsetRange
     retention_ms: int
     now_ms: int
+    recorded: SerdePair = ("", "")
 
     def refusal(self, marker: Marker) -> str | None:
         """The reason why files with that marker must not be used, None if they may. Raises as `misfit`."""
@@ -200,9 +204,12 @@ class Acceptance:
 
     def misfit(self, marker: Marker) -> str | None:
         """As `refusal`, but at any age. Raises ConfigError for files of this changelog that were written with other serdes:
-        so was the changelog, and a store rebuilt from it would be no better."""
+        so was the changelog, and a store rebuilt from it would be no better. But if the changelog is known to have the
+        serdes of the job file, it was migrated, and only the files are old."""
         if of_another(marker.identity, self.identity) is None:
             problems = list(serde_changes(self.config, marker.identity.serdes, self.identity.serdes))
+            if problems and self.recorded == self.identity.serdes:
+                return f"it was written with {' and '.join(marker.identity.serdes)}, before the store was migrated"
             if problems:
                 raise ConfigError(problems)
         return misfit(marker, self.identity, self.log)

@@ -18,6 +18,7 @@ class DatabaseSystemFactory(SystemFactory):
     """Clients of the database at `systems.NAME.database.url`. `clock` decides when to look again, and is SQLite's clock."""
 
     read_only = True
+    lists_streams = False
     orders_by_time = True
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -158,3 +158,46 @@ def test_the_needs_of_the_largest_container_are_shown_part_by_part(samzapy, job)
     assert ["running", "object", "caches,", "uncommitted", "changes", "128.0", "container.cache.max.bytes"] in rows
     assert any(row[:4] == ["memory", "at", "the", "most"] for row in rows)
     assert "  not in it: s: filters and indexes: about 1.5 B for each of its keys\n" in output
+
+
+BY_PATTERN = ("--config", "task.inputs=local.in.*")
+
+
+def test_the_streams_that_match_a_regular_expression_are_shown_with_those_left_out(samzapy, job):
+    for stream in ("in-eu", "in-us", "in-letters"):
+        samzapy("topic", "create", f"local.{stream}", "--partitions", "2")
+    letters = ("task.error.process.policy=dead-letter", "task.dead.letter.stream=local.in-letters")
+    options = [part for key in letters for part in ("--config", key)]
+    code, output, errors = samzapy("check", job, *BY_PATTERN, *options)
+    assert (code, errors) == (0, "")
+    assert "inputs            local.in.*\n" in output
+    assert "new inputs        at a start\n" in output
+    assert "  local.in.*  local.in-eu       input\n" in output
+    assert "  local.in.*  local.in-us       input\n" in output
+    assert "local.in-letters  left out: task.dead.letter.stream names it\n" in output
+    assert "  1          Partition 1  local.in-eu[1], local.in-us[1]\n" in output
+
+
+def test_a_regular_expression_that_matches_nothing_is_a_problem_unless_the_job_looks_again(samzapy, job):
+    samzapy("topic", "create", "local.other", "--partitions", "2")
+    code, _, errors = samzapy("check", job, *BY_PATTERN)
+    assert code == 2
+    assert "task.inputs: matches no stream of system 'local' now; create one first" in errors
+    code, output, errors = samzapy("check", job, *BY_PATTERN, "--config", "job.inputs.refresh.ms=30s")
+    assert code == 0
+    assert "new inputs        at a start, and every 30,000 ms\n" in output
+    assert "the job model is left out: the job waits until a stream matches local.in.*" in errors
+
+
+def test_positions_are_those_of_the_streams_that_match_now(samzapy, job):
+    samzapy("topic", "create", "local.in-eu", "--partitions", "2")
+    code, output, errors = samzapy("checkpoint", "show", job, *BY_PATTERN)
+    assert (code, errors) == (0, "")
+    assert "local.in-eu[1]" in output
+
+
+def test_records_of_a_stream_that_matches_are_read_with_the_serde_of_the_expression(samzapy, job):
+    samzapy("topic", "create", "local.in-eu", "--partitions", "1")
+    keys = ("--job", job, *BY_PATTERN, "--config", "systems.local.streams.in.*.samza.msg.serde=string")
+    assert samzapy("topic", "write", "local.in-eu", *keys, stdin="k\thello\n")[0] == 0
+    assert '"message":"hello"' in samzapy("topic", "read", "local.in-eu", *keys)[1]

@@ -8,9 +8,9 @@ import javaproperties
 import pytest
 
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError
+from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.spark.application import RunFolder
-from samzapy.runner.spark.master import Master, environment, spark_settings
+from samzapy.runner.spark.master import Master, added_settings, environment, spark_settings
 
 JOB = {
     "job.name": "counts",
@@ -85,11 +85,36 @@ def test_sparks_home_is_a_folder_of_links_that_disappears_with_the_run(monkeypat
 def test_settings_go_by_a_file_that_only_this_user_reads_and_not_by_a_command_line():
     given = {"spark.hadoop.fs.s3a.secret.key": "hunter2 = \\ é", "spark.app.name": "a b"}
     with RunFolder() as folder:
-        path = folder.spark_properties(given)
+        path = folder.spark_properties(given, folder.path)
         assert path.stat().st_mode & 0o777 == 0o600
         assert javaproperties.loads(path.read_text()) == given
         wanted = environment({}, Master.parse("local[1]"), Path("/spark"), path)
-    assert wanted["PYSPARK_SUBMIT_ARGS"] == f"--load-spark-defaults --properties-file {path} pyspark-shell"
+    assert wanted["PYSPARK_SUBMIT_ARGS"] == f"--properties-file {path} pyspark-shell"
+
+
+DEFAULTS = "spark.app.name\tother\nspark.eventLog.dir = file:///tmp/é  \nsomething.else 1\n"
+
+
+@pytest.mark.parametrize("variable", [True, False])
+def test_the_defaults_of_a_spark_are_taken_for_whatever_the_run_does_not_set(variable, tmp_path, monkeypatch):
+    conf = tmp_path / ("elsewhere" if variable else "home/conf")
+    conf.mkdir(parents=True)
+    (conf / "spark-defaults.conf").write_text(DEFAULTS, "utf-8")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf) if variable else "")
+    with RunFolder() as folder:
+        path = folder.spark_properties({"spark.app.name": "counts"}, tmp_path / "home")
+        made = javaproperties.loads(path.read_text())
+    assert made == {"spark.app.name": "counts", "spark.eventLog.dir": "file:///tmp/é"}
+
+
+def test_defaults_of_a_spark_that_cannot_be_read_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_bytes(b"spark.app.name \xff")
+    with (
+        RunFolder() as folder,
+        pytest.raises(EnvironmentFailure, match=r"spark-defaults\.conf: cannot be read as a prop"),
+    ):
+        folder.spark_properties({}, tmp_path)
 
 
 def test_the_folder_of_a_run_that_was_killed_is_removed_by_the_next_one(tmp_path, monkeypatch):
@@ -121,3 +146,26 @@ def test_where_the_place_matters_spark_tries_a_task_once_and_the_driver_chooses_
     assert tries() == "4"
     assert tries(job_host__affinity_enabled="true") == "1"
     assert tries(job_standbytasks_replication_factor="2") == "1"
+
+
+@pytest.mark.parametrize(
+    "interval", ["spark.executor.failuresValidityInterval", "spark.yarn.am.attemptFailuresValidityInterval"]
+)
+def test_losses_of_long_ago_do_not_end_a_job_where_executors_start_on_demand(interval):
+    assert settings("yarn")[interval] == settings("k8s://https://host")[interval] == "1h"
+    assert settings("yarn", **{interval.replace(".", "_"): "3h"})[interval] == "3h"
+    assert interval not in settings("spark://host:7077")
+
+
+@pytest.mark.parametrize("settings_of", [added_settings, lambda job, master: spark_settings(job, master, Path("/l"))])
+def test_executors_are_asked_for_where_they_start_on_demand_unless_the_job_file_says_how_many(settings_of):
+    def instances(master: str, **keys: str) -> str | None:
+        job = load_job(
+            {**JOB, **{f"job.spark.conf.spark.{key.replace('_', '.')}": value for key, value in keys.items()}}
+        )
+        return settings_of(job, Master.parse(master).sized(job.spark.conf, 3, 1)).get("spark.executor.instances")
+
+    assert instances("yarn") == instances("k8s://https://host") == "4"
+    assert instances("yarn", executor_instances="7") == "7"
+    assert instances("yarn", dynamicAllocation_enabled="true") is None
+    assert instances("spark://host:7077") is None

@@ -414,3 +414,15 @@ def test_a_clock_can_be_shared_with_the_test():
     with TaskTestDriver(Counting, JOB, clock=clock) as driver:
         driver.send("in", "x", "a")
         assert driver.outputs("out")[0].event_time == 1_000
+
+
+def test_the_test_names_the_streams_that_match_a_regular_expression():
+    job = {**JOB, "task.inputs": "sys.in-.*"}
+    with TaskTestDriver(Counting, job, partitions={"in-eu": 2, "sys.in-us": 1}) as driver:
+        driver.send("in-eu", "x", "a", partition=1)
+        driver.send("sys.in-us", "x", "a")
+        assert [driver.store("counts", number).get("a") for number in range(2)] == [1, 1]
+    with pytest.raises(
+        ConfigError, match=r"^task\.inputs: name the streams of the test, as in partitions=\{'orders-eu': 2\}"
+    ):
+        TaskTestDriver(Counting, job)

@@ -1,0 +1,175 @@
+"""Regular expressions among the inputs of a job, and how often the driver looks for streams that match.
+
+1. An entry of `task.inputs` is a pattern if the name of its stream has a character that no name has, such as `*` or `[`. It
+   is a regular expression of Python, matched against the whole name: `kafka.orders-.*`.
+2. A pattern has keys as a stream of its name has: `streams.ID.*` for an id with the pattern as `samza.physical.name`, or
+   `systems.S.streams.PATTERN.*`. They hold for each stream that the pattern matches, but for keys that the stream has itself.
+3. A start writes the streams out in place of the patterns (`written_out`), so containers get a job file without patterns.
+4. Samza has no patterns in `task.inputs`, but a rewriter of the configuration that adds the streams of a `regex`:
+   `of_rewriters` reads its keys as a pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from samzapy.api.stream import SystemStream
+from samzapy.config.reading.keys import Key, Kind, collect, integer, optional, split_list
+from samzapy.config.reading.reader import Reader
+from samzapy.errors import ConfigProblem
+
+#: The keys that say which streams a pattern matches, and nothing about the streams.
+_NAMING = frozenset({"samza.system", "samza.physical.name"})
+
+
+@dataclass(frozen=True)
+class InputPattern:
+    """A regular expression for the names of a system's streams. `stream` has the expression as its name; `stream_id`: the id
+    by which the job file names it, None for an entry that is written out."""
+
+    stream: SystemStream
+    stream_id: str | None = None
+
+    def matches(self, stream: SystemStream) -> bool:
+        """Whether the expression matches the whole name of the stream, and the system is the pattern's."""
+        return stream.system == self.stream.system and re.fullmatch(self.stream.stream, stream.stream) is not None
+
+    def __str__(self) -> str:
+        return str(self.stream)
+
+
+def _entries(text: str) -> tuple[str, ...]:
+    """The entries of a comma list; a comma in brackets belongs to its entry."""
+    found, depth = [""], 0
+    for character in text:
+        depth = max(0, depth + (character in "([{") - (character in ")]}"))
+        if character == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += character
+    return tuple(entry for entry in map(str.strip, found) if entry)
+
+
+#: A comma list of streams and patterns.
+ENTRIES: Kind[tuple[str, ...]] = Kind("a comma list", _entries)
+
+REFRESH_MS = Key(
+    "job.inputs.refresh.ms",
+    optional(integer(100)),
+    None,
+    "Milliseconds between two looks of the driver for new streams that a regular expression in task.inputs matches. When it "
+    "finds one, every task commits, and the containers start again with the new input. With the key, a job without any input "
+    "waits for the first.",
+    "no look after the start",
+)
+KEYS = collect(globals())
+
+
+def parse_pattern(
+    reader: Reader, key: str, entry: str, stream: SystemStream, stream_id: str | None
+) -> InputPattern | None:
+    """The pattern that the `entry` of `key` names; notes a problem, and returns None, for a malformed one."""
+    try:
+        re.compile(stream.stream)
+    except (re.error, RecursionError, OverflowError, Warning) as cause:
+        reader.problem(key, f"expected a stream or a regular expression of Python ({cause})", entry)
+        return None
+    return InputPattern(stream, stream_id)
+
+
+def check_refresh(reader: Reader, patterns: Collection[InputPattern], *, checkpoints: bool) -> int | None:
+    """Read the pace of the looks; note a job without `checkpoints`, and warn of one without patterns."""
+    refresh_ms = reader.get(REFRESH_MS)
+    if refresh_ms is not None and not patterns:
+        reader.warn(f"{REFRESH_MS.name}: has no effect without a regular expression in task.inputs")
+    elif refresh_ms is not None and not checkpoints:
+        reader.problem(
+            REFRESH_MS.name, "needs checkpoints: without, a new input would take all others back to their defaults"
+        )
+    return refresh_ms
+
+
+def written_out(
+    raw: Mapping[str, str],
+    inputs_key: str,
+    fixed: Iterable[SystemStream],
+    found: Mapping[InputPattern, Iterable[SystemStream]],
+) -> dict[str, str]:
+    """A job file, as flat pairs, with the streams `found` in place of the patterns, and each with its pattern's keys.
+
+    1. A stream's own key wins; of several patterns the first one that has the key.
+    2. The `fixed` inputs come first.
+    """
+    prefixes = tuple({prefix for pattern in found for prefix in _prefixes(pattern)})
+    out = {key: value for key, value in raw.items() if not key.startswith(prefixes) and key != REFRESH_MS.name}
+    names = dict.fromkeys(fixed)
+    for pattern, streams in found.items():
+        own = _settings(raw, pattern)
+        for stream in streams:
+            names[stream] = None
+            for leaf, value in own.items():
+                out.setdefault(f"systems.{stream.system}.streams.{stream.stream}.{leaf}", value)
+    out[inputs_key] = ",".join(map(str, names))
+    return out
+
+
+class Rewritten(NamedTuple):
+    """The keys of a job file after the change, and what to say about it."""
+
+    values: dict[str, str]
+    warnings: list[str]
+    problems: list[ConfigProblem]
+
+
+_REWRITERS, _GENERATOR = "job.config.rewriters", ".RegExTopicGenerator"
+
+
+def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
+    """Replace the keys of the rewriters of the class RegExTopicGenerator.
+
+    job.config.rewriter.N.system, .regex      an entry SYSTEM.REGEX of task.inputs
+    job.config.rewriter.N.config.KEY          systems.SYSTEM.streams.REGEX.KEY
+
+    Other rewriters stay as they are; they have no effect.
+    """
+    done = Rewritten(dict(values), [], [])
+    names = split_list(values.get(_REWRITERS, ""))
+    generators = [name for name in names if values.get(f"job.config.rewriter.{name}.class", "").endswith(_GENERATOR)]
+    for name in generators:
+        prefix = f"job.config.rewriter.{name}."
+        own = {key.removeprefix(prefix): done.values.pop(key) for key in values if key.startswith(prefix)}
+        missing = [leaf for leaf in ("system", "regex") if not own.get(leaf)]
+        done.problems.extend(ConfigProblem(prefix + leaf, None, "required by RegExTopicGenerator") for leaf in missing)
+        if missing:
+            continue
+        entry = f"{own['system']}.{own['regex']}"
+        done.values[inputs_key] = ",".join(filter(None, (done.values.get(inputs_key, "").strip(), entry)))
+        for leaf, value in own.items():
+            if leaf.startswith("config."):
+                key = f"systems.{own['system']}.streams.{own['regex']}.{leaf.removeprefix('config.')}"
+                done.values.setdefault(key, value)
+        done.warnings.append(f"{prefix}*: read as {entry} in {inputs_key}")
+    if generators:
+        rest = ",".join(name for name in names if name not in generators)
+        del done.values[_REWRITERS]
+        done.values.update({_REWRITERS: rest} if rest else {})
+    return done
+
+
+def _prefixes(pattern: InputPattern) -> list[str]:
+    """What the keys of a pattern begin with; those by its id come first."""
+    by_name = f"systems.{pattern.stream.system}.streams.{pattern.stream.stream}."
+    return [by_name] if pattern.stream_id is None else [f"streams.{pattern.stream_id}.", by_name]
+
+
+def _settings(raw: Mapping[str, str], pattern: InputPattern) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for prefix in _prefixes(pattern):
+        for key, value in raw.items():
+            leaf = key.removeprefix(prefix)
+            if leaf != key and leaf not in _NAMING:
+                found.setdefault(leaf, value)
+    return found

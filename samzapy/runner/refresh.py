@@ -1,0 +1,173 @@
+"""Notices the new inputs of a running job, and waits for the first input of one without.
+
+A job with regular expressions in `task.inputs` and `job.inputs.refresh.ms` goes on with a new input like this:
+
+1  the driver lists the streams of the systems, one request each, every so many milliseconds
+2  a new stream that the job can take: the driver says so, and every container commits and stops
+3  the run has noted that it has ended; the same process claims the job again, with the new model (`prepare_again`)
+4  the containers start from what they have committed; the new input begins at its oldest record
+
+A stream that the job cannot take is announced once and left out; the job goes on without it. If the process dies anywhere
+between, the next start finds the new input as well, and it is still a new one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from types import TracebackType
+from typing import final
+
+from samzapy.admin.job_check import inputs_now
+from samzapy.api.stream import SystemStream
+from samzapy.api.task import CopartitionedTask
+from samzapy.config.job import JobConfig
+from samzapy.container.supervision.job_records import this_run
+from samzapy.container.tasks.task_class import load_task_class
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.errors import RetriableError, SamzapyError, UnknownStream, Unreachable
+from samzapy.failpoints import reach
+from samzapy.job.inputs import find_inputs, refusal
+from samzapy.runner.base import PreparedJob
+from samzapy.runner.driver import Periodic
+from samzapy.runner.prepare import prepare_again
+from samzapy.runner.restarts import backoff_of
+from samzapy.system.clients import SystemClients, job_clients
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that the end of a run waits for a look, which changes nothing.
+_PATIENCE_S = 2.0
+#: Seconds between two questions whether to go on waiting.
+_SLICE_S = 0.2
+
+
+def await_inputs(config: JobConfig, on_event: Callable[[str], None], stopped: Callable[[], bool]) -> bool:
+    """Wait until the job has an input, if it may wait; returns whether it has waited.
+
+    `on_event` gets one line at the begin of the wait. A job that is `stopped` does not wait any longer. Raises as
+    `inputs_now` at the first look; later ones are repeated.
+    """
+    if config.task.refresh_ms is None or config.task.inputs or inputs_now(config).streams:
+        return False
+    patterns, pace_s = ", ".join(map(str, config.task.patterns)), config.task.refresh_ms / 1000
+    on_event(f"waiting for an input: no stream matches {patterns} now; the next look is in {pace_s:g} s")
+    while not stopped():
+        _pause(pace_s, stopped)
+        try:
+            if inputs_now(config).streams:
+                return True
+        except SamzapyError as cause:
+            logger.warning("Cannot look for inputs (%s); looking again", cause)
+    return True
+
+
+def _pause(seconds: float, stopped: Callable[[], bool]) -> None:
+    """Wait so long, or until the job is stopped."""
+    asleep = threading.Event()
+    while seconds > 0 and not stopped():
+        asleep.wait(min(seconds, _SLICE_S))
+        seconds -= _SLICE_S
+
+
+@final
+class InputsWatch:
+    """While entered, looks for streams that the patterns of the job match and that it does not read. A job without such
+    patterns, or with an end, is not watched."""
+
+    def __init__(self, prepared: PreparedJob, coordinator: Coordinator, on_event: Callable[[str], None]) -> None:
+        """`coordinator` stops the containers for a new input. `on_event` gets a line for each new stream."""
+        self._given = prepared.given or prepared.config
+        self._run_id = prepared.run_id
+        self._inputs = frozenset(prepared.config.task.inputs)
+        self._tasks = frozenset(task.name for task in prepared.model.tasks)
+        self._coordinator = coordinator
+        self._on_event = on_event
+        self._clients: SystemClients | None = None
+        self._refused = set(prepared.refused)
+        self._changed = False
+        refresh_ms = self._given.task.refresh_ms
+        self._watched = bool(self._given.task.patterns) and refresh_ms is not None and prepared.endless
+        self._joining = self._watched and issubclass(load_task_class(self._given.task.task_class), CopartitionedTask)
+        self._looks = Periodic("inputs", (refresh_ms or 0) / 1000, self._look, last=self._close)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the containers were stopped for a new input."""
+        return self._changed
+
+    def renewed(self, stopped: Callable[[], bool]) -> PreparedJob:
+        """The job again, with its inputs as they are now; this run has ended.
+
+        A system that does not answer is asked again, with the pauses of restarts, unless the job is `stopped`. Raises as
+        `prepare_again`.
+        """
+        reach("inputs.3")
+        # One run for all attempts: each may have become the owner before it failed.
+        backoff, run = backoff_of(self._given.spark), this_run()
+        while True:
+            try:
+                with closing(job_clients(self._given, "inputs")) as clients:
+                    self._new_inputs(clients)
+                prepared = prepare_again(self._given, run, self._run_id, self._refused)
+            except (RetriableError, Unreachable, UnknownStream) as failure:
+                delay_s = backoff.after(0.0)
+                if delay_s is None or stopped():
+                    raise
+                self._on_event(f"cannot start again: {failure}; trying again in {delay_s:g} s")
+                _pause(delay_s, stopped)
+            else:
+                reach("inputs.4")
+                return prepared
+
+    def __enter__(self) -> InputsWatch:
+        if self._watched:
+            self._looks.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._looks.end(_PATIENCE_S)
+
+    def _look(self) -> bool:
+        try:
+            new = self._new_inputs(self._opened())
+        except SamzapyError as cause:
+            logger.warning("Cannot look for new inputs (%s); looking again", cause)
+            self._close()
+            return True
+        if not new or self._coordinator.stopping:
+            return True
+        self._changed = True
+        several = "are new inputs" if len(new) > 1 else "is a new input"
+        self._on_event(f"{', '.join(map(str, new))} {several}: every task commits, and the containers start again")
+        reach("inputs.2")
+        self._coordinator.stop()
+        return False
+
+    def _new_inputs(self, clients: SystemClients) -> list[SystemStream]:
+        """The new streams that the job can take; tells of the others."""
+        listed = clients.names({pattern.stream.system for pattern in self._given.task.patterns})
+        new = find_inputs(self._given, listed, self._refused).streams - self._inputs
+        taken = []
+        for stream, described in clients.describe(new).items():
+            if described is None:
+                continue  # it is gone again
+            reason = refusal(self._given, stream, described.partitions, self._tasks, joining=self._joining)
+            if reason is None:
+                taken.append(stream)
+            else:
+                self._refused.add(stream)
+                self._on_event(f"warning: task.inputs: {reason}; the job goes on without it")
+        return taken
+
+    def _opened(self) -> SystemClients:
+        if self._clients is None:
+            self._clients = job_clients(self._given, "inputs")
+        return self._clients
+
+    def _close(self) -> None:
+        if self._clients is not None:
+            with closing(self._clients):
+                self._clients = None

@@ -1,0 +1,202 @@
+"""A job with regular expressions in `task.inputs` takes new streams: at a start, while it runs, and at first."""
+
+import threading
+
+import pytest
+from jobs.memory_job import Calls, CountingTask, MemoryJob
+
+from samzapy.admin.job_check import look_around, resolved
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import StreamSpec
+from samzapy.config.loader import load_job
+from samzapy.container.supervision.job_records import this_run
+from samzapy.errors import ConfigError, EnvironmentFailure, JobTakenOver
+from samzapy.runner.base import RunOptions, StopSwitch
+from samzapy.runner.launch import launch
+from samzapy.runner.local import LocalRunner
+from samzapy.runner.prepare import prepare, prepare_again
+
+REFRESH = {"job.inputs.refresh.ms": "100", "job.spark.lease.ms": "3000", "task.commit.ms": "600000"}
+
+
+class SeeingTask(CountingTask):
+    """Counts, and notes each input's stream."""
+
+    calls = Calls()
+
+    def process(self, envelope, collector, coordinator):
+        super().process(envelope, collector, coordinator)
+        self.calls.append(("saw", envelope.ssp.stream, envelope.message["id"]))
+
+
+class Run:
+    """A local run of a job in a thread of its own."""
+
+    def __init__(self, config):
+        self.events = Calls()
+        self._switch = StopSwitch()
+        self.outcome = self.error = None
+        self._thread = threading.Thread(target=self._run, args=(config,), daemon=True)
+        self._thread.start()
+
+    def _run(self, config):
+        options = RunOptions(on_event=lambda line: self.events.append((line,)), stop=self._switch)
+        try:
+            self.outcome = launch(config, LocalRunner(), options, threading.Lock(), until_end=False)
+        except Exception as error:  # noqa: BLE001  # the test looks at it
+            self.error = error
+
+    def stop(self):
+        self._switch.ask()
+        return self.end()
+
+    def end(self):
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error
+        return self.outcome
+
+    def heard(self, part):
+        return [line for (line,) in self.events if part in line]
+
+
+@pytest.fixture
+def job(tmp_path):
+    return MemoryJob(tmp_path, task=SeeingTask, **{"task.inputs": "mem.in.*"})
+
+
+def unsaid(job):
+    """The job without a word about where its inputs start."""
+    return {key: value for key, value in job.flat.items() if not key.endswith("offset.default")}
+
+
+def numbered(ids, partition=0, key="a"):
+    return [(partition, key, {"id": each}) for each in ids]
+
+
+def test_a_start_reads_every_stream_that_matches(job):
+    job.admin.create(StreamSpec("in-2", 2))
+    job.send(*numbered([1]))
+    job.send(*numbered([2]), stream="in-2")
+    config = load_job(job.flat)
+    prepared = prepare(config)
+    assert prepared.config.task.inputs == (SystemStream("mem", "in"), SystemStream("mem", "in-2"))
+    assert prepared.model.tasks[0].ssps == {SystemStreamPartition("mem", each, 0) for each in ("in", "in-2")}
+
+
+def test_a_pattern_that_matches_nothing_is_refused_before_anything_is_written(job):
+    with pytest.raises(
+        ConfigError, match=r"^task\.inputs: matches no stream of system 'mem' now; create one first, or set"
+    ):
+        prepare(load_job(job.flat | {"task.inputs": "mem.orders-.*"}))
+    assert job.admin.list_streams() == ["in", "out"]
+
+
+def test_a_new_stream_is_read_from_its_first_record_and_everything_else_goes_on_from_its_position(job):
+    run = Run(load_job(unsaid(job) | REFRESH | {"systems.mem.streams.in.samza.offset.default": "oldest"}))
+    job.task.calls.wait_for(("init",), 2)
+    job.send(*numbered([1, 2]))
+    job.task.calls.wait_for(("saw", "in"), 2)
+    job.admin.create(StreamSpec("in-2", 2))
+    job.send(*numbered([4, 5]), stream="in-2")
+    job.task.calls.wait_for(("saw", "in-2"), 2)
+    job.send(*numbered([6]))
+    job.task.calls.wait_for(("saw", "in"), 3)
+    outcome = run.stop()
+    assert (outcome.stopped, outcome.status.processed) == (True, 5)
+    assert run.heard("is a new input") == [
+        "mem.in-2 is a new input: every task commits, and the containers start again"
+    ]
+    seen = [call[1:] for call in job.task.calls if call[0] == "saw"]
+    assert sorted(seen) == [("in", 1), ("in", 2), ("in", 6), ("in-2", 4), ("in-2", 5)]
+    assert job.changelog() == {"a": 5}
+
+
+def test_a_stream_that_came_while_the_job_was_down_is_read_from_its_first_record(job):
+    flat = unsaid(job)
+    job.send(*numbered([1]))
+    run = Run(load_job(flat))
+    job.task.calls.wait_for(("init",), 2)
+    run.stop()
+    job.admin.create(StreamSpec("in-2", 2))
+    job.send(*numbered([2]), stream="in-2")
+    run = Run(load_job(flat))
+    job.task.calls.wait_for(("saw", "in-2", 2), 1)
+    run.stop()
+    assert [call[1:] for call in job.task.calls if call[0] == "saw"] == [("in-2", 2)]
+
+
+def test_a_job_without_an_input_waits_for_the_first_and_reads_all_of_it(job):
+    run = Run(load_job(unsaid(job) | REFRESH | {"task.inputs": "mem.orders-.*"}))
+    run.events.wait_for(("waiting for an input: no stream matches mem.orders-.* now; the next look is in 0.1 s",), 1)
+    job.admin.create(StreamSpec("orders-1", 2))
+    job.send(*numbered([1]), stream="orders-1")
+    job.task.calls.wait_for(("saw", "orders-1", 1), 1)
+    run.stop()
+
+
+def test_a_stop_ends_the_wait_for_the_first_input(job):
+    run = Run(load_job(job.flat | REFRESH | {"task.inputs": "mem.orders-.*"}))
+    run.events.wait_for(("waiting for an input: no stream matches mem.orders-.* now; the next look is in 0.1 s",), 1)
+    outcome = run.stop()
+    assert (outcome.stopped, outcome.status.processed) == (True, 0)
+    assert job.admin.list_streams() == ["in", "out"]
+
+
+def test_a_stream_that_does_not_fit_the_state_is_announced_once_and_the_job_goes_on_without_it(job):
+    run = Run(load_job(job.flat | REFRESH))
+    job.task.calls.wait_for(("init",), 2)
+    job.admin.create(StreamSpec("in-wide", 5))
+    warning = (
+        "warning: task.inputs: mem.in-wide has 5 partitions, for 5 tasks in all; the job's state is by 2: give it fewer "
+        "partitions, leave it out of task.inputs, or start a new job (job.id); the job goes on without it"
+    )
+    run.events.wait_for((warning,), 1)
+    job.admin.create(StreamSpec("in-2", 2))
+    job.send(*numbered([1]), stream="in-2")
+    job.task.calls.wait_for(("saw", "in-2", 1), 1)
+    run.stop()
+    assert len(run.heard("in-wide")) == 1
+    with pytest.raises(EnvironmentFailure, match=r"^task\.inputs: mem\.in-wide has 5 partitions, for 5 tasks in all"):
+        prepare(load_job(job.flat))
+
+
+def test_a_stream_that_goes_and_comes_back_is_read_from_its_first_record(job):
+    flat = unsaid(job)
+    job.admin.create(StreamSpec("in-2", 2))
+    prepare(load_job(flat))
+    job.admin.delete("in-2")
+    prepare(load_job(flat))
+    job.admin.create(StreamSpec("in-2", 2))
+    late = prepare(load_job(flat)).model.tasks[0].late
+    assert late == {SystemStreamPartition("mem", "in-2", 0)}
+
+
+def test_a_run_that_lost_its_job_while_it_started_again_gives_way(job):
+    config = load_job(job.flat | REFRESH)
+    first = prepare(config)
+    assert prepare_again(config, this_run(), first.run_id, ()).run_id != first.run_id
+    with pytest.raises(JobTakenOver):
+        prepare_again(config, this_run(), first.run_id, ())
+
+
+def test_a_system_that_lists_no_streams_is_named(job, monkeypatch):
+    from samzapy.system.memory.factory import MemorySystemFactory
+
+    monkeypatch.setattr(MemorySystemFactory, "lists_streams", False)
+    with pytest.raises(
+        ConfigError, match=r"^task\.inputs: system 'mem' cannot list its streams: name them, got 'mem\.in"
+    ):
+        prepare(load_job(job.flat))
+
+
+def test_a_bounded_run_ends_at_the_ends_of_the_streams_that_match_now(job):
+    job.send(*numbered([1, 2]))
+    outcome = launch(load_job(job.flat | REFRESH), LocalRunner(), RunOptions(), threading.Lock(), until_end=True)
+    assert (outcome.status.processed, outcome.stopped) == (2, False)
+
+
+def test_tools_see_the_streams_that_match_now(job):
+    config = resolved(load_job(job.flat))
+    assert {ssp.stream for task in look_around(config, print)[0].tasks for ssp in task.ssps} == {"in"}
