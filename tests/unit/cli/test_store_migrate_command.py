@@ -1,8 +1,11 @@
 """`samzapy store migrate`, on a job that has run on the local system."""
 
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -43,6 +46,21 @@ def test_the_table_has_each_partition_and_the_job_goes_on(samzapy, migrate):
     write_views(samzapy, ["/a"])
     run_job(samzapy, *JSON)
     assert entries(samzapy, *JSON) == {**COUNTS, "/a": COUNTS["/a"] + 1}
+
+
+def test_a_killed_migration_is_seen_by_other_commands_and_completed_by_the_same(samzapy, migrate):
+    command = [sys.executable, "-c", "from samzapy.cli.main import main; main()", "store", "migrate", "job.properties"]
+    environment = {**os.environ, "SAMZAPY_FAIL": "migrate.6a:2:kill"}
+    killed = subprocess.run([*command, "counts", *JSON], env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    for arguments in ((), JSON):
+        code, _, errors = samzapy("check", "job.properties", *arguments)
+        assert code == 3
+        assert "migration to msg.serde json" in errors
+        assert "is not complete (1 of 2 partitions)" in errors
+    assert "is not complete" in samzapy("store", "count", "job.properties", "counts")[2]
+    assert [line.split()[3] for line in migrate().splitlines()[2:4]].count("done") == 1
+    assert entries(samzapy, *JSON) == COUNTS
 
 
 def test_the_page_about_it_has_commands_that_work(samzapy, migrate, monkeypatch):
