@@ -1,3 +1,8 @@
 """The version of samzapy; the build reads it here."""
 
 VERSION = "0.1.0"
+
+
+def refusal(driver: str) -> str:
+    """Why an executor with this version does not work for a driver with another one, and what to do."""
+    return f"samzapy {VERSION} is installed for the executor's Python, the driver has {driver}: install {driver} there"

@@ -159,7 +159,7 @@ class SamzapyPeer(Launcher):
 
 def _home(name: str, made_of: Sequence[str]) -> Path:
     digest = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:12]
-    return cache_folder().parent / "peers" / f"{name}-{digest}"
+    return cache_folder() / "peers" / f"{name}-{digest}"
 
 
 def _java() -> str:

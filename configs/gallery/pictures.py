@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/gallery.md.
+"""Draws the pictures of docs/how-to/gallery.md.
 
 python configs/gallery/pictures.py docs/pictures/gallery
 

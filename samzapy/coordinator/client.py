@@ -41,7 +41,7 @@ from samzapy.queries.questions import Answer as Answered
 from samzapy.queries.questions import Handed, Question, read_asked
 from samzapy.queries.questions import pack as pack_questions
 from samzapy.strict_json import encode, sendable
-from samzapy.version import VERSION
+from samzapy.version import VERSION, refusal
 
 M = TypeVar("M")
 
@@ -82,9 +82,7 @@ class CoordinatorClient:
         body = self._request("POST", path, Attempt(process))
         driver = self._read(Versioned, path, body).version
         if driver != VERSION:
-            raise EnvironmentFailure(
-                f"samzapy {VERSION} is installed for the executor's Python, the driver has {driver}: install {driver} there"
-            )
+            raise EnvironmentFailure(refusal(driver))
         answer = self._read(Registration, path, body)
         lease = HttpLease(self, container_id, answer.epoch, answer.lease_ms / 1000, answer.predecessor)
         lease.hear(answer.checkpoint_clock)

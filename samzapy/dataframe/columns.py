@@ -12,6 +12,7 @@ import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql import types as sql
+from pyspark.sql.functions import udf
 
 from samzapy.api.serde import Serde
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
@@ -231,7 +232,8 @@ def parse_schema(what: str, wanted: str | sql.DataType | None) -> sql.DataType |
     if wanted is None or isinstance(wanted, sql.DataType):
         return wanted
     try:
-        return sql.DataType.fromDDL(wanted)
+        # `DataType.fromDDL` is newer than Spark 3.5, and reads the text in this way.
+        return udf(plain_object, wanted).returnType
     except PySparkException as cause:
         reason = " ".join(str(cause).split())[:200]
         problem = f"expected a StructType, another DataType, or DDL like 'a int, b array<string>' ({reason})"

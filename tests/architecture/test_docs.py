@@ -5,48 +5,36 @@ from pathlib import Path
 
 import pytest
 
+from docs.generator.markdown import anchors, links, target
+
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
 DOCS_PAGES = sorted(DOCS.rglob("*.md"))
-PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "CHANGELOG.md", *DOCS_PAGES]
+#: The pages in the folders of the four kinds. A page beside them has no place yet.
+PLACED = [page for page in DOCS_PAGES if page.parent != DOCS or page.name == "index.md"]
+PAGES = [*(PROJECT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")), *DOCS_PAGES]
 ENTRIES = 14
-
-
-def without_code(text):
-    return re.sub(r"(?ms)^```.*?^```$", "", text)
-
-
-def links(page):
-    return re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text()))
-
-
-def anchors(page):
-    heads = re.findall(r"(?m)^#+ (.*)$", without_code(page.read_text()))
-    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
-
-
-def target_of(page, link):
-    """The file and the anchor that a relative link of a page names."""
-    path, _, anchor = link.partition("#")
-    return ((page.parent / path).resolve() if path else page), anchor
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
 def test_every_link_within_the_project_leads_somewhere(page):
     broken = []
-    for link in links(page):
-        if re.match(r"https?:", link):
-            continue
-        found, anchor = target_of(page, link)
-        if not found.exists() or (anchor and found.suffix == ".md" and anchor not in anchors(found)):
+    for link in links(page.read_text(encoding="utf-8")):
+        found, anchor = target(page, link)
+        if not found.exists() or (anchor and found.suffix == ".md" and anchor not in anchors(found.read_text())):
             broken.append(link)
     assert broken == []
 
 
 def test_every_page_is_reached_from_the_readme_or_the_index():
     fronts = (PROJECT / "README.md", DOCS / "index.md")
-    reached = {target_of(front, link)[0] for front in fronts for link in links(front)}
+    reached = {target(front, link)[0] for front in fronts for link in links(front.read_text(encoding="utf-8"))}
     assert [str(page.relative_to(DOCS)) for page in DOCS_PAGES if page not in reached | {DOCS / "index.md"}] == []
+
+
+def test_every_page_has_a_place_in_the_sites_navigation_and_each_place_a_page():
+    places = re.findall(r"^ +- ([\w/-]+\.md)$", (PROJECT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(places) == sorted(str(page.relative_to(DOCS)) for page in PLACED)
 
 
 def test_no_folder_of_the_docs_holds_more_than_a_reader_looks_through():

@@ -20,6 +20,8 @@ _REMARK = re.compile(r"\s{2,}\(.*\)$")
 PAGES = (
     "README.md",
     "docs/tutorial/first-job.md",
+    "docs/tutorial/state.md",
+    "docs/tutorial/kafka.md",
     "docs/how-to/write/tasks.md",
     "docs/explanation/state.md",
     "docs/how-to/write/dataframes.md",
@@ -30,7 +32,7 @@ PAGES = (
     "docs/how-to/write/event-time.md",
     "docs/how-to/write/testing.md",
     "docs/how-to/operate/running.md",
-    "docs/gallery.md",
+    "docs/how-to/gallery.md",
 )
 #: Of the pages' commands: these are about a job that is running, or that has not run yet.
 _OF_THEIR_OWN = re.compile(r"samzapy (drain|check) |planes_by_batch")

@@ -19,18 +19,23 @@ _folder = click.option(
 def kafka() -> None:
     """Start and stop a real Kafka on this machine, for development: one node, loopback only.
 
-    Its jars come from Maven Central, through Spark's resolver, and are verified before they run.
+    Its jars come from Maven Central, and are verified before they run.
     """
 
 
 @kafka.command()
 @_folder
 @click.option("--port", type=click.IntRange(1, 65535), default=9092, show_default=True, help="The port on 127.0.0.1.")
-def start(folder: Path, port: int) -> None:
+@click.option(
+    "--version",
+    envvar="SAMZAPY_KAFKA_VERSION",
+    help="Kafka's version, 4.1.0 by default: 3.9, 4.0, 4.1, 4.4, or one in full. Data of a newer version are not for an older one.",
+)
+def start(folder: Path, port: int, version: str | None) -> None:
     """Start the broker, unless it runs already, and print its address."""
     from samzapy.devkafka import start as start_broker
 
-    click.echo(f"Kafka answers at {start_broker(folder, port)}; its data and log are in {folder}")
+    click.echo(f"Kafka answers at {start_broker(folder, port, version)}; its data and log are in {folder}")
 
 
 @kafka.command()
@@ -53,4 +58,5 @@ def status(ctx: click.Context, folder: Path) -> None:
     if running is None:
         click.echo(f"no broker runs in {folder}")
         ctx.exit(3)
-    click.echo(f"Kafka answers at {running.bootstrap} (process {running.pid})")
+    kafka_version = f"Kafka {running.version}".strip()
+    click.echo(f"{kafka_version} answers at {running.bootstrap} (process {running.pid})")

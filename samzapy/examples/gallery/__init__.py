@@ -1,4 +1,4 @@
-"""Six jobs for six problems. The page `docs/gallery.md` goes through them.
+"""Six jobs for six problems. The page `docs/how-to/gallery.md` goes through them.
 
 visits             sessions of clicks: page views become visits
 card_fraud         fraud rules: one remembers, one waits for a timer

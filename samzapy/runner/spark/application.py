@@ -11,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, final
@@ -24,7 +23,7 @@ from pyspark import SparkConf, SparkContext
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import Java
+from samzapy.java import Java, installed_spark
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.master import Master, environment, spark_settings
@@ -66,11 +65,15 @@ class RunFolder:
         path.write_text(_QUIET.format(level="info" if verbose else "off"))
         return path
 
-    def spark_properties(self, settings: Mapping[str, str]) -> Path:
-        """A file with the settings, for this user only: every user of the machine can read a command line."""
+    def spark_properties(self, settings: Mapping[str, str], home: Path) -> Path:
+        """A file with the settings, and with the defaults of that SPARK_HOME for all others.
+
+        It is for this user only: every user of the machine can read a command line. Given a file, Spark 3.5 does not read
+        its defaults, and Spark 4 only if an option says so that Spark 3.5 does not know. Raises EnvironmentFailure.
+        """
         path = self.path / "spark.properties"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            javaproperties.dump(settings, file, timestamp=False)
+            javaproperties.dump({**default_settings(home), **settings}, file, timestamp=False)
         return path
 
     def spark_home(self, *, on_this_machine: bool) -> Path:
@@ -83,16 +86,26 @@ class RunFolder:
         given = os.environ.get("SPARK_HOME")
         if given:
             return Path(given)
-        found = find_spec("pyspark")
-        if found is None or not found.submodule_search_locations:
-            raise EnvironmentFailure("pyspark is not installed: install samzapy with its dependencies")
         home = self.path / "home"
         home.mkdir()
         left_out = {"work", "python"} if on_this_machine else {"work"}
-        for entry in Path(found.submodule_search_locations[0]).iterdir():
+        for entry in installed_spark().package.iterdir():
             if entry.name not in left_out:
                 (home / entry.name).symlink_to(entry)
         return home
+
+
+def default_settings(home: Path) -> dict[str, str]:
+    """The settings of `spark-defaults.conf`, in SPARK_CONF_DIR or else `home`/conf; none without the file. Raises
+    EnvironmentFailure if it cannot be read."""
+    path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf")
+    if not path.is_file():
+        return {}
+    try:
+        found = javaproperties.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as cause:
+        raise EnvironmentFailure(f"{path}: cannot be read as a properties file: {cause}") from cause
+    return {key: value.strip() for key, value in found.items() if key.startswith("spark.")}
 
 
 def _sweep(parent: Path) -> None:
@@ -127,7 +140,7 @@ def spark_application(
     with RunFolder() as folder:
         settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         home = folder.spark_home(on_this_machine=master.on_this_machine)
-        properties = folder.spark_properties(settings)
+        properties = folder.spark_properties(settings, home)
         variables = {**environment(config.spark.conf, master, home, properties), **java.environment(folder.path)}
         with _environment(variables), warnings.catch_warnings():
             # pyspark warns about the version of an installed pandas, which no container uses.

@@ -26,19 +26,19 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from samzapy.errors import EnvironmentFailure
+from samzapy.java import installed_spark
 
 #: Seconds in which the JVM has to end after its standard input is closed.
 GRACE_S = 10.0
 #: Seconds between two looks at a JVM that starts.
 _PACE_S = 0.05
-#: pyspark's first call into the JVM imports this module, and with it pandas and NumPy if they are installed.
-_IMPORTED_BY_CALLS = "pyspark.testing.utils"
 
 
 def _import_early() -> None:
-    """Import that module while the JVM starts; in a version of pyspark without it, do nothing."""
-    with suppress(Exception):
-        import_module(_IMPORTED_BY_CALLS)
+    """Import what pyspark's first call into the JVM imports, while the JVM starts."""
+    for name in installed_spark().imported_by_calls:
+        with suppress(Exception):
+            import_module(name)
 
 
 def _nothing(_: DriverJvm) -> None:

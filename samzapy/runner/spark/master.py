@@ -304,12 +304,12 @@ def added_settings(config: JobConfig, master: Master) -> dict[str, str]:
 def environment(conf: Mapping[str, str], master: Master, spark_home: Path, properties: Path) -> dict[str, str]:
     """The environment of the driver. On this machine the executors use this Python and the loopback address.
 
-    Spark reads its settings from the file `properties`, which takes precedence over `spark-defaults.conf`. The options of the
-    user's `PYSPARK_SUBMIT_ARGS` follow.
+    Spark reads its settings from the file `properties`. The options of the user's `PYSPARK_SUBMIT_ARGS` follow, and take
+    precedence.
 
     `spark.pyspark.python` takes precedence, as in Spark; pyspark itself reads only the variable.
     """
-    submit = f"--load-spark-defaults --properties-file {shlex.quote(str(properties))}"
+    submit = f"--properties-file {shlex.quote(str(properties))}"
     wanted = {
         "SPARK_HOME": str(spark_home),
         "PYSPARK_PIN_THREAD": "true",

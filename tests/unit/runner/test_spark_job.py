@@ -12,6 +12,8 @@ from pyspark.worker_util import check_python_version
 from samzapy.coordinator.wire import CoordinatorAddress
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.runner import SparkJob
+from samzapy.runner.spark.worker import run_task
+from samzapy.version import VERSION
 
 
 class FailingSpark:
@@ -78,6 +80,23 @@ def test_another_samzapy_on_the_worker_is_told_with_both_versions():
     with pytest.raises(EnvironmentFailure) as caught:
         why("samzapy.errors.EnvironmentFailure: samzapy 0.1 is installed for the executor's Python, the driver has 0.2")
     assert str(caught.value) == "samzapy 0.1 is installed for the executor's Python, the driver has 0.2"
+
+
+def test_a_samzapy_on_the_worker_that_is_older_than_the_task_is_told_to_be_replaced():
+    with pytest.raises(EnvironmentFailure) as caught:
+        why(
+            "AttributeError: Can't get attribute 'run_task' on <module 'samzapy.runner.spark.worker' from '/x/worker.py'>"
+        )
+    assert str(caught.value) == (
+        f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there"
+    )
+
+
+def test_a_worker_refuses_the_task_of_another_version_before_it_unpickles_anything():
+    with pytest.raises(
+        EnvironmentFailure, match=rf"samzapy {VERSION} is installed for the executor's Python, the driver "
+    ):
+        list(run_task("9.9.9", b"nothing that can be unpickled", ["0"]))
 
 
 def test_a_module_that_only_the_users_code_wants_is_not_samzapys_to_install():

@@ -8,7 +8,7 @@ import javaproperties
 import pytest
 
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError
+from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.spark.application import RunFolder
 from samzapy.runner.spark.master import Master, environment, spark_settings
 
@@ -85,11 +85,36 @@ def test_sparks_home_is_a_folder_of_links_that_disappears_with_the_run(monkeypat
 def test_settings_go_by_a_file_that_only_this_user_reads_and_not_by_a_command_line():
     given = {"spark.hadoop.fs.s3a.secret.key": "hunter2 = \\ é", "spark.app.name": "a b"}
     with RunFolder() as folder:
-        path = folder.spark_properties(given)
+        path = folder.spark_properties(given, folder.path)
         assert path.stat().st_mode & 0o777 == 0o600
         assert javaproperties.loads(path.read_text()) == given
         wanted = environment({}, Master.parse("local[1]"), Path("/spark"), path)
-    assert wanted["PYSPARK_SUBMIT_ARGS"] == f"--load-spark-defaults --properties-file {path} pyspark-shell"
+    assert wanted["PYSPARK_SUBMIT_ARGS"] == f"--properties-file {path} pyspark-shell"
+
+
+DEFAULTS = "spark.app.name\tother\nspark.eventLog.dir = file:///tmp/é  \nsomething.else 1\n"
+
+
+@pytest.mark.parametrize("variable", [True, False])
+def test_the_defaults_of_a_spark_are_taken_for_whatever_the_run_does_not_set(variable, tmp_path, monkeypatch):
+    conf = tmp_path / ("elsewhere" if variable else "home/conf")
+    conf.mkdir(parents=True)
+    (conf / "spark-defaults.conf").write_text(DEFAULTS, "utf-8")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf) if variable else "")
+    with RunFolder() as folder:
+        path = folder.spark_properties({"spark.app.name": "counts"}, tmp_path / "home")
+        made = javaproperties.loads(path.read_text())
+    assert made == {"spark.app.name": "counts", "spark.eventLog.dir": "file:///tmp/é"}
+
+
+def test_defaults_of_a_spark_that_cannot_be_read_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_bytes(b"spark.app.name \xff")
+    with (
+        RunFolder() as folder,
+        pytest.raises(EnvironmentFailure, match=r"spark-defaults\.conf: cannot be read as a prop"),
+    ):
+        folder.spark_properties({}, tmp_path)
 
 
 def test_the_folder_of_a_run_that_was_killed_is_removed_by_the_next_one(tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ def test_a_long_changelog_is_folded_in_files_and_merged_in_key_order(tmp_path):
     )
     wanted = sorted((key, int(key) % 3, value) for key, value in expected.items() if value is not None)
     with reader.read(config, [], Selection()) as contents:
-        assert (tmp_path / "files" / "2" / "CURRENT").exists()
+        assert (tmp_path / "files" / "s" / "2" / "CURRENT").exists()
         found = [(key, partition, value) for partition, key, value in contents.entries(Selection())]
     assert found == wanted
     assert heard[-1][1] == heard[-1][2] > 1_000

@@ -112,6 +112,24 @@ def test_a_store_on_disk_is_read_from_its_files_and_one_in_memory_has_gone():
         runner.with_config(keys).run().store("counts")
 
 
+class Remembering(StreamTask):
+    """Puts each message into two stores."""
+
+    def init(self, context):
+        self.stores = [context.get_store(name) for name in ("counts", "more")]
+
+    def process(self, envelope, collector, coordinator):
+        for store in self.stores:
+            store.put(envelope.key, envelope.message)
+
+
+def test_several_stores_are_read_at_the_end_of_a_run_however_many_records_their_changelogs_have():
+    more = {key.replace("counts", "more"): value.replace("counts", "more") for key, value in JOB.items()}
+    messages = [(f"key-{number}", number) for number in range(1_001)]
+    run = TestRunner.of(Remembering).with_config(JOB | more).with_input("in", messages).run()
+    assert run.store("counts") == run.store("more") == dict(messages)
+
+
 def test_a_key_in_several_partitions_is_not_one_entry():
     run = COUNTING.with_input("in", [Input(1, "a", 0), Input(1, "a", 1), Input(1, "a", 1)], partitions=2).run()
     assert [run.store("counts", number) for number in range(3)] == [{"a": 1}, {"a": 2}, {}]

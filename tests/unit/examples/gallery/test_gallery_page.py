@@ -52,6 +52,7 @@ def test_there_is_an_input_for_the_jobs_of_the_gallery_only():
         inputs_of("flights")
 
 
+@pytest.mark.slow
 def test_the_pictures_are_the_results_of_the_jobs(tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib", reason="draws the pictures; the extra `dev` has it")
     monkeypatch.syspath_prepend(CONFIGS / "gallery")

@@ -1,6 +1,6 @@
 """Finds the Java for everything that needs one: Spark, the development broker, Spark's resolver.
 
-It is the first of these that is of version 17 or newer:
+It is the first of these that is of version 17 or newer, and not too new for the installed Spark:
 
 1. `JAVA_HOME`
 2. `java` on the PATH
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from samzapy.errors import EnvironmentFailure
+from samzapy.java.installed import installed_spark
 
 OLDEST_JAVA = 17
 
@@ -64,6 +65,14 @@ class Java:
     variables: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
 
+    @property
+    def line(self) -> list[str]:
+        """The beginning of a command line: the program, and an option if it would not trust what this machine trusts."""
+        if self.complete:
+            return [str(self.command)]
+        trusted = [path for path in TRUST_STORES if path.is_file()][:1]
+        return [str(self.command.resolve()), *(f"-Djavax.net.ssl.trustStore={path}" for path in trusted)]
+
     def environment(self, folder: Path) -> Mapping[str, str]:
         """The variables with which Spark starts this Java.
 
@@ -76,8 +85,7 @@ class Java:
         _link(real.parents[1], home, leave_out="bin")
         _link(real.parent, home / "bin", leave_out="java")
         wrapper = home / "bin" / "java"
-        trusted = [f"-Djavax.net.ssl.trustStore={path}" for path in TRUST_STORES if path.is_file()][:1]
-        wrapper.write_text(_WRAPPER.format(module=SPARKS_MODULE, java=shlex.join([str(real), *trusted])))
+        wrapper.write_text(_WRAPPER.format(module=SPARKS_MODULE, java=shlex.join(self.line)))
         wrapper.chmod(0o700)
         return {"JAVA_HOME": str(home)}
 
@@ -85,19 +93,29 @@ class Java:
 def find_java(needed_by: str) -> Java:
     """The Java for `SPARK` or `KAFKA`, in the order of the module's text.
 
-    Raises EnvironmentFailure if every place has none or an older one.
+    Raises EnvironmentFailure if every place has none, an older one, or one that is too new.
     """
-    places = list(_places(os.environ))
     seen = []
-    for name, command, variables in places:
+    for name, command, variables in _places(os.environ):
         found = _examined(command, variables)
-        if found is not None and found.version >= OLDEST_JAVA:
+        version = 0 if found is None else found.version
+        misfit = _too_new(version) if needed_by == SPARK else ""
+        if found is not None and version >= OLDEST_JAVA and not misfit:
             return found
-        seen.append(f"{name} has {found.version if found and found.version else 'none'}")
+        seen.append(f"{name} has {version or 'none'}{misfit}")
     raise EnvironmentFailure(
         f"{needed_by} needs Java {OLDEST_JAVA} or newer, found none ({', '.join(seen)}): "
         f"pip install 'samzapy[java]' brings one, and {_WITHOUT[needed_by]}"
     )
+
+
+def _too_new(version: int) -> str:
+    """Why the installed Spark does not start on that Java; empty if it does, or if no Spark is installed."""
+    try:
+        spark = installed_spark()
+    except EnvironmentFailure:
+        return ""
+    return "" if spark.runs_on(version) else f", too new for Spark {spark.version}"
 
 
 def java_version(text: str) -> int:
