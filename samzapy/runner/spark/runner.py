@@ -29,15 +29,16 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
-from samzapy.runner.driver import STOPPING, StopSignals, coordinator_of, watching
+from samzapy.runner.driver import STOPPING, OwnershipWatch, StopSignals, coordinator_of, watching
 from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, collected, one_line
-from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
+from samzapy.runner.spark.driver_address import coordinator_host
+from samzapy.runner.spark.master import Master, check_reach, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
 from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.starting import Start, StartingSpark
@@ -163,6 +164,11 @@ class _Part:
     code: TravellingCode
     master: Master
 
+    def free_ports(self) -> None:
+        """Stop listening at the ports of the job file: before that, the next run cannot listen there."""
+        if self.prepared.config.spark.coordinator_port or self.prepared.config.page_port:
+            self.service.close()
+
 
 class SparkRunner(Runner):
     """Runs a job's containers as the tasks of a Spark job, until they end or a signal stops them.
@@ -184,14 +190,14 @@ class SparkRunner(Runner):
         """Check that the executors can reach the streams and folders of the job file, and that Spark can start. Raises
         ConfigError, EnvironmentFailure."""
         warnings = check_reach(config)
-        self._source.check()
+        self._source.check(config)
         return warnings
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = job.config
         # Before the job is claimed, for callers that have not checked it.
-        self._source.check()
+        self._source.check(config)
         master = _checked_master(config, job.most_containers, len(job.model.standbys), endless=job.endless)
         code = TravellingCode.of(config, on_this_machine=master.on_this_machine)
         token = run_token()
@@ -248,10 +254,13 @@ class SparkRunner(Runner):
         prepared, coordinator, config = part.prepared, part.coordinator, part.prepared.config
         with ExitStack() as stack:
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
-            spark = starting.application(lambda: signals.received or options.stop.asked)
+            spark = starting.application(
+                lambda: (
+                    signals.received or options.stop.asked or coordinator.stopping or coordinator.abandoned is not None
+                )
+            )
             if spark is None:
-                options.on_event(STOPPING)
-                return JobOutcome(coordinator.status(), stopped=True), None
+                return self._ended_before_spark(part, watch, options), None
             locality = stack.enter_context(Locality(place_records(config)))
             places = locality if config.placement.chooses and not part.master.one_executor else None
             submit = self._submitter(coordinator, spark, part.service.address, part.code, places)
@@ -275,10 +284,21 @@ class SparkRunner(Runner):
             again = inputs.changed and not (supervisor.asked or watch.lets_go or status.draining)
             if again:
                 self._await_end(submitted[-1:], config.task.shutdown_ms / 1000)
-            if watch.lets_go and (config.spark.coordinator_port or config.page_port):
-                # The new run cannot listen there before.
-                part.service.close()
+            if watch.lets_go:
+                part.free_ports()
         return JobOutcome(status, supervisor.stopped), inputs if again else None
+
+    @staticmethod
+    def _ended_before_spark(part: _Part, watch: OwnershipWatch, options: RunOptions) -> JobOutcome:
+        """The end of a run that was asked to stop while Spark started, so that no container has run. Raises JobTakenOver."""
+        if part.coordinator.abandoned is not None:
+            raise JobTakenOver(part.coordinator.abandoned)
+        if not part.coordinator.stopping:
+            options.on_event(STOPPING)
+            part.coordinator.stop()
+        if watch.lets_go:
+            part.free_ports()
+        return JobOutcome(part.coordinator.status(), stopped=True)
 
     def _await_end(self, submitted: Sequence[SlotRun], patience_s: float) -> None:
         """Wait until Spark has ended the tasks of the containers, so that their slots are free and no standby has its copies
@@ -349,7 +369,9 @@ def _served(coordinator: Coordinator, config: JobConfig, token: str, at: Address
 def _checked_master(config: JobConfig, containers: int, standbys: int, *, endless: bool) -> Master:
     """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
     address = config.spark.master
-    master = Master.parse(address) if address else Master.default(containers)
+    master = (
+        Master.parse(address).sized(config.spark.conf, containers, standbys) if address else Master.default(containers)
+    )
     master.check_standbys(standbys)
     if endless or standbys:
         master.check_slots(containers + standbys)
