@@ -29,10 +29,10 @@ demo: java ## run the flights job on Spark with the embedded system, and print i
 	$(BIN)/samzapy demo
 
 test: java ## run the tests, with a real Kafka and a real Spark
-	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadfile --ignore=tests/torture --ignore=tests/samza
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadfile --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn
 
 test-slow: java ## run the tests that are too long for `make test`
-	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture --ignore=tests/samza
+	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn
 
 test-matrix: java ## try other versions of Python, Spark and Kafka: make test-matrix [ONLY=text] [TABLE=file]
 	$(BIN)/python -m tests.matrix $(if $(ONLY),--only "$(ONLY)") $(if $(TABLE),--table $(TABLE))
@@ -47,6 +47,12 @@ test-samza: java ## run a job in turns on the real Apache Samza (needs Maven) an
 	@command -v mvn >/dev/null 2>&1 || { echo "Building the Java side needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }
 	mvn --quiet --batch-mode --file tests/samza/jvm/pom.xml package
 	$(BIN)/python -m pytest -q --timeout=600 tests/samza
+
+.PHONY: test-yarn
+test-yarn: java ## run jobs on a real YARN, a ResourceManager and two NodeManagers of this machine (needs Maven)
+	@command -v mvn >/dev/null 2>&1 || { echo "Fetching YARN needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }
+	mvn --quiet --batch-mode --file tests/yarn/hadoop/pom.xml package
+	$(BIN)/python -m pytest -q tests/yarn
 
 soak: java ## random faults in every guarantee: make soak SECONDS=7200 [SEED=n]
 	$(BIN)/samzapy verify --soak $(or $(SECONDS),7200) $(if $(SEED),--seed $(SEED))

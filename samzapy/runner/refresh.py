@@ -4,7 +4,7 @@ A job with regular expressions in `task.inputs` and `job.inputs.refresh.ms` goes
 
 1  the driver lists the streams of the systems, one request each, every so many milliseconds
 2  a new stream that the job can take: the driver says so, and every container commits and stops
-3  the run notes that it has ended; the same process claims the job again, with the new model (`prepare_again`)
+3  the run has noted that it has ended; the same process claims the job again, with the new model (`prepare_again`)
 4  the containers start from what they have committed; the new input begins at its oldest record
 
 A stream that the job cannot take is announced once and left out; the job goes on without it. If the process dies anywhere
@@ -111,13 +111,16 @@ class InputsWatch:
             try:
                 with closing(job_clients(self._given, "inputs")) as clients:
                     self._new_inputs(clients)
-                return prepare_again(self._given, run, self._run_id, self._refused)
+                prepared = prepare_again(self._given, run, self._run_id, self._refused)
             except (RetriableError, Unreachable, UnknownStream) as failure:
                 delay_s = backoff.after(0.0)
                 if delay_s is None or stopped():
                     raise
                 self._on_event(f"cannot start again: {failure}; trying again in {delay_s:g} s")
                 _pause(delay_s, stopped)
+            else:
+                reach("inputs.4")
+                return prepared
 
     def __enter__(self) -> InputsWatch:
         if self._watched:

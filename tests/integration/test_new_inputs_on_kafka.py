@@ -86,7 +86,7 @@ def scene(kafka, tmp_path, request):
 
 
 @pytest.mark.parametrize(
-    "fail", ["", "inputs.2:1:kill", "inputs.3:1:kill", "handover.7:2:kill"], ids=lambda f: f[:8] or "sound"
+    "fail", ["", "inputs.2:1:kill", "inputs.3:1:kill", "inputs.4:1:kill"], ids=lambda f: f[:8] or "sound"
 )
 def test_a_new_topic_is_read_once_from_its_first_record_and_nothing_else_is_lost_or_repeated(scene, fail):
     run = scene.start(fail)

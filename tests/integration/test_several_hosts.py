@@ -3,17 +3,15 @@
 import re
 import sys
 import tarfile
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from rigs.job_process import JobProcess
-from rigs.numbered_stream import KEYS, STORES, Streams, expected, kafka_job, key_of, settings_of
+from rigs.numbered_job import NumberedJob
+from rigs.numbered_stream import KEYS, STORES
 from standalone_cluster import StandaloneCluster
 
-from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.cli.main import cli
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(500)]
@@ -25,12 +23,11 @@ WAIT_S = 120.0
 _RESTORED = re.compile(r"container (\d): restored ([\d,]+) records in \S+ s from (.+)")
 
 
-class Scene:
+class Scene(NumberedJob):
     """One job on the cluster; `containers` of it, and perhaps copies of each task."""
 
     def __init__(self, cluster: StandaloneCluster, folder: Path, bootstrap: str, **keys: str) -> None:
-        self.cluster, self.folder = cluster, folder
-        self.name = f"hosts-{folder.name}"
+        self.cluster = cluster
         hosts = {
             "job.spark.master": cluster.master,
             "job.spark.lease.ms": "10000",
@@ -40,24 +37,7 @@ class Scene:
             "job.spark.conf.spark.pyspark.python": sys.executable,
             "job.host-affinity.enabled": "true",
         }
-        job = kafka_job(self.name, bootstrap, **hosts, **keys)
-        (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))
-        self.streams = Streams(settings_of(job, "kafka"))
-        for stream in ("in", "out"):
-            self.streams.admin.create(StreamSpec(f"{self.name}-{stream}", PARTITIONS))
-        self.written = 0
-
-    def write(self, count: int = 2 * KEYS) -> None:
-        producer = self.streams.producer()
-        numbers = range(self.written, self.written + count)
-        producer.send([OutgoingRecord(f"{self.name}-in", key_of(n).encode(), b"%d" % n) for n in numbers])
-        producer.flush()
-        producer.close()
-        self.written += count
-
-    def start(self, *arguments: str) -> JobProcess:
-        code = Path(__file__).parents[1] / "jobs" / "last_and_count.py"
-        return JobProcess(self.folder, "job.properties", "--py-files", str(code), *arguments)
+        super().__init__(folder, f"hosts-{folder.name}", bootstrap, PARTITIONS, **{**hosts, **keys})
 
     def run(self) -> dict[str, str]:
         """Write some, run to the end; where each container has its state from, by container."""
@@ -72,18 +52,6 @@ class Scene:
     def tasks_on(self, host: str) -> set[str]:
         """The tasks with stores on that host."""
         return {path.name for path in self.cluster.state(host).glob(f"{self.name}-1/counts/Partition_?")}
-
-    def check(self) -> None:
-        """Changelogs and outputs hold what a run without any failure would have made."""
-        last, counts = expected(self.written)
-        contents = {}
-        for store in STORES:
-            replayed = self.streams.replay(f"{self.name}-{store}-changelog")
-            contents[store] = {key.decode(): int(value) for part in replayed for key, value in part.items()}
-        assert contents["last"] == last
-        assert contents["counts"] == counts
-        outputs = Counter(int(value) for batch in self.streams.read(f"{self.name}-out") for value in batch.values)
-        assert outputs == Counter(range(self.written))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import TypeVar
 
 from samzapy.config.reading.keys import Key, duration_hint, in_ms
@@ -33,7 +35,9 @@ class Reader:
         secret: frozenset[str] = frozenset(),
         broken: frozenset[str] = frozenset(),
     ) -> None:
-        self.values = {key: in_ms(key, value) for key, value in values.items()}
+        self.values: Mapping[str, str] = {key: in_ms(key, value) for key, value in values.items()}
+        self._sorted = sorted(self.values)
+        self._order = {key: number for number, key in enumerate(self.values)}
         self.problems: list[ConfigProblem] = []
         self.warnings: list[str] = []
         self.secret, self._broken = secret, broken
@@ -73,9 +77,12 @@ class Reader:
         return self._find(key, names)[0]
 
     def below(self, prefix: str) -> Masked:
-        """Everything below `prefix`, by the keys without it."""
+        """Everything below `prefix`, by the keys without it, in the order of the file."""
         cut = len(prefix)
-        found = {key[cut:]: value for key, value in self.values.items() if key.startswith(prefix)}
+        # A job may have thousands of streams, and each asks for its keys.
+        places = range(bisect_left(self._sorted, prefix), len(self._sorted))
+        keys = takewhile(lambda key: key.startswith(prefix), map(self._sorted.__getitem__, places))
+        found = {key[cut:]: self.values[key] for key in sorted(keys, key=self._order.__getitem__)}
         return Masked(found, frozenset(key[cut:] for key in self.secret if key.startswith(prefix)))
 
     def problem(self, key: str, message: str, value: str | None = None) -> None:

@@ -80,8 +80,8 @@ class DriverJvm:
 
     @property
     def last_line(self) -> str:
-        """The last line of its output that is not empty."""
-        return next((line for line in reversed(list(self._lines)) if line.strip()), "nothing on its output")
+        """The last line of its output that is neither empty nor a part of a stack, which is indented."""
+        return next((line for line in reversed(list(self._lines)) if line[:1].strip()), "nothing on its output")
 
     def settled(self) -> None:
         """Spark has started: show the output from now on."""

@@ -1,9 +1,11 @@
 """Parses the address of a Spark master, and builds the Spark configuration of a run.
 
-1. The address decides the number of slots, the address of the driver, and what the executors can reach. With a master on
-   this machine, driver and executors share files and the loopback address. With any other master, every path and address
-   has to be valid on other machines.
-2. Settings of the job file that would break a guarantee are refused.
+1. The address decides the number of slots and what the executors can reach. With a master on this machine, driver and
+   executors share files and the loopback address. With any other master, every path and address has to be valid on other
+   machines.
+2. YARN and Kubernetes start as many executors as an application asks for, and Spark asks for two. A job asks for as many as
+   its containers and standbys need, since containers never end and make no room for others.
+3. Settings of the job file that would break a guarantee are refused.
 """
 
 from __future__ import annotations
@@ -11,33 +13,41 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samzapy.api.system import SystemSettings
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, JobConfig
 from samzapy.config.reading.secrets import MASK, Masked, is_secret, literal_secrets
-from samzapy.config.spark import TLS_ENABLED, SparkConfig, TlsConfig
+from samzapy.config.spark import TLS_ENABLED, TlsConfig
 from samzapy.config.stores import backup
 from samzapy.config.tasks import checkpoint
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.system.factories import system_factory
 
 KEY = "job.spark.master"
+#: The master of a cluster that the settings of its clients name.
+YARN = "yarn"
 
 _LOCAL = re.compile(r"^local(?:\[\s*(\d+|\*)\s*(?:,\s*(\d+)\s*)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
 _REMOTE = re.compile(r"^(spark|k8s|yarn)\b")
+_ON_DEMAND = re.compile(r"^(k8s|yarn)\b")
+
+_INSTANCES, _CORES = "spark.executor.instances", "spark.executor.cores"
+_CPUS, _DYNAMIC = "spark.task.cpus", "spark.dynamicAllocation.enabled"
+#: Spark's settings that decide how many containers run at a time on YARN and Kubernetes, and Spark's own values of two.
+SIZES = (_INSTANCES, _CORES, _CPUS, _DYNAMIC)
+SPARKS_SIZES = {_INSTANCES: "2", _CORES: "1"}
 
 
 @dataclass(frozen=True)
 class Master:
-    """A master. `slots`: how many tasks of one core run at a time, None if that is not known before it runs.
-    `on_this_machine`: driver and executors share files and the loopback address. `executors`: those that will come, as far
-    as the address says, beside the driver itself."""
+    """A master. `slots`: how many containers run at a time, None if that is not known before it runs. `on_this_machine`: driver
+    and executors share files and the loopback address. `executors`: those that will come, as far as it is known, beside the
+    driver itself."""
 
     address: str
     slots: int | None
@@ -72,77 +82,52 @@ class Master:
         """Whether every container runs in the executor of this process: any form of `local`."""
         return self.on_this_machine and not _LOCAL_CLUSTER.match(self.address)
 
+    @property
+    def on_demand(self) -> bool:
+        """Whether it starts as many executors as an application asks for: YARN and Kubernetes."""
+        return _ON_DEMAND.match(self.address) is not None
+
+    def sized(self, conf: Mapping[str, str], containers: int, standbys: int) -> Master:
+        """This master with the executors and slots that a job gets, by its settings for Spark: as many executors as they name,
+        else one for each container and standby, or fewer of several cores.
+
+        Another master, and one with dynamic allocation, stays as it is. Slots are known only if the settings name the cores:
+        the defaults of Spark's own folder, which are not read here, may do so, too. What is no number is left to Spark,
+        which refuses it.
+        """
+        numbers = [conf.get(key, "1") for key in (_INSTANCES, _CORES, _CPUS)]
+        if not self.on_demand or conf.get(_DYNAMIC, "").strip().lower() == "true" or not all(map(_positive, numbers)):
+            return self
+        instances, cores, cpus = map(int, numbers)
+        each = max(1, cores // cpus)
+        if _INSTANCES not in conf:
+            # A container and its standbys each have an executor of their own.
+            instances = max(-(-(containers + standbys) // each), 1 + standbys // max(1, containers))
+        return replace(self, executors=instances, slots=instances * each if _CORES in conf else None)
+
     def check_standbys(self, standbys: int) -> None:
         """Raise ConfigError if there are standbys but no second executor."""
-        if standbys and self.one_executor:
-            problem = "standby containers need a second executor: use a cluster or local-cluster[N,CORES,MB], or remove"
+        if standbys and (self.one_executor or (self.on_demand and self.executors == 1)):
+            more = f"more {_INSTANCES}" if self.on_demand else "a cluster or local-cluster[N,CORES,MB]"
+            problem = f"standby containers need a second executor: use {more}, or remove"
             raise ConfigError([ConfigProblem(KEY, self.address, f"{problem} job.standbytasks.replication.factor")])
 
     def check_slots(self, containers: int) -> None:
         """Raise ConfigError if some endless containers would never get a slot."""
         if self.slots is not None and containers > self.slots:
+            more = f"more {_INSTANCES}" if self.on_demand else f"local[{containers},4]"
             message = (
                 f"{containers} endless containers need {containers} slots, {self.address} has {self.slots}: "
-                f"{containers - self.slots} would never run; use local[{containers},4] or fewer job.container.count"
+                f"{containers - self.slots} would never run; use {more} or fewer job.container.count"
             )
             raise ConfigError([ConfigProblem(KEY, self.address, message)])
 
 
-_LOOPBACK = "127.0.0.1"
+def _positive(text: str) -> bool:
+    return text.strip().isdecimal() and int(text) > 0
+
+
 DRIVER_HOST = "spark.driver.host"
-#: `spark://HOST:PORT`, the first if there are several, and `k8s://https://HOST:PORT`. `yarn` names no host.
-_MASTER = re.compile(r"^(?:spark|k8s)://(?:https?://)?\[?(?P<host>[^,/\]]+?)\]?(?::(?P<port>\d+))?(?:[,/]|$)")
-
-
-def coordinator_host(spark: SparkConfig, master: Master) -> str:
-    """The address at which executors reach the coordinator, never a wildcard.
-
-    It is the first known one of:
-
-    1. `job.spark.coordinator.host`
-    2. loopback, for a master on this machine
-    3. `spark.driver.host`
-    4. the address of this machine's own name, unless that is loopback
-    5. the address from which this machine connects to the master
-
-    Raises EnvironmentFailure if none is known.
-    """
-    if spark.coordinator_host:
-        return spark.coordinator_host
-    if master.on_this_machine:
-        return _LOOPBACK
-    return spark.conf.get(DRIVER_HOST) or _own_address(master.address)
-
-
-def _own_address(master: str) -> str:
-    name = socket.getfqdn()
-    try:
-        address = socket.gethostbyname(name)
-    except OSError:
-        problem = f"cannot resolve this machine's name {name}"
-    else:
-        if not address.startswith("127."):
-            return address
-        problem = f"this machine's name {name} resolves to {address}, which executors cannot reach"
-    towards = _towards(master)
-    if towards is None:
-        raise EnvironmentFailure(f"{problem}: set job.spark.coordinator.host")
-    return towards
-
-
-def _towards(master: str) -> str | None:
-    """This machine's address on the route to the master; None without a route or a host name. Sends nothing."""
-    found = _MASTER.match(master)
-    if found is None:
-        return None
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-            way.connect((found["host"], int(found["port"] or 443)))
-            address: str = way.getsockname()[0]
-    except (OSError, OverflowError, UnicodeError):
-        # The name is unknown or malformed, the port does not exist, or there is no route.
-        return None
-    return address
 
 
 def check_reach(config: JobConfig) -> tuple[str, ...]:
@@ -246,6 +231,10 @@ _DEFAULTS = {
 #: The driver chooses the place of a retry, so Spark must not retry.
 _PLACED = {"spark.task.maxFailures": "1"}
 
+#: Spark on YARN and Kubernetes ends an application for good after some lost executors (twice as many as were asked for, at least
+#: three), and YARN after two lost masters of the application. Without these settings a job would count them for all its life.
+_FORGIVING = {"spark.executor.failuresValidityInterval": "1h", "spark.yarn.am.attemptFailuresValidityInterval": "1h"}
+
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
 #: Spark's JVMs only pass on task ids, so they should start quickly and use little CPU. Measured on two busy cores, these
@@ -276,6 +265,7 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     settings = {
         **_DEFAULTS,
         **(_PLACED if config.placement.chooses else {}),
+        **_on_demand(master),
         **given,
         **{key: value for key, (value, _) in FIXED.items()},
     }
@@ -292,10 +282,17 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     return settings
 
 
+def _on_demand(master: Master) -> dict[str, str]:
+    if not master.on_demand:
+        return {}
+    return {**_FORGIVING, **({_INSTANCES: str(master.executors)} if master.executors else {})}
+
+
 def added_settings(config: JobConfig, master: Master) -> dict[str, str]:
     """The settings for a driver's JVM that runs already, where it has none of its own. Raises ConfigError."""
     _refuse(config.spark.conf)
-    settings = {**_DEFAULTS, **(_PLACED if config.placement.chooses else {}), **config.spark.conf}
+    placed = _PLACED if config.placement.chooses else {}
+    settings = {**_DEFAULTS, **placed, **_on_demand(master), **config.spark.conf}
     if master.on_this_machine and _PYTHON not in config.spark.conf:
         settings.setdefault(_DAEMON, DAEMON_MODULE)
     return settings

@@ -37,7 +37,8 @@ from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, collected, one_line
-from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
+from samzapy.runner.spark.driver_address import coordinator_host
+from samzapy.runner.spark.master import Master, check_reach, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
 from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.starting import Start, StartingSpark
@@ -189,14 +190,14 @@ class SparkRunner(Runner):
         """Check that the executors can reach the streams and folders of the job file, and that Spark can start. Raises
         ConfigError, EnvironmentFailure."""
         warnings = check_reach(config)
-        self._source.check()
+        self._source.check(config)
         return warnings
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = job.config
         # Before the job is claimed, for callers that have not checked it.
-        self._source.check()
+        self._source.check(config)
         master = _checked_master(config, job.most_containers, len(job.model.standbys), endless=job.endless)
         code = TravellingCode.of(config, on_this_machine=master.on_this_machine)
         token = run_token()
@@ -368,7 +369,9 @@ def _served(coordinator: Coordinator, config: JobConfig, token: str, at: Address
 def _checked_master(config: JobConfig, containers: int, standbys: int, *, endless: bool) -> Master:
     """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
     address = config.spark.master
-    master = Master.parse(address) if address else Master.default(containers)
+    master = (
+        Master.parse(address).sized(config.spark.conf, containers, standbys) if address else Master.default(containers)
+    )
     master.check_standbys(standbys)
     if endless or standbys:
         master.check_slots(containers + standbys)

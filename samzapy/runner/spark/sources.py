@@ -32,8 +32,19 @@ from samzapy.java import SPARK, find_java
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import RunFolder, SparkApplication, spark_application, starting
 from samzapy.runner.spark.jvm import DriverJvm
-from samzapy.runner.spark.master import DRIVER_HOST, FIXED, KEY, PREFIX, Master, added_settings
+from samzapy.runner.spark.master import (
+    DRIVER_HOST,
+    FIXED,
+    KEY,
+    PREFIX,
+    SIZES,
+    SPARKS_SIZES,
+    YARN,
+    Master,
+    added_settings,
+)
 from samzapy.runner.spark.user_code import shipped_files
+from samzapy.runner.spark.yarn import check_yarn
 
 #: Set by `spark-submit` for the programs that it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -44,8 +55,8 @@ _NEEDED = ("spark.speculation", "spark.python.use.daemon")
 class SparkSource(ABC):
     """Where the Spark of a run comes from."""
 
-    def check(self) -> None:  # noqa: B027  # a Spark that is there already has started
-        """Check that this Spark can start. Raises EnvironmentFailure."""
+    def check(self, config: JobConfig) -> None:  # noqa: B027  # a Spark that is there already has started
+        """Check that this Spark can start, for that job. Raises EnvironmentFailure."""
 
     @abstractmethod
     def fit(self, config: JobConfig) -> JobConfig:
@@ -63,8 +74,10 @@ class SparkSource(ABC):
 class OwnSpark(SparkSource):
     """A Spark that starts and ends with the run."""
 
-    def check(self) -> None:
+    def check(self, config: JobConfig) -> None:
         find_java(SPARK)
+        if config.spark.master == YARN:
+            check_yarn(os.environ)
 
     def fit(self, config: JobConfig) -> JobConfig:
         return config
@@ -86,7 +99,9 @@ class SessionSpark(SparkSource):
         settings = dict(self._context.getConf().getAll())
         ignored = [key for key in config.raw if key.startswith(PREFIX)]
         note = (f"{', '.join(ignored)}: without effect, the session has its settings already",) if ignored else ()
-        return _fitted(config, str(self._context.master), settings, note)
+        master = str(self._context.master)
+        base = SPARKS_SIZES if Master.parse(master).on_demand else {}
+        return _fitted(config, master, settings, note, base)
 
     @contextmanager
     def application(
@@ -107,7 +122,7 @@ class SubmittedSpark(SparkSource):
 
     def fit(self, config: JobConfig) -> JobConfig:
         settings = dict(_settings_of_jvm().getAll())
-        return _fitted(config, settings.get("spark.master") or config.spark.master, settings, ())
+        return _fitted(config, settings.get("spark.master") or config.spark.master, settings, (), config.spark.conf)
 
     @contextmanager
     def application(
@@ -172,7 +187,10 @@ def _settings_of_jvm() -> SparkConf:
     return SparkConf()
 
 
-def _fitted(config: JobConfig, master: str | None, settings: Mapping[str, str], notes: tuple[str, ...]) -> JobConfig:
+def _fitted(
+    config: JobConfig, master: str | None, settings: Mapping[str, str], notes: tuple[str, ...], base: Mapping[str, str]
+) -> JobConfig:
+    """The job for a Spark with these `settings`, which come before those of `base`."""
     problems = [
         ConfigProblem(f"spark: {key}", settings[key], f"must be {FIXED[key][0]}: {FIXED[key][1]}")
         for key in _NEEDED
@@ -183,8 +201,8 @@ def _fitted(config: JobConfig, master: str | None, settings: Mapping[str, str], 
     given = config.spark.master
     if given is not None and given != master:
         notes = (f"{KEY}={given}: without effect, this Spark runs on {master}", *notes)
-    host = {DRIVER_HOST: settings[DRIVER_HOST]} if DRIVER_HOST in settings else {}
-    spark = replace(config.spark, master=master, conf={**config.spark.conf, **host})
+    known = {key: settings[key] for key in (DRIVER_HOST, *SIZES) if key in settings}
+    spark = replace(config.spark, master=master, conf={**base, **known})
     return replace(config, spark=spark, warnings=(*config.warnings, *notes))
 
 

@@ -149,7 +149,10 @@ def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
                 yield str(path.relative_to(folder)), path
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if file and file.endswith(".py") and "site-packages" not in file and Path(file).is_relative_to(folder):
+        if not file or not file.endswith(".py") or "site-packages" in file or not Path(file).is_relative_to(folder):
+            continue
+        # A module in an archive is no file: in YARN's cluster mode pyspark itself is in one beside the job file.
+        if Path(file).is_file():
             yield str(Path(file).relative_to(folder)), Path(file)
 
 

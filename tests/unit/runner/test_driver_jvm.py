@@ -26,7 +26,7 @@ def program(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_program_that_ends_is_an_error_with_its_last_line(program, code):
-    program(f"echo starting; echo 'no such class'; echo; exit {code}")
+    program(f"echo starting; echo 'no such class'; printf '\\tat org.apache.Main\\n\\n'; exit {code}")
     with pytest.raises(EnvironmentFailure) as failure:
         DriverJvm(verbose=False)
     assert str(failure.value) == "Spark's driver JVM did not start: no such class"

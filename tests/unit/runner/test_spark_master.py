@@ -1,10 +1,8 @@
-import socket
-
 import pytest
 
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError, EnvironmentFailure
-from samzapy.runner.spark.master import Master, check_reach, coordinator_host, without_sparks_secrets
+from samzapy.errors import ConfigError
+from samzapy.runner.spark.master import Master, check_reach, without_sparks_secrets
 
 
 @pytest.mark.parametrize(
@@ -53,77 +51,58 @@ def test_standbys_are_refused_where_there_is_only_one_executor():
     Master.parse("spark://host:7077").check_standbys(1)
 
 
-JOB = {
-    "job.name": "counts",
-    "task.class": "some.module:Task",
-    "task.inputs": "memory.in",
-    "systems.memory.samza.factory": "memory",
-}
+ON_DEMAND = ["yarn", "k8s://https://host:443"]
 
 
-@pytest.fixture
-def named(monkeypatch):
-    """Has this machine's name lead to an address, or nowhere."""
-
-    def name(address):
-        def resolve(_):
-            if address is None:
-                raise socket.gaierror(-2, "Name or service not known")
-            return address
-
-        monkeypatch.setattr(socket, "getfqdn", lambda: "box")
-        monkeypatch.setattr(socket, "gethostbyname", resolve)
-
-    return name
+def sized(master, containers, standbys=0, **conf):
+    """The executors and slots of such a job."""
+    settings = {f"spark.{key.replace('_', '.')}": value for key, value in conf.items()}
+    made = Master.parse(master).sized(settings, containers, standbys)
+    return made.executors, made.slots
 
 
-def host(master, **keys):
-    given = {key.replace("_", "."): value for key, value in keys.items()}
-    return coordinator_host(load_job({**JOB, **given}, environ={}).spark, Master.parse(master))
+@pytest.mark.parametrize("master", ON_DEMAND)
+def test_a_master_that_starts_executors_on_demand_is_asked_for_one_for_each_container_and_standby(master):
+    assert sized(master, 3) == (3, None)
+    assert sized(master, 3, 3) == (6, None)
+    assert sized(master, 5, executor_cores="2") == (3, 6)
+    assert sized(master, 5, executor_cores="4", task_cpus="2") == (3, 6)
 
 
-def test_executors_on_this_machine_use_loopback():
-    assert host("local[2,4]") == host("local-cluster[2,1,1024]") == "127.0.0.1"
+@pytest.mark.parametrize("master", ON_DEMAND)
+def test_a_container_and_its_standbys_get_executors_of_their_own(master):
+    assert sized(master, 2, 2, executor_cores="8") == (2, 16)
+    assert sized(master, 1, 2, executor_cores="8") == (3, 24)
 
 
-def test_what_the_job_file_says_wins_and_then_the_host_of_sparks_driver(named):
-    named("10.0.0.7")
-    said = {"job_spark_conf_spark_driver_host": "10.0.0.8"}
-    assert host("spark://master:7077", **said, job_spark_coordinator_host="10.0.0.9") == "10.0.0.9"
-    assert host("spark://master:7077", **said) == "10.0.0.8"
-    assert host("spark://master:7077") == host("yarn") == "10.0.0.7"
+@pytest.mark.parametrize("master", ON_DEMAND)
+def test_what_the_settings_say_about_executors_stays(master):
+    assert sized(master, 4, executor_instances="2") == (2, None)
+    assert sized(master, 4, executor_instances="2", executor_cores="3") == (2, 6)
+    assert sized(master, 4, dynamicAllocation_enabled="true") == (0, None)
+    assert sized(master, 4, executor_cores="many") == (0, None)
 
 
-@pytest.mark.parametrize("address", ["127.0.1.1", None])
-@pytest.mark.parametrize(
-    "master",
-    [
-        "spark://127.0.0.1:7077",
-        "spark://127.0.0.1:7077,127.0.0.2:7077",
-        "k8s://https://127.0.0.1",
-        "k8s://127.0.0.1:6443",
-    ],
-)
-def test_a_machine_whose_name_says_nothing_is_found_on_its_way_to_the_master(named, address, master):
-    named(address)
-    assert host(master) == "127.0.0.1"
+def test_other_masters_have_what_their_address_says():
+    assert sized("spark://host:7077", 4) == (0, None)
+    assert sized("local[2,4]", 4, executor_instances="9") == (0, 2)
+    assert sized("local-cluster[2,3,1024]", 4) == (2, 6)
 
 
-@pytest.mark.parametrize(
-    "master", ["yarn", "spark://255.255.255.255:7077", "spark://a..b:7077", "spark://127.0.0.1:99999"]
-)
-@pytest.mark.parametrize(
-    ("address", "told"),
-    [
-        ("127.0.1.1", "this machine's name box resolves to 127.0.1.1, which executors cannot reach"),
-        (None, "cannot resolve this machine's name box"),
-    ],
-)
-def test_without_any_way_to_tell_the_key_is_asked_for(named, master, address, told):
-    named(address)
-    with pytest.raises(EnvironmentFailure) as caught:
-        host(master)
-    assert str(caught.value) == f"{told}: set job.spark.coordinator.host"
+def test_endless_containers_beyond_the_executors_asked_for_are_refused_with_the_setting():
+    conf = {"spark.executor.instances": "2", "spark.executor.cores": "1"}
+    with pytest.raises(ConfigError) as refused:
+        Master.parse("yarn").sized(conf, 3, 0).check_slots(3)
+    assert (
+        "3 endless containers need 3 slots, yarn has 2: 1 would never run; use more spark.executor.instances or fewer "
+        "job.container.count"
+    ) in str(refused.value)
+
+
+def test_standbys_are_refused_where_one_executor_is_asked_for():
+    with pytest.raises(ConfigError, match=r"need a second executor: use more spark\.executor\.instances, or remove"):
+        Master.parse("yarn").sized({"spark.executor.instances": "1"}, 1, 1).check_standbys(1)
+    Master.parse("yarn").sized({}, 1, 1).check_standbys(1)
 
 
 REMOTE = ["spark://host:7077", "yarn", "k8s://https://host:6443"]

@@ -10,7 +10,7 @@ import pytest
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.spark.application import RunFolder
-from samzapy.runner.spark.master import Master, environment, spark_settings
+from samzapy.runner.spark.master import Master, added_settings, environment, spark_settings
 
 JOB = {
     "job.name": "counts",
@@ -146,3 +146,26 @@ def test_where_the_place_matters_spark_tries_a_task_once_and_the_driver_chooses_
     assert tries() == "4"
     assert tries(job_host__affinity_enabled="true") == "1"
     assert tries(job_standbytasks_replication_factor="2") == "1"
+
+
+@pytest.mark.parametrize(
+    "interval", ["spark.executor.failuresValidityInterval", "spark.yarn.am.attemptFailuresValidityInterval"]
+)
+def test_losses_of_long_ago_do_not_end_a_job_where_executors_start_on_demand(interval):
+    assert settings("yarn")[interval] == settings("k8s://https://host")[interval] == "1h"
+    assert settings("yarn", **{interval.replace(".", "_"): "3h"})[interval] == "3h"
+    assert interval not in settings("spark://host:7077")
+
+
+@pytest.mark.parametrize("settings_of", [added_settings, lambda job, master: spark_settings(job, master, Path("/l"))])
+def test_executors_are_asked_for_where_they_start_on_demand_unless_the_job_file_says_how_many(settings_of):
+    def instances(master: str, **keys: str) -> str | None:
+        job = load_job(
+            {**JOB, **{f"job.spark.conf.spark.{key.replace('_', '.')}": value for key, value in keys.items()}}
+        )
+        return settings_of(job, Master.parse(master).sized(job.spark.conf, 3, 1)).get("spark.executor.instances")
+
+    assert instances("yarn") == instances("k8s://https://host") == "4"
+    assert instances("yarn", executor_instances="7") == "7"
+    assert instances("yarn", dynamicAllocation_enabled="true") is None
+    assert instances("spark://host:7077") is None

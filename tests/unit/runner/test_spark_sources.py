@@ -43,6 +43,14 @@ def test_keys_that_a_session_overrules_are_warnings():
     )
 
 
+def test_a_session_on_yarn_has_the_executors_that_it_asked_for_whatever_the_job_file_says():
+    asked = {"job_spark_conf_spark_executor_instances": "9"}
+    two = fitted(context("yarn"), **asked).spark.conf
+    assert two == {"spark.executor.instances": "2", "spark.executor.cores": "1"}
+    five = fitted(context("yarn", spark_executor_instances="5", spark_executor_cores="4"), **asked).spark.conf
+    assert five == {"spark.executor.instances": "5", "spark.executor.cores": "4"}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -80,6 +88,14 @@ def test_the_spark_of_the_process_is_used_and_else_a_new_one(monkeypatch):
     active.environment[TOKEN] = "of another run"
     with pytest.raises(EnvironmentFailure, match="another job of this process runs on a Spark of its own"):
         spark_source()
+
+
+def test_a_spark_of_its_own_on_yarn_needs_the_settings_of_the_cluster(monkeypatch):
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(EnvironmentFailure, match="Spark finds YARN by HADOOP_CONF_DIR or YARN_CONF_DIR"):
+        OwnSpark().check(load_job({**JOB, "job.spark.master": "yarn"}))
+    OwnSpark().check(load_job({**JOB, "job.spark.master": "spark://host:7077"}))
 
 
 def test_a_switch_stops_a_run_once_also_if_it_was_asked_before():

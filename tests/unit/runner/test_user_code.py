@@ -6,6 +6,7 @@ import sys
 import threading
 import zipfile
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 import msgspec
 import pytest
@@ -41,6 +42,18 @@ def test_modules_and_packages_beside_the_job_file_are_shipped_to_other_machines(
     assert names == ["pack/", "pack/__init__.py", "pack/deep/", "pack/deep/inner.py", "tasks.py"]
     command = f"import sys; sys.path = [{archive!r}]; import pack.deep.inner, tasks"
     assert subprocess.run([sys.executable, "-S", "-c", command], check=False).returncode == 0
+
+
+def test_modules_that_were_imported_from_an_archive_beside_the_job_file_are_no_files_to_ship(
+    folder, tmp_path, monkeypatch
+):
+    """YARN's cluster mode puts Spark's own `pyspark.zip` there."""
+    with zipfile.ZipFile(folder / "sparks.zip", "w") as archive:
+        archive.writestr("in_an_archive.py", "")
+    monkeypatch.syspath_prepend(folder / "sparks.zip")
+    monkeypatch.setitem(sys.modules, "in_an_archive", import_module("in_an_archive"))
+    (shipped,) = shipped_files(load_job(folder / "job.properties"), tmp_path, on_this_machine=False)
+    assert not [name for name in zipfile.ZipFile(shipped).namelist() if "in_an_archive" in name]
 
 
 def test_an_archive_has_the_name_of_its_contents(folder, tmp_path):
