@@ -265,7 +265,7 @@ _COLUMNS = 4 + 8
 
 def pack(details: Details) -> bytes:
     """Details as a body: compressed JSON, a line feed, all `numbers` (32 bits) and all `values` (doubles), little-endian. A
-    coordinator gets fifty thousand of them a second: as text they would take most of the time."""
+    coordinator gets fifty thousand of them a second, and reading them as text takes up to half as long again."""
     numbers, values = details.numbers, details.values
     text = encode(msgspec.structs.replace(details, numbers=[], values=[]))
     columns = struct.pack(f"<{len(numbers)}I{len(values)}d", *numbers, *values)
