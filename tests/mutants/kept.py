@@ -342,7 +342,7 @@ _LOOP = (
         "samzapy/container/errors/halving.py",
         "if failure is None and not self._collector.undecided:",
         "if failure is None:",
-        (_BATCHES + "/test_same_as_messages.py",),
+        (_BATCHES + "/test_halving.py",),
     ),
     Mutant(
         "samzapy/container/errors/halving.py",

@@ -49,6 +49,7 @@ class CustomerOrder(msgspec.Struct):
 
 #: The orders that wait for one customer.
 Orders = list[Order]
+CUSTOMERS = "customers"
 
 
 class CustomerOrdersTask(StreamTask, InitableTask, CopartitionedTask):
@@ -76,13 +77,19 @@ class CustomerOrdersTask(StreamTask, InitableTask, CopartitionedTask):
                 self._waiting.put(key, [*(self._waiting.get(key) or ()), message])
             else:
                 self._send(key, message, customer, collector)
+        elif envelope.ssp.stream == CUSTOMERS:
+            self._change(key, message, collector)
+
+    def _change(self, key: str, change: Change | None, collector: MessageCollector) -> None:
         # Debezium writes a deletion twice: as a change without a row, and as a message without a value for compaction.
-        elif message is None or message.after is None:
+        if change is None or change.after is None:
             self._customers.delete(key)
-        else:
-            self._customers.put(key, message.after)
-            for order in self._waiting.get(key) or ():
-                self._send(key, order, message.after, collector)
+            return
+        self._customers.put(key, change.after)
+        waiting = self._waiting.get(key)
+        if waiting:
+            for order in waiting:
+                self._send(key, order, change.after, collector)
             self._waiting.delete(key)
 
     def _send(self, key: str, order: Order, customer: Customer, collector: MessageCollector) -> None:

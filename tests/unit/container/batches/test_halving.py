@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from ledgers import JOB, OUT
 
 from samzapy import BatchTask, InitableTask
-from samzapy.errors import StoreRefused, TaskFailed
+from samzapy.errors import RecordTooLarge, SerdeError, StoreRefused, TaskFailed
 from samzapy.sinks.sql import SqlSink
 from samzapy.testing import TaskTestDriver
 
@@ -171,3 +172,30 @@ def _known(task):
     """The job file names a class, so it must be found in this module."""
     task.__module__, task.__qualname__ = __name__, task.__name__
     globals()[task.__name__] = task
+
+
+class Swallowing(BatchTask):
+    """Sends one message after the other, and goes on after an error."""
+
+    def process_batch(self, batch, collector, coordinator):
+        for key, message in zip(batch.keys, batch.messages, strict=True):
+            with suppress(SerdeError, RecordTooLarge):
+                output = {"odd": {1}, "large": "x" * 2_000_000}.get(message, message)
+                collector.send_message(OUT, output, key)
+
+
+@pytest.mark.parametrize(
+    ("message", "policy"), [("odd", "task.error.serialize.policy"), ("large", "task.error.produce.policy")]
+)
+def test_an_output_that_is_refused_meets_the_policy_though_the_task_swallows_the_error(message, policy):
+    """The batch gives its refused output no input, so the search must find it."""
+    keys = {policy: "dead-letter", "task.dead.letter.stream": "sys.letters"}
+    with TaskTestDriver(Swallowing, JOB | keys) as driver:
+        # The stream of outputs has no limit before it exists, and an attempt asks once.
+        driver.send_batch("in", ["first"], ["w"], partition=0)
+        driver.commit()
+        driver.restart()
+        driver.send_batch("in", list("abcd"), ["x", message, "y", "z"], partition=0)
+        driver.commit()
+        assert driver.committed("out").pairs == [("first", "w"), ("a", "x"), ("c", "y"), ("d", "z")]
+        assert [letter.message for letter in driver.committed("letters")] == [message]

@@ -44,6 +44,19 @@ def test_a_deleted_customer_is_gone(driver, deletion):
     assert sent(driver) == []
 
 
+def test_an_order_without_a_value_deletes_no_customer(driver):
+    driver.send("customers", Change("r", ANN), "7")
+    driver.send("customers-orders", None, "7")
+    driver.send("customers-orders", SMALL, "7")
+    assert sent(driver) == [("7", CustomerOrder(SMALL, ANN))]
+
+
+def test_a_change_of_a_customer_without_waiting_orders_writes_nothing_about_orders(driver):
+    driver.send("customers", Change("r", ANN), "7")
+    driver.commit()
+    assert driver.changelog("waiting") == []
+
+
 @pytest.mark.parametrize("step", range(1, 8))
 def test_orders_wait_for_their_customer_through_a_crash_after_any_step_of_a_commit(driver, step):
     driver.send("customers-orders", SMALL, "7")
