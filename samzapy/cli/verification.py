@@ -27,7 +27,7 @@ from samzapy.devkafka import DevBroker
 from samzapy.errors import SamzapyError
 from samzapy.verify.campaign import COLUMNS, Campaign, by_guarantee, cells, plans, remarks, soak, totals
 from samzapy.verify.scenario import Listener, Plan, Row
-from samzapy.verify.target import Target
+from samzapy.verify.target import CONTAINERS, PARTITIONS, Target
 from samzapy.verify.workload import TASKS
 
 #: The folder of the data of the command's own broker.
@@ -46,6 +46,8 @@ class Verification:
     system: str
     bootstrap: str | None
     master: str
+    containers: int
+    partitions: int
     scenarios: tuple[str, ...]
     seed: int | None
     soak: float | None
@@ -92,7 +94,8 @@ class Verification:
             raise click.UsageError("--bootstrap is for --system kafka")
         own = self.system == "kafka" and self.bootstrap is None
         broker = DevBroker(folder / _KAFKA, tied=True) if own else None
-        target = Target(self.system, self.master, self.bootstrap, broker, self._keys())
+        size = (self.partitions, self.containers)
+        target = Target(self.system, self.master, self.bootstrap, broker, self._keys(), *size)
         target.check()
         return target
 
@@ -127,6 +130,11 @@ class Verification:
         """The options that say where to run."""
         where = ["--system", self.system, "--master", self.master]
         where += ["--bootstrap", self.bootstrap] if self.bootstrap is not None else []
+        for name, count, usual in (
+            ("containers", self.containers, CONTAINERS),
+            ("partitions", self.partitions, PARTITIONS),
+        ):
+            where += [f"--{name}", str(count)] if count != usual else []
         where += ["--task", self.task] if self.task != "message" else []
         return [*where, *(part for pair in self.overrides for part in ("--config", pair))]
 

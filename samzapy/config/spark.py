@@ -78,7 +78,7 @@ RESUBMIT_BACKOFF_MS = Key(
     "job.spark.resubmit.backoff.ms",
     integer(0, 86_400_000),
     1_000,
-    "Milliseconds before the first resubmission; doubles.",
+    "Milliseconds before the first resubmission; doubles. After a run that lasted for ten times the longest back-off there is none.",
 )
 RESUBMIT_BACKOFF_MAX_MS = Key(
     "job.spark.resubmit.backoff.max.ms", integer(0, 86_400_000), 30_000, "Milliseconds the back-off grows to."

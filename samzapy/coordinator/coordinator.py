@@ -12,10 +12,11 @@ from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.progress import ContainerFailure, JobStatus, Progress
 from samzapy.coordinator.same_failures import SameFailures
-from samzapy.coordinator.wire import AttemptProcess, JobSpec, Overdue, Pace
+from samzapy.coordinator.wire import STANDBY_BEATS, AttemptProcess, JobSpec, Overdue, Pace
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 from samzapy.job.facts import Facts, UserFailure
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive, TaskProgress
+from samzapy.job.model import replica_of
 
 #: Phases after which no more reports come.
 _ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}
@@ -68,7 +69,8 @@ class Coordinator:
         self._ids = ids
         self._standbys = tuple(container.id for container in spec.model.standbys)
         self._tasks = {each.id: tuple(task.name for task in each.tasks) for each in spec.model.containers}
-        self._pace = Pace.of(len(ids) + len(self._standbys), lease_s)
+        self._pace = Pace.of(len(ids) + STANDBY_BEATS * len(self._standbys), lease_s)
+        self._pace_of_standbys = self._pace.of_standby()
         self._hurried = False
         self._leases = Leases((*ids, *self._standbys), lease_s, clock, epoch)
         self._progress = Progress((*ids, *self._standbys))
@@ -101,6 +103,10 @@ class Coordinator:
     def pace(self) -> Pace:
         """How often the containers report."""
         return self._pace.hurried() if self._hurried else self._pace
+
+    def pace_of(self, container_id: str) -> Pace:
+        """How often this container, or standby, reports."""
+        return self._pace_of_standbys if replica_of(container_id) and not self._hurried else self.pace
 
     def hurry(self, *, hurried: bool) -> None:
         """Have the containers report ten times as often, so that they notice a stop at once; False: at the usual pace."""

@@ -167,7 +167,7 @@ class Calls:
         if directive is not Directive.ABANDON:
             self._counters[container_id] = beat
             self._reported[container_id] = reported
-        return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace, again))
+        return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace_of(container_id), again))
 
     def _details(self, container_id: str, body: bytes) -> bytes:
         piece = unpack(body)

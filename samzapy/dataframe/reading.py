@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import Any, final
@@ -190,7 +191,9 @@ class RowReader:
         import pyarrow as pa  # noqa: PLC0415  # optional
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  # needs pyarrow
 
-        arrow = to_arrow_schema(schema, timezone="UTC")
+        # Versions of Spark without the parameter always take UTC.
+        zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+        arrow = to_arrow_schema(schema, **zone)
         rows = self.rows(number for batch in numbers for number in batch.column(0).to_pylist())
         while chunk := list(islice(rows, _ARROW_ROWS)):
             columns = [

@@ -37,8 +37,8 @@ SOUND = 10
 class Backoff:
     """Delays that double from `first_s` to `longest_s`, at most `limit` in a row.
 
-    A run of ten times the longest delay resets the count. Progress does not: if one partition has a message that cannot be
-    processed, the other partitions still advance with every attempt.
+    A run of ten times the longest delay resets the count, and the next one starts without delay. Progress does not reset it: if
+    one partition has a message that cannot be processed, the other partitions still advance with every attempt.
     """
 
     def __init__(self, limit: int, first_s: float, longest_s: float) -> None:
@@ -49,12 +49,18 @@ class Backoff:
 
     def after(self, lasted_s: float) -> float | None:
         """Seconds to wait after a run that failed after `lasted_s` seconds; None to give up."""
-        if lasted_s >= SOUND * self._longest_s:
+        sound = lasted_s >= SOUND * self._longest_s
+        if sound:
             self.failures = 0
         if self.failures >= self.limit:
             return None
         self.failures += 1
-        return float(min(self._longest_s, self._first_s * 2 ** (self.failures - 1)))
+        return 0.0 if sound else float(min(self._longest_s, self._first_s * 2 ** (self.failures - 1)))
+
+
+def starts(delay_s: float) -> str:
+    """A delay in the words of an event."""
+    return f"in {delay_s:g} s" if delay_s else "at once"
 
 
 def backoff_of(spark: SparkConfig) -> Backoff:
@@ -124,5 +130,5 @@ class Restarts:
                 raise failure
             message = f"gave up after {self._backoff.failures + 1} failed starts in a row: {failure}"
             raise JobFailed(message, failure.exit_code) from failure
-        self._on_failure(failure, f"starting again in {delay:g} s ({self._backoff.failures} of {self._backoff.limit})")
+        self._on_failure(failure, f"starting again {starts(delay)} ({self._backoff.failures} of {self._backoff.limit})")
         self._wait(delay)

@@ -195,9 +195,10 @@ def stores(evidence: Evidence) -> Finding:
 
     def different() -> Iterator[str]:
         for name, dumps in (evidence.dumps or {}).items():
-            for number, (dump, as_of) in enumerate(dumps):
-                log = [r for r in evidence.changelogs[name] if r.partition == number and r.offset <= as_of]
-                due = replay(log, evidence.partitions)[number]
+            committed_at = {number: as_of for number, (_, as_of) in enumerate(dumps)}
+            log = [r for r in evidence.changelogs[name] if r.offset <= committed_at.get(r.partition, -1)]
+            replayed = replay(log, evidence.partitions)
+            for number, ((dump, _), due) in enumerate(zip(dumps, replayed, strict=True)):
                 for key in sorted(dump.keys() | due.keys()):
                     if dump.get(key) != due.get(key):
                         yield f"{name}[{number}] {key!r}: store {dump.get(key)!r}, changelog {due.get(key)!r}"

@@ -39,13 +39,12 @@ from samzapy.verify.checkers import Finding, state
 from samzapy.verify.evidence import Evidence, fold
 from samzapy.verify.processes import NoProgress
 from samzapy.verify.recovery import Recovery, spark_part
-from samzapy.verify.scene import LONGEST_RECOVERY_S, LONGEST_START_S, Scene
+from samzapy.verify.scene import Scene
 from samzapy.verify.streams import Streams, collect, streams_of
 from samzapy.verify.target import (
     FILE,
     LEASE_S,
     MIXED,
-    PARTITIONS,
     Fault,
     Kind,
     Target,
@@ -168,7 +167,7 @@ def _victim(fault: Fault, scene: Scene) -> psutil.Process:
         candidates[:] = scene.run.executors() if fault.kind is Kind.EXECUTOR else scene.run.workers()
         return bool(candidates)
 
-    scene.until(look, f"a process to hit with {fault}", LONGEST_RECOVERY_S)
+    scene.until(look, f"a process to hit with {fault}")
     return sorted(candidates, key=lambda process: process.pid)[fault.choice % len(candidates)]
 
 
@@ -308,12 +307,13 @@ class Scenario:
             streams = Streams(load_job(flat).systems[self._target.system], self._clock)
             stack.callback(streams.close)
             for stream in ("in", "out"):
-                streams.create(f"{self._name}-{stream}", PARTITIONS)
+                streams.create(f"{self._name}-{stream}", self._target.partitions)
             watcher = Watcher(streams, f"{self._name}-out")
             stack.callback(watcher.close)
             feeder = self._feeder(streams)
             stack.callback(feeder.close)
-            scene = Scene(self._folder, job_file, feeder, self._clock, self._target.containers)
+            containers, patience_s = self._target.containers, self._target.patience_s
+            scene = Scene(self._folder, job_file, feeder, self._clock, containers, patience_s)
             stack.callback(scene.close)
             self._through_faults(scene, Stranger(streams, changelog(self._name, "sum")), watcher)
             scene.close()
@@ -329,7 +329,7 @@ class Scenario:
         pace = Pace(plan.own_seed, mean_burst(plan.events, plan.faults + 1))
         made = events(plan.events, plan.own_seed)
         producer, stream = streams.producer(), f"{self._name}-in"
-        return Feeder(producer, stream, PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
+        return Feeder(producer, stream, self._target.partitions, made, pace, lambda n: self._listener.written(plan, n))
 
     def _through_faults(self, scene: Scene, stranger: Stranger, watcher: Watcher) -> None:
         """Feed and strike until everything is processed and committed. A job that hangs is a finding."""
@@ -339,7 +339,7 @@ class Scenario:
             scene.feeder.allow(plan.events // (plan.faults + 1))
             scene.fed(1)
             self._tell("starting")
-            scene.until(lambda: scene.caught_up(scene.feeder.ends), "running", LONGEST_START_S)
+            scene.until(lambda: scene.caught_up(scene.feeder.ends), "running")
             for fault in schedule(plan.scenario, kinds, plan.faults, plan.events, plan.own_seed):
                 self._through(fault, scene, stranger, watcher)
             scene.feeder.allow(plan.events)

@@ -15,10 +15,8 @@ from samzapy.verify.processes import JobProcess, NoProgress, command_in, end, go
 from samzapy.verify.target import STATE
 from samzapy.verify.traffic import Feeder
 
-#: Seconds: a loaded machine is slow, a hung job never ends.
-LONGEST_START_S = 180.0
-LONGEST_RECOVERY_S = 180.0
-LONGEST_STOP_S = 90.0
+#: Seconds: a loaded machine is slow, a hung job never ends. For a start or a recovery, unless told otherwise, and for a stop.
+PATIENCE_S, LONGEST_STOP_S = 180.0, 90.0
 #: Seconds: a job with uncommitted work commits much sooner.
 _SOON_S = 5.0
 #: How often a job that ends by itself is started again, as a supervisor would do it.
@@ -37,9 +35,17 @@ class Scene:
     """The run of the moment, and the feeder that writes its events."""
 
     def __init__(
-        self, folder: Path, job_file: Path, feeder: Feeder, clock: Clock = SYSTEM_CLOCK, containers: int = 2
+        self,
+        folder: Path,
+        job_file: Path,
+        feeder: Feeder,
+        clock: Clock = SYSTEM_CLOCK,
+        containers: int = 2,
+        patience_s: float = PATIENCE_S,
     ) -> None:
-        """`containers`: the number in the job file, and the most that a run may have."""
+        """`containers`: the number in the job file, and the most that a run may have. `patience_s`: seconds for a start or a
+        recovery."""
+        self._patience_s = patience_s
         self._folder = folder
         self._most = self._containers = containers
         self._overlaps = 0
@@ -71,7 +77,7 @@ class Scene:
             meanwhile()
             return self._running()
 
-        self.until(look, "the new run at work", LONGEST_RECOVERY_S)
+        self.until(look, "the new run at work")
         self.until(lambda: first.exit_code is not None, "the previous run has let go", LONGEST_STOP_S)
         if "has taken over" not in first.errors:
             raise NoProgress(f"the previous run ended with exit code {first.exit_code}: {first.last_words}")
@@ -89,7 +95,7 @@ class Scene:
         self._containers = 1 if self._containers > 1 else self._most
         try:
             self.run = self._new_run("--config", "job.handover.ms=0")
-            self.until(self._running, "a second run at work", LONGEST_RECOVERY_S)
+            self.until(self._running, "a second run at work")
         finally:
             resume(frozen)
         self.until(lambda: first.exit_code is not None, "the previous run has let go", LONGEST_STOP_S)
@@ -108,7 +114,7 @@ class Scene:
         Then start it again, which must end in the same way. Raises NoProgress if the job goes on, or ends well."""
         self._end_refused(words, _SOON_S)
         self.run = self._new_run()
-        self._end_refused(words, LONGEST_START_S)
+        self._end_refused(words, self._patience_s)
 
     def go_on(self, *command: str) -> None:
         """Run `samzapy COMMAND...`, then start the job again. Raises NoProgress if the command keeps failing."""
@@ -140,9 +146,10 @@ class Scene:
         status = self.status()
         return set() if status is None else {container["epoch"] for container in status["containers"]}
 
-    def until(self, look: Callable[[], Any], what: str, timeout_s: float) -> None:
-        """Wait until `look` is true. Raises NoProgress with the job's status, JobRefused, and the feeder's failure."""
-        until(look, lambda: f"{what}; {self._described()}", timeout_s, self._clock)
+    def until(self, look: Callable[[], Any], what: str, timeout_s: float | None = None) -> None:
+        """Wait until `look` is true, as long as for a recovery if nothing else is said. Raises NoProgress with the job's status,
+        JobRefused, and the feeder's failure."""
+        until(look, lambda: f"{what}; {self._described()}", timeout_s or self._patience_s, self._clock)
 
     def caught_up(self, ends: tuple[int, ...]) -> bool:
         """Whether every container runs and all of them together have processed the input up to `ends`."""
@@ -153,9 +160,9 @@ class Scene:
         positions = _positions(status)
         return len(positions) == len(ends) and all(positions[n] >= end for n, end in enumerate(ends))
 
-    def recovered(self, ends: tuple[int, ...], timeout_s: float = LONGEST_RECOVERY_S) -> None:
+    def recovered(self, ends: tuple[int, ...]) -> None:
         """Wait until everything up to `ends` is processed. Raises as `until` does."""
-        self.until(lambda: self.caught_up(ends), f"processed up to {list(ends)}", timeout_s)
+        self.until(lambda: self.caught_up(ends), f"processed up to {list(ends)}")
 
     def fed(self, number: int) -> None:
         """Wait until the log holds this number of events."""
@@ -164,7 +171,7 @@ class Scene:
             self.status()
             return self.feeder.acknowledged >= number
 
-        self.until(look, f"{number} events written", LONGEST_RECOVERY_S)
+        self.until(look, f"{number} events written")
 
     def stop(self) -> None:
         """Let it commit and stop. Raises NoProgress if it does not stop, or fails to commit."""

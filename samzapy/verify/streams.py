@@ -20,7 +20,7 @@ from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
 from samzapy.verify.evidence import Evidence, LocalStore, Record
 from samzapy.verify.processes import NoProgress, until
-from samzapy.verify.target import PARTITIONS, changelog
+from samzapy.verify.target import changelog
 from samzapy.verify.workload import STORES
 
 _CLIENT = "samzapy-verify"
@@ -126,22 +126,23 @@ def streams_of(name: str) -> list[str]:
 
 def collect(streams: Streams, name: str, watched: list[Record], state: Path | None) -> Evidence:
     """Read everything. `state`: where the last run's stores lie; None if they are out of reach. Raises NoProgress."""
+    partitions = len(streams.partitions(f"{name}-in"))
     return Evidence(
         input_stream=f"{name}-in",
-        partitions=PARTITIONS,
+        partitions=partitions,
         inputs=streams.read(f"{name}-in"),
         outputs=streams.read(f"{name}-out"),
         watched=watched,
         changelogs={store: streams.read(changelog(name, store)) for store in STORES},
-        dumps=None if state is None else {store: _dumps(state, name, store) for store in STORES},
+        dumps=None if state is None else {store: _dumps(state, name, store, partitions) for store in STORES},
         checkpoints=streams.read(checkpoint_topic(name, "1")),
         ends=streams.ends(f"{name}-in"),
     )
 
 
-def _dumps(state: Path, name: str, store: str) -> list[LocalStore]:
+def _dumps(state: Path, name: str, store: str, partitions: int) -> list[LocalStore]:
     found = []
-    for number in range(PARTITIONS):
+    for number in range(partitions):
         directory = store_directory(state, f"{name}-1", store, f"Partition {number}")
         engine = RocksDbStorageEngineFactory().open(directory, EngineSettings(store))
         try:

@@ -98,6 +98,9 @@ def spread(kills: int, scenarios: Sequence[str]) -> dict[str, int]:
 
 DEFAULT_MASTER = "local-cluster[2,1,1024]"
 CONTAINERS = 2
+PARTITIONS = 4
+#: Seconds for a start or a recovery, and more for each container.
+_PATIENCE_S, _MORE_PATIENCE_S = 160.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,8 @@ class Target:
     """A system, `kafka` or `local`, and a Spark master. `overrides` are keys that override those of the verified job.
 
     `bootstrap`: the Kafka; None for `local`. `broker`: the Kafka if the command has started it, so that it may be
-    bounced.
+    bounced. `partitions`: of the input, and so the number of tasks. `most_containers`: the job has as many, if there are
+    slots for them.
     """
 
     system: str
@@ -113,6 +117,8 @@ class Target:
     bootstrap: str | None = None
     broker: DevBroker | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
+    partitions: int = PARTITIONS
+    most_containers: int = CONTAINERS
 
     def check(self) -> None:
         """Raise ConfigError if the executors could not reach the system, EnvironmentFailure without a Java."""
@@ -127,8 +133,13 @@ class Target:
 
     @property
     def containers(self) -> int:
-        """As many as have a slot, at most two."""
-        return min(CONTAINERS, self._parsed.slots or CONTAINERS)
+        """As many as have a slot, at most `most_containers`."""
+        return min(self.most_containers, self._parsed.slots or self.most_containers)
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds for a start or a recovery: a loaded machine is slow, a hung job never ends."""
+        return _PATIENCE_S + _MORE_PATIENCE_S * self.containers
 
     @property
     def stores_in_reach(self) -> bool:
@@ -183,7 +194,6 @@ class Target:
         return Master.parse(self.master)
 
 
-PARTITIONS = 4
 #: Seconds of a container's lease: a zombie is stopped for longer.
 LEASE_S = 4.0
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from rigs.job_process import open_store_folders
-from yarn_cluster import EXECUTOR
-from yarn_job import WAIT_S, YarnJob
+from yarn_cluster import DRIVER, EXECUTOR
+from yarn_job import HERE, THERE, WAIT_S, YarnJob
 
-from samzapy.verify.processes import end, workers
+from samzapy.verify.processes import end, gone, until, workers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -103,3 +103,27 @@ def has_copies(cluster, executor) -> bool:
     """Whether the stores that an executor has open are a standby's."""
     folders = {folder.name for folder in open_store_folders(executor, cluster.folder)}
     return any(name.endswith(".standby-1") for name in folders)
+
+
+def test_a_job_goes_on_elsewhere_when_a_node_manager_is_killed(cluster, tmp_path, kafka):
+    """What it has started runs on: YARN gives it up, but does not end it. The application's master is on the other host."""
+    job = YarnJob(cluster, tmp_path, kafka, **{"job.container.count": "3"})
+    job.write()
+    with running(job) as run:
+        before = settled(job, run)
+        (failing,) = (host for host in (HERE, THERE) if not cluster.processes(DRIVER, host))
+        assert cluster.processes(EXECUTOR, failing)
+        left = cluster.kill_node_manager(failing)
+        try:
+            job.write()
+            lost = max(c["epoch"] for c in before["containers"])
+            at_end = job.at_end()
+            run.until_status(lambda s: at_end(s) and max(c["epoch"] for c in s["containers"]) > lost, WAIT_S)
+            until(lambda: all(map(gone, left)), lambda: f"left over: {[p for p in left if not gone(p)]}", WAIT_S)
+            cluster.start_host(failing)
+            job.write()
+            settled(job, run)
+            stop(run)
+        finally:
+            end(left)
+    job.check()

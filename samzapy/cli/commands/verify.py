@@ -21,6 +21,12 @@ _GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-onc
 @click.option("--system", type=click.Choice(["kafka", "local"]), default="kafka", show_default=True, help="The system.")
 @click.option("--bootstrap", metavar="HOST:PORT", help="A running Kafka; it is not bounced. Default: start one.")
 @click.option("--master", metavar="URL", default="local-cluster[2,1,1024]", show_default=True, help="Spark's master.")
+@click.option(
+    "--containers", type=click.IntRange(1), default=2, show_default=True, help="Containers, as far as there are slots."
+)
+@click.option(
+    "--partitions", type=click.IntRange(1), default=4, show_default=True, help="Partitions of the input: tasks."
+)
 @click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only these; default: all possible ones.")
 @click.option("--seed", type=click.IntRange(0), help="Events, faults and their times; default: a new one.")
 @click.option("--soak", type=click.FloatRange(1), metavar="SECONDS", help="Random scenarios until the time is over.")

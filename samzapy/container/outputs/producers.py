@@ -30,7 +30,7 @@ from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
 
-_MOST_FENCED_AT_ONCE = 8
+_MOST_FENCED_AT_ONCE = 32
 
 
 def check_transaction_timeout(timeout_ms: int, clients: SystemClients, system: str | None) -> None:

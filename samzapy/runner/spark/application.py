@@ -276,6 +276,16 @@ class SparkApplication:
         executors = f"{len(self.executors())} executors, " if self._executors else ""
         return f"{executors}{tasks} running tasks"
 
+    def executor_ids(self) -> frozenset[str]:
+        """The ids of the present executors. Raises Spark's own errors."""
+        ids = self.context._jsc.sc().getExecutorIds().mkString(",")  # noqa: SLF001  # not offered to Python
+        return frozenset(ids.split(",")) if ids else frozenset()
+
+    def unused(self, executor_id: str) -> Place | None:
+        """The place of an executor that has run no task yet; None for any other. Raises Spark's own errors."""
+        found = self.context._jsc.sc().statusStore().executorSummary(executor_id)  # noqa: SLF001  # not offered to Python
+        return None if found.totalTasks() else Place(found.hostPort().rpartition(":")[0], executor_id)
+
     def wait_for(self, hosts: Collection[str], wait: Callable[[float], object]) -> None:
         """Wait until Spark has an executor on each of the hosts, at most some seconds."""
         for _ in range(int(_EXECUTORS_S / _EXECUTORS_PACE_S)):

@@ -228,8 +228,9 @@ _DEFAULTS = {
     "spark.task.maxFailures": "4",
 }
 
-#: The driver chooses the place of a retry, so Spark must not retry.
-_PLACED = {"spark.task.maxFailures": "1"}
+#: The driver chooses the place of a retry, so Spark must not retry. A container waits for that place only briefly, twice at
+#: most (executor, host), because elsewhere it processes again after a restore.
+_PLACED = {"spark.task.maxFailures": "1", "spark.locality.wait": "500ms"}
 
 #: Spark on YARN and Kubernetes ends an application for good after some lost executors (twice as many as were asked for, at least
 #: three), and YARN after two lost masters of the application. Without these settings a job would count them for all its life.

@@ -291,7 +291,7 @@ class StatePlaces(PlacementPolicy):
         if slot.released is not None:
             place, slot.released = self.place(slot.released), None
         if place is not None and place == slot.avoided:
-            return [_exactly(other) for other in self._executors() if other != place]
+            return [exactly(other) for other in self._executors() if other != place]
         return [] if place is None else self._locations([place])
 
     def beside(self, at: Place) -> list[str]:
@@ -317,9 +317,10 @@ class StatePlaces(PlacementPolicy):
     def _locations(self, places: Sequence[Place]) -> list[str]:
         """The present executors, and the hosts: Spark takes the most exact location with room."""
         there = set(self._executors())
-        exact = [_exactly(place) for place in places if place in there]
+        exact = [exactly(place) for place in places if place in there]
         return [*exact, *dict.fromkeys(place.host for place in places)]
 
 
-def _exactly(place: Place) -> str:
+def exactly(place: Place) -> str:
+    """An executor as Spark names it among the places of a task."""
     return f"executor_{place.host}_{place.executor}"

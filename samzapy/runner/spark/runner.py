@@ -28,7 +28,7 @@ from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.service import Addresses, CoordinatorService
-from samzapy.coordinator.wire import CoordinatorAddress, JobSpec
+from samzapy.coordinator.wire import CoordinatorAddress, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
@@ -39,12 +39,13 @@ from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, collected, one_line
 from samzapy.runner.spark.driver_address import coordinator_host
 from samzapy.runner.spark.master import Master, check_reach, without_sparks_secrets
-from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
+from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, exactly, place_records
 from samzapy.runner.spark.sources import OwnSpark, SparkSource
+from samzapy.runner.spark.spares import Spares
 from samzapy.runner.spark.starting import Start, StartingSpark
 from samzapy.runner.spark.supervisor import SlotRun, StoppedUncommitted, Supervisor
 from samzapy.runner.spark.user_code import TravellingCode
-from samzapy.runner.spark.worker import run_task
+from samzapy.runner.spark.worker import do_nothing, run_task
 from samzapy.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -273,6 +274,8 @@ class SparkRunner(Runner):
             supervisor = self._supervisor(coordinator, noted, spark, config, options)
             signals.calls(supervisor.stop, spark.kill)
             stack.enter_context(options.stop.stops(supervisor.stop))
+            if not part.master.one_executor:
+                stack.enter_context(Spares(spark, coordinator, partial(_ready, spark)))
             inputs = stack.enter_context(InputsWatch(prepared, coordinator, options.on_event))
             try:
                 status = supervisor.run()
@@ -342,6 +345,11 @@ class SparkRunner(Runner):
             return SlotRun(containers, standbys, coordinator, start, policy, clock, ended)
 
         return submit
+
+
+def _ready(spark: SparkApplication, place: Place) -> None:
+    """Have an executor run a task that does nothing."""
+    spark.collect(placed(spark.context, ["nothing"], [exactly(place)]).mapPartitions(do_nothing))
 
 
 def _spec(prepared: PreparedJob, master: Master) -> JobSpec:

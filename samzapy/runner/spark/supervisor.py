@@ -32,7 +32,7 @@ from samzapy.errors import JobTakenOver, SamzapyError
 from samzapy.job.model import active_of
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.driver import STOPPING
-from samzapy.runner.restarts import Backoff
+from samzapy.runner.restarts import Backoff, starts
 from samzapy.runner.spark.placement import NO_ROOM, ContainerSlot, PlacementPolicy, SparkAttempt
 from samzapy.runner.spark.starting import Unclaimed
 
@@ -319,7 +319,7 @@ class Supervisor:
             code = status.failures[-1].exit_code if status.failures else 1
             raise JobFailed(f"gave up after {self._backoff.failures + 1} failed runs in a row: {why}", code)
         count = f"{self._backoff.failures} of {self._backoff.limit}"
-        self._options.on_event(f"Spark gave up; submitting again in {delay:g} s ({count})")
+        self._options.on_event(f"Spark gave up; submitting again {starts(delay)} ({count})")
         until = self._clock.monotonic() + delay
         while not self.stopped and self._clock.monotonic() < until:
             self._wake.clear()

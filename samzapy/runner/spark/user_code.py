@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import io
 import re
@@ -91,6 +92,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # pyspark is not typ
 
     def reducer_override(self, obj: Any) -> Any:
         """See `pickle.Pickler`."""
+        if type(obj).__module__ == "dataclasses" and type(obj).__qualname__ == "_FIELD_BASE":
+            # Dataclasses compare these by identity, which Spark 3.5 does not keep: the class would have no fields.
+            return getattr, (dataclasses, obj.name)
         if isinstance(obj, type) and _CACHE in vars(obj):
             # The decoder of a dataclass, which cannot be pickled; msgspec makes another one.
             delattr(obj, _CACHE)

@@ -1,11 +1,18 @@
 """`samzapy store migrate`, on a job that has run on the local system."""
 
 import json
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from counting_job import COUNTS, run_job, write_views
 
+PAGE = Path(__file__).parents[3] / "docs/how-to/operate/migrate.md"
 JSON = ("-c", "stores.counts.msg.serde=json")
 
 
@@ -39,6 +46,35 @@ def test_the_table_has_each_partition_and_the_job_goes_on(samzapy, migrate):
     write_views(samzapy, ["/a"])
     run_job(samzapy, *JSON)
     assert entries(samzapy, *JSON) == {**COUNTS, "/a": COUNTS["/a"] + 1}
+
+
+def test_a_killed_migration_is_seen_by_other_commands_and_completed_by_the_same(samzapy, migrate):
+    command = [sys.executable, "-c", "from samzapy.cli.main import main; main()", "store", "migrate", "job.properties"]
+    environment = {**os.environ, "SAMZAPY_FAIL": "migrate.6a:2:kill"}
+    killed = subprocess.run([*command, "counts", *JSON], env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    for arguments in ((), JSON):
+        code, _, errors = samzapy("check", "job.properties", *arguments)
+        assert code == 3
+        assert "migration to msg.serde json" in errors
+        assert "is not complete (1 of 2 partitions)" in errors
+    assert "is not complete" in samzapy("store", "count", "job.properties", "counts")[2]
+    assert [line.split()[3] for line in migrate().splitlines()[2:4]].count("done") == 1
+    assert entries(samzapy, *JSON) == COUNTS
+
+
+def test_the_page_about_it_has_commands_that_work(samzapy, migrate, monkeypatch):
+    page = PAGE.read_text()
+    job_file = Path("job.properties")
+    job_file.write_text(job_file.read_text() + "stores.counts.msg.serde=json\n")
+    Path("counts.py").write_text(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    commands = re.findall(r"^samzapy (store migrate job\.properties .*)$", page, re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        code, _, errors = samzapy(*command.split())
+        assert code == 0, errors
+    assert entries(samzapy) == {key: {"views": count, "since": "2026-01-01"} for key, count in COUNTS.items()}
 
 
 def test_a_target_that_the_job_file_lacks_is_named_as_what_is_to_be_set(samzapy, migrate):

@@ -203,6 +203,15 @@ def test_containers_that_are_to_hear_of_something_soon_report_ten_times_as_often
     assert lease.pace_s == 1.0
 
 
+def test_a_standby_reports_four_times_as_often_so_that_it_hears_soon_that_it_has_to_make_room():
+    standby = replace(MODEL.containers[0], id="0-1")
+    job = Coordinator("job", JobSpec(replace(MODEL, standbys=(standby,)), {}), 15.0)
+    assert job.pace_of("0") == job.pace
+    assert (job.pace_of("0-1").heartbeat_s, job.pace_of("0-1").details_s) == (0.25, 1.0)
+    job.hurry(hurried=True)
+    assert job.pace_of("0-1").heartbeat_s == 0.1
+
+
 def test_both_forms_of_a_status_show_the_same_of_a_container_but_for_its_metrics():
     job = coordinator()
     lease = LocalLease(job, "0")

@@ -82,10 +82,11 @@ def test_it_gives_up_after_as_many_starts_as_sparks_runner():
     assert ladder.waited == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
-def test_a_start_that_was_sound_for_long_begins_the_pauses_anew():
+def test_a_start_that_was_sound_for_long_is_repeated_at_once_and_begins_the_pauses_anew():
     ladder = Ladder((10, UNREACHABLE), (10, UNREACHABLE), (300, UNREACHABLE), (1, None))
     ladder.run()
-    assert ladder.waited == [1, 2, 1]
+    assert ladder.waited == [1, 2, 0]
+    assert ladder.told[-1][1] == "starting again at once (1 of 8)"
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,6 @@ def test_no_resubmission_at_all_when_the_limit_is_zero():
     assert Backoff(limit=0, first_s=1.0, longest_s=30.0).after(5.0) is None
 
 
-def test_a_run_that_was_sound_for_long_starts_the_delays_over():
+def test_a_run_that_was_sound_for_long_is_repeated_at_once_and_starts_the_delays_over():
     backoff = Backoff(limit=2, first_s=1.0, longest_s=30.0)
-    assert [backoff.after(lasted) for lasted in (5.0, 5.0, 300.0, 299.0, 5.0)] == [1.0, 2.0, 1.0, 2.0, None]
+    assert [backoff.after(lasted) for lasted in (5.0, 5.0, 300.0, 299.0, 5.0)] == [1.0, 2.0, 0.0, 2.0, None]

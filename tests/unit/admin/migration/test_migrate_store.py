@@ -33,6 +33,15 @@ def test_the_job_goes_on_with_the_migrated_store_and_only_with_its_new_serdes(tm
     assert job.documents() == AFTER
 
 
+def test_a_job_with_checkpoints_in_files_is_migrated_as_well(tmp_path):
+    files = {"task.checkpoint.factory": "file", "task.checkpoint.path": str(tmp_path / "checkpoints")}
+    job = MigratingJob(tmp_path / "state", **files)
+    job.migrate({**JSON, **files})
+    job.send(MORE)
+    job.run(**JSON)
+    assert job.documents() == AFTER
+
+
 @pytest.mark.parametrize("elsewhere", [True, False])
 def test_files_with_the_old_serdes_are_set_aside_wherever_the_next_start_finds_them(tmp_path, elsewhere):
     job = MigratingJob(tmp_path / "here")
