@@ -18,10 +18,9 @@ from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.serving import views_of
+from samzapy.runner.spark.supervisor import pace_of
 
 TOKEN = "fleet"
-#: Seconds between two looks at the status, as the supervisor of a run and its slots take them.
-LOOK_S = 0.125
 
 
 def model_of(containers: int, tasks: int) -> JobModel:
@@ -48,8 +47,11 @@ def serve(containers: int, tasks: int, lease_s: float, pipe: Connection) -> None
     lost: set[tuple[str, int]] = set()
     ended = threading.Event()
 
+    # The supervisor of a run looks at that pace, and so do its slots.
+    pace_s = pace_of(containers) / 2
+
     def look() -> None:
-        while not ended.wait(LOOK_S):
+        while not ended.wait(pace_s):
             coordinator.status()
             lost.update((each.container_id, each.epoch) for each in coordinator.overdue())
 

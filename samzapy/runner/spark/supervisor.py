@@ -38,6 +38,15 @@ from samzapy.runner.spark.starting import Unclaimed
 
 #: Seconds between two checks of the job, if nothing ends meanwhile.
 PACE_S = 0.25
+#: Containers that are looked at in a second, which takes some 4 ms of CPU.
+_LOOKED_AT_S = 1_000.0
+
+
+def pace_of(containers: int) -> float:
+    """Seconds between two looks at so many containers: a look costs some microseconds for each, and signals may wait a second."""
+    return max(PACE_S, containers / _LOOKED_AT_S)
+
+
 #: After a run of so many seconds, the failures of a slot are counted from the start again.
 SOUND_S = 300.0
 #: Seconds for a standby to release its copies, and between two attempts to find a separate executor for it.
@@ -74,6 +83,7 @@ class SlotRun:
         self._failure: SamzapyError | None = None
         self._reason: str | None = None
         self._wake = threading.Event()
+        self._pace_s = pace_of(sum(len(slot.ids) for slot in containers))
         self._thread = threading.Thread(target=self._run, name="slots", daemon=True)
         self._thread.start()
 
@@ -93,7 +103,7 @@ class SlotRun:
         try:
             while self._reason is None and not all(slot.done for slot in self._containers):
                 self._look()
-                self._wake.wait(PACE_S)
+                self._wake.wait(self._pace_s)
                 self._wake.clear()
             self._end_standbys()
         except SamzapyError as failure:
@@ -210,6 +220,7 @@ class Supervisor:
         self._stop_asked = False
         self._deadline: float | None = None
         self._wake = threading.Event()
+        self._pace_s = pace_of(len(coordinator.spec.model.containers))
         self._failures_told = 0
         self._failed_before_stop = 0
         self._ended: dict[tuple[str, int], float] = {}
@@ -268,7 +279,7 @@ class Supervisor:
 
     def _look(self) -> JobStatus:
         """Wait a moment, report the status, pass on a stop, and check that Spark and the containers are alive."""
-        self._wake.wait(PACE_S)
+        self._wake.wait(self._pace_s)
         status = self._tell()
         if self._coordinator.abandoned is not None:
             raise JobTakenOver(self._coordinator.abandoned)

@@ -14,7 +14,7 @@ from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff
-from samzapy.runner.spark.supervisor import Supervisor
+from samzapy.runner.spark.supervisor import PACE_S, Supervisor, pace_of
 
 SSP = SystemStreamPartition("m", "in", 0)
 MODEL = JobModel(tuple(ContainerModel(i, (TaskModel(f"Partition {i}", frozenset({SSP}), int(i)),)) for i in "01"))
@@ -372,3 +372,7 @@ def test_containers_that_spark_does_not_start_are_named_with_what_spark_has(coor
         "containers 0, 1: not started by Spark after N s; it has 2 executors, 0 running tasks"
     }
     assert len(told) in range(2, 5), "the time to the next line doubles"
+
+
+def test_the_looks_at_many_containers_are_rarer():
+    assert [pace_of(containers) for containers in (1, 250, 500, 1_000)] == [PACE_S, PACE_S, 0.5, 1.0]
