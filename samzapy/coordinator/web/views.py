@@ -8,7 +8,7 @@ GET /containers/ID/metrics      the metrics of one container as JSON, by group a
 
 Readers never delay reports, however many there are. A separate thread renders a view from the job's status, one at a time
 (`Kept`), and all readers get the same answer until its age is `SHARE` times the CPU time of its rendering. So each view needs at
-most a twentieth of a core, and the view of a small job is a few milliseconds old. A long rendering makes `Pauses`.
+most a fortieth of a core, and the view of a small job is a few milliseconds old. A long rendering makes `Pauses`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from samzapy.strict_json import encode
 logger = logging.getLogger(__name__)
 
 #: How long an answer is reused, as a multiple of the CPU time of its rendering.
-SHARE = 20.0
+SHARE = 40.0
 #: Seconds of work between two rests of the rendering thread, and seconds of a rest.
 WORK_S, REST_S = 0.002, 0.008
 
