@@ -345,7 +345,7 @@ def test_a_task_that_does_not_come_to_rest_is_an_error_that_says_so():
             collector.send(OutgoingMessageEnvelope(SystemStream("sys", "in"), envelope.message))
 
     with TaskTestDriver(Echoing, JOB, patience_s=0.0) as driver:
-        with pytest.raises(TimeoutError, match=r"does not come to rest within 0 s \(real time\): Partition 0 after"):
+        with pytest.raises(TimeoutError, match=r"does not come to rest within 0 s of CPU time: Partition 0 after"):
             driver.send("in", "a")
         assert not driver.running
 
