@@ -1,6 +1,6 @@
 """The version of samzapy; the build reads it here."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0.dev0"
 
 
 def refusal(driver: str) -> str:

@@ -133,11 +133,18 @@ def collect(streams: Streams, name: str, watched: list[Record], state: Path | No
         inputs=streams.read(f"{name}-in"),
         outputs=streams.read(f"{name}-out"),
         watched=watched,
-        changelogs={store: streams.read(changelog(name, store)) for store in STORES},
+        changelogs={store: by_task(streams.read(changelog(name, store)), partitions) for store in STORES},
         dumps=None if state is None else {store: _dumps(state, name, store, partitions) for store in STORES},
         checkpoints=streams.read(checkpoint_topic(name, "1")),
         ends=streams.ends(f"{name}-in"),
     )
+
+
+def by_task(log: Iterable[Record], partitions: int) -> list[Record]:
+    """The records of a changelog, each with the input partition of the task that wrote it: the first run gives the changelog's
+    partitions to the tasks in the order of their names, in which `Partition 10` comes before `Partition 2`."""
+    tasks = sorted(range(partitions), key=lambda number: f"Partition {number}")
+    return [record._replace(partition=tasks[record.partition]) for record in log]
 
 
 def _dumps(state: Path, name: str, store: str, partitions: int) -> list[LocalStore]:
