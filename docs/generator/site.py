@@ -24,7 +24,14 @@ GENERATED = {
 _MARK = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
 #: Files that are copied as they are.
 _PICTURES = {".png", ".svg", ".css"}
-_LANGUAGES = {".py": "python", ".properties": "properties", ".json": "json", ".toml": "toml", ".yml": "yaml"}
+_LANGUAGES = {
+    ".py": "python",
+    ".properties": "properties",
+    ".json": "json",
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
 
 
 class Site:

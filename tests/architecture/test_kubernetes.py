@@ -1,0 +1,179 @@
+"""The manifests for Kubernetes agree with the job file beside them, with each other, and with the published schemas.
+
+A schema for SparkApplication is not published with those of Kubernetes, so that one is only compared with the job file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from samzapy.config.loader import load_job
+from samzapy.runner.serving import PROBES
+from samzapy.runner.spark.driver_address import coordinator_host
+from samzapy.runner.spark.master import PREFIX, Master, check_reach, spark_settings
+
+yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+
+FOLDER = Path(__file__).parents[2] / "configs" / "kubernetes"
+JOB = FOLDER / "page-views.properties"
+POD_IP = "10.1.2.3"
+#: Sizes of an executor, for which the operator has fields.
+SIZES = ("instances", "cores", "memory", "memoryOverhead")
+STATE = f"{PREFIX}spark.kubernetes.executor.volumes.persistentVolumeClaim.state."
+
+
+def documents():
+    return [document for path in sorted(FOLDER.glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())]
+
+
+def of_kind(kind):
+    (found,) = (document for document in documents() if document["kind"] == kind)
+    return found
+
+
+def driver():
+    return of_kind("Deployment")["spec"]["template"]
+
+
+def driver_container():
+    return driver()["spec"]["containers"][0]
+
+
+def overrides():
+    """The keys that the driver's command sets, with the variables of its pod replaced."""
+    args = driver_container()["args"]
+    pairs = [args[at + 1] for at, word in enumerate(args) if word == "--config"]
+    assert args[:3] == ["samzapy", "run", "/opt/job/page-views.properties"]
+    assert len(args) == 3 + 2 * len(pairs)
+    return {key: value.replace("$(POD_IP)", POD_IP) for key, _, value in (pair.partition("=") for pair in pairs)}
+
+
+@pytest.fixture
+def job():
+    return load_job(JOB, overrides(), strict=True)
+
+
+def test_the_job_file_with_the_drivers_own_keys_fits_executors_in_other_pods(job):
+    assert job.warnings == ()
+    assert check_reach(job) == ()
+    master = Master.parse(job.spark.master).sized(job.spark.conf, job.container_count, 0)
+    assert master.slots == job.container_count
+    assert spark_settings(job, master, FOLDER)["spark.driver.host"] == POD_IP
+
+
+def test_the_coordinators_address_is_that_of_the_pod(job):
+    assert coordinator_host(job.spark, Master.parse(job.spark.master)) == POD_IP
+
+
+def test_each_variable_of_the_command_is_set_for_the_pod():
+    variables = {entry["name"] for entry in driver_container()["env"]}
+    used = {value[2:-1] for value in overrides().values() if value.startswith("$(")}
+    assert used <= variables
+
+
+def test_every_port_is_one_of_the_job_file(job):
+    ports = {port["name"]: port["containerPort"] for port in driver_container()["ports"]}
+    assert ports == {
+        "coordinator": job.spark.coordinator_port,
+        "page": job.page_port,
+        "spark-driver": int(job.spark.conf["spark.driver.port"]),
+        "spark-blocks": int(job.spark.conf["spark.driver.blockManager.port"]),
+    }
+    for port in of_kind("Service")["spec"]["ports"]:
+        assert port["port"] == ports[port["targetPort"]]
+
+
+@pytest.mark.parametrize(
+    ("probe", "path"), [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")]
+)
+def test_a_probe_asks_the_coordinator_by_tls_for_an_answer_without_a_token(probe, path, job):
+    assert job.spark.coordinator_tls.enabled is None, "TLS is on with a master that is not on this machine"
+    assert driver_container()[probe]["httpGet"] == {"path": path, "port": "coordinator", "scheme": "HTTPS"}
+    assert path in PROBES
+
+
+def test_every_pod_has_more_time_to_end_than_the_job_needs(job):
+    operator = of_kind("SparkApplication")["spec"]
+    ends = [driver()["spec"], of_kind("Pod")["spec"], operator["driver"], operator["executor"]]
+    assert all(each["terminationGracePeriodSeconds"] * 1000 > job.task.shutdown_ms for each in ends)
+
+
+def test_spark_gives_executors_the_time_that_their_template_does(job):
+    seconds = of_kind("Pod")["spec"]["terminationGracePeriodSeconds"]
+    assert job.spark.conf["spark.kubernetes.executor.terminationGracePeriodSeconds"] == f"{seconds}s"
+
+
+def test_every_selector_matches_the_labels_of_its_pods():
+    labels = driver()["metadata"]["labels"]
+    assert of_kind("Deployment")["spec"]["selector"]["matchLabels"] == labels
+    assert of_kind("Service")["spec"]["selector"] == labels
+    operator = of_kind("SparkApplication")["spec"]
+    assert operator["driver"]["labels"] == labels
+    executors = of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"]
+    assert executors == of_kind("Pod")["metadata"]["labels"] == operator["executor"]["labels"]
+    assert executors != labels
+
+
+def test_a_drain_takes_one_executor_at_a_time(job):
+    kept = of_kind("PodDisruptionBudget")["spec"]["minAvailable"]
+    assert kept == int(job.spark.conf["spark.executor.instances"]) - 1
+
+
+def test_a_driver_cannot_run_beside_another_one_of_its_job():
+    assert of_kind("Deployment")["spec"]["replicas"] == 1
+    assert of_kind("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_the_drivers_account_exists_and_has_the_role():
+    account = of_kind("ServiceAccount")["metadata"]["name"]
+    assert driver()["spec"]["serviceAccountName"] == account
+    assert of_kind("SparkApplication")["spec"]["driver"]["serviceAccount"] == account
+    binding = of_kind("RoleBinding")
+    assert [subject["name"] for subject in binding["subjects"]] == [account]
+    assert binding["roleRef"]["name"] == of_kind("Role")["metadata"]["name"]
+
+
+def test_the_stores_are_on_the_volumes(job):
+    folder = str(job.logged_store_base_dir)
+    assert job.raw[f"{STATE}mount.path"] == folder
+    (mount,) = driver_container()["volumeMounts"]
+    assert mount["mountPath"] == folder
+    assert [volume["name"] for volume in driver()["spec"]["volumes"]] == [mount["name"]]
+    assert folder in (FOLDER / "Containerfile").read_text()
+
+
+def test_driver_and_executors_have_one_image():
+    (image,) = (entry["value"] for entry in driver_container()["env"] if entry["name"] == "IMAGE")
+    assert driver_container()["image"] == image
+    assert of_kind("Pod")["spec"]["containers"][0]["image"] == image
+    assert of_kind("SparkApplication")["spec"]["image"] == image
+
+
+def test_the_image_has_the_spark_that_the_operator_is_named():
+    assert (
+        f"ARG SPARK_VERSION={of_kind('SparkApplication')['spec']['sparkVersion']}\n"
+        in (FOLDER / "Containerfile").read_text()
+    )
+
+
+def test_the_operators_application_has_the_settings_of_the_job_file(job):
+    """The template of the executors' pods is left out: the operator has fields for what is in it."""
+    operator = of_kind("SparkApplication")["spec"]
+    fields = {f"spark.executor.{name}": str(operator["executor"][name]) for name in SIZES}
+    wanted = {
+        key.removeprefix(PREFIX): value
+        for key, value in load_job(JOB, strict=True).raw.items()
+        if key.startswith(PREFIX)
+    }
+    assert wanted.pop("spark.kubernetes.executor.podTemplateFile") == "/opt/job/executor.yaml"
+    assert operator["sparkConf"] | fields == wanted
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda document: document["kind"])
+def test_a_manifest_fits_the_published_schema(document):
+    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed: 108 MB")
+    if document["kind"] == "SparkApplication":
+        pytest.skip("no schema of it is published with those of Kubernetes")
+    validate.validate(document, validate.latest_version(), strict=True)
