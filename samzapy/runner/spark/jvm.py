@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,18 +55,22 @@ class DriverJvm:
         as its process runs, so that it can be killed before it answers. Raises EnvironmentFailure."""
         self._lines: deque[str] = deque(maxlen=200)
         self._pass_on = verbose
-        with tempfile.TemporaryDirectory(prefix="samzapy-gateway-") as folder:
+        # Removed only when the JVM has written its address, or has ended: without the folder it would go on for ever. A process that
+        # ends before leaves the folder behind.
+        folder = tempfile.mkdtemp(prefix="samzapy-gateway-")
+        imports = threading.Thread(target=_import_early, name="spark-imports", daemon=True)
+        try:
             address = Path(folder) / "address"
             self._process = self._launched(address)
             began(self)
-            imports = threading.Thread(target=_import_early, name="spark-imports", daemon=True)
             imports.start()
-            try:
-                self.gateway: Any = self._connected(address)
-            except (Py4JError, PySparkException, OSError) as cause:
-                self._end()
-                self._reader.join(GRACE_S)
-                raise EnvironmentFailure(f"Spark's driver JVM did not start: {self.last_line}") from cause
+            self.gateway: Any = self._connected(address)
+        except (Py4JError, PySparkException, OSError) as cause:
+            self._end()
+            self._reader.join(GRACE_S)
+            raise EnvironmentFailure(f"Spark's driver JVM did not start: {self.last_line}") from cause
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
         imports.join()
 
     @property
