@@ -32,7 +32,7 @@ reads such a store, so everything that would read it refuses:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -91,24 +91,8 @@ class Adopted:
         return cls({(name, entry.id): entry.ends for name, entry in changelogs.items()})
 
 
-class _MigrationEntry(msgspec.Struct, rename="kebab"):
-    changelog: str
-    id: str
-    started_ms: Natural
-    source: dict[str, str]
-    target: dict[str, str]
-    convert: str
-    ends: dict[Natural, Natural]
-    done: dict[Natural, LastOffset]
-
-
-class _MigrationsRecord(msgspec.Struct):
-    stores: dict[str, _MigrationEntry]
-
-
-@dataclass(frozen=True)
-class Migration:
-    """A store that is being rewritten.
+class Migration(msgspec.Struct, frozen=True, rename={"topic_id": "id", "started_ms": "started-ms"}):
+    """A store that is being rewritten, as its record has it.
 
     `changelog`, `topic_id`: where. `source`, `target`: the keys below the store that give its serdes and classes, before
     and after. `convert`: the path of the function that changes the entries, empty for none. `ends`, `done`: as above.
@@ -116,16 +100,16 @@ class Migration:
 
     changelog: str
     topic_id: str
-    started_ms: int
-    source: Mapping[str, str]
-    target: Mapping[str, str]
+    started_ms: Natural
+    source: dict[str, str]
+    target: dict[str, str]
     convert: str
-    ends: Mapping[int, int]
-    done: Mapping[int, int] = field(default_factory=dict)
+    ends: dict[Natural, Natural]
+    done: dict[Natural, LastOffset]
 
     def with_done(self, partition: int, last: int) -> Migration:
         """The same with one more rewritten partition; `last` is the offset of its last record, -1 for none."""
-        return replace(self, done={**self.done, partition: last})
+        return msgspec.structs.replace(self, done={**self.done, partition: last})
 
     def unfinished(self, store: str) -> EnvironmentFailure:
         """The error for everything that would read the store now."""
@@ -136,6 +120,10 @@ class Migration:
             f"store '{store}': its migration to {to} began at {began} and is not complete ({len(self.done)} of "
             f"{len(self.ends)} partitions), so it cannot be read; complete it: samzapy store migrate JOB.properties {store}"
         )
+
+
+class _MigrationsRecord(msgspec.Struct):
+    stores: dict[str, Migration]
 
 
 @dataclass(frozen=True)
@@ -154,20 +142,7 @@ class Migrations:
 
     def to_json(self) -> dict[str, Any]:
         """As a record of the job."""
-        entries = {
-            name: _MigrationEntry(
-                each.changelog,
-                each.topic_id,
-                each.started_ms,
-                dict(each.source),
-                dict(each.target),
-                each.convert,
-                dict(each.ends),
-                dict(each.done),
-            )
-            for name, each in self.stores.items()
-        }
-        record: dict[str, Any] = plain(_MigrationsRecord(entries))
+        record: dict[str, Any] = plain(_MigrationsRecord(dict(self.stores)))
         return record
 
     @classmethod
@@ -177,10 +152,9 @@ class Migrations:
         if data is None:
             return cls()
         try:
-            stores = convert(_MigrationsRecord, data).stores
+            return cls(convert(_MigrationsRecord, data).stores)
         except ValueError as cause:
             raise RestoreError(f"the job's record of its migrations cannot be read ({cause})") from cause
-        return cls({name: Migration(*msgspec.structs.astuple(each)) for name, each in stores.items()})
 
 
 def refuse_unfinished(checkpoints: CheckpointManager, stores: Iterable[str]) -> None:

@@ -314,6 +314,7 @@ class _Writing:
             self._plan.target.leaves,
             self._plan.convert,
             {ssp.partition: log.upcoming for ssp, log in before.items()},
+            {},
         )
         with units.unit():
             self._record(units, self._recorded.migrations.having(self._store, migration))

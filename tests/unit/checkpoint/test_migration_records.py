@@ -17,6 +17,7 @@ BEGUN = Migration(
     {"key.serde": "string", "msg.serde": "json", "msg.type": "a:B"},
     "",
     {0: 8, 1: 9, 2: 0},
+    {},
 )
 
 
