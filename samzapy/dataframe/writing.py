@@ -56,7 +56,7 @@ from samzapy.runner.spark.sources import spark_context
 from samzapy.storage.changelog.reading import first_value, scan
 from samzapy.storage.changelog.topic import changelog_spec, ensure_changelog, find_changelog, max_record_bytes
 from samzapy.storage.engines import entry_serde_names, load_engines
-from samzapy.storage.inspection import store_of
+from samzapy.storage.inspection import key_value_store
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import has_transactions
 
@@ -66,14 +66,9 @@ _LONGEST_MS = 900_000
 
 def writable_store(config: JobConfig, name: str) -> StoreConfig:
     """The store, if it can be filled from a frame. Raises ConfigError."""
-    store = store_of(config.stores, name)
-    if store.changelog is None:
-        message = "is required: what is written goes there"
-        raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, message)])
-    if load_engines(config)[name].has_view:
-        message = "has an encoding of its own; only key-value stores (rocksdb, inmemory) are filled from a frame"
-        raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, message)])
-    return store
+    return key_value_store(
+        config, name, changelog_for="what is written goes there", engine_for="are filled from a frame"
+    )
 
 
 def refuse_speculation(spark: SparkSession) -> None:

@@ -20,10 +20,12 @@ from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFacto
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
+from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreError, UnknownStream
 from samzapy.storage.changelog.restore import ProgressCallback, StoreRestore, run_restores
 from samzapy.storage.changelog.topic import check_changelog
+from samzapy.storage.engines import load_engines
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.local.directory import lies_beside, store_directory
@@ -41,6 +43,19 @@ def store_of(stores: Mapping[str, StoreConfig], name: str) -> StoreConfig:
         known = ", ".join(sorted(stores)) or "none"
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
     return found
+
+
+def key_value_store(config: JobConfig, name: str, *, changelog_for: str, engine_for: str) -> StoreConfig:
+    """The store of keys and values with a changelog of that name. Raises ConfigError, which says what the changelog is needed for
+    (`what is written goes there`), and what only a store of keys and values can (`are filled from a frame`)."""
+    store = store_of(config.stores, name)
+    if store.changelog is None:
+        message = f"is required: {changelog_for}"
+        raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, message)])
+    if load_engines(config)[name].has_view:
+        message = f"has an encoding of its own; only key-value stores (rocksdb, inmemory) {engine_for}"
+        raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, message)])
+    return store
 
 
 def local_directories(job_name: str, store: str, folder: Path) -> list[Path]:

@@ -57,14 +57,13 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.outputs.producers import RecordLimits
 from samzapy.container.supervision.job_records import Ownership, open_job
-from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, SerdeError
+from samzapy.errors import SamzapyError, SerdeError
 from samzapy.failpoints import reach
 from samzapy.job.transactions import state_transactions, transactional_id
 from samzapy.storage.changelog.end import ChangelogEnd
 from samzapy.storage.changelog.restore import ProgressCallback
 from samzapy.storage.changelog.topic import changelog_of
-from samzapy.storage.engines import load_engines
-from samzapy.storage.inspection import ChangelogReader, Selection, store_of
+from samzapy.storage.inspection import ChangelogReader, Selection, key_value_store
 from samzapy.system.clients import SystemClients, job_clients
 from samzapy.system.factories import has_transactions
 
@@ -151,14 +150,12 @@ def migrate_store(
 
 def migratable(config: JobConfig, name: str) -> StoreConfig:
     """The store, if it can be migrated. Raises ConfigError."""
-    store = store_of(config.stores, name)
-    if store.changelog is None:
-        message = "is required: a store without a changelog has nothing that outlives its serdes"
-        raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, message)])
-    if load_engines(config)[name].has_view:
-        message = "has an encoding of its own; only key-value stores (rocksdb, inmemory) have serdes to change"
-        raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, message)])
-    return store
+    return key_value_store(
+        config,
+        name,
+        changelog_for="a store without a changelog has nothing that outlives its serdes",
+        engine_for="have serdes to change",
+    )
 
 
 @final
