@@ -6,7 +6,7 @@ from yarn_job import HERE, THERE, WAIT_S, SubmittedJob
 
 from samzapy.verify.processes import end
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 TWO = {"job.container.count": "2"}
 

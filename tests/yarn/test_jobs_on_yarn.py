@@ -11,7 +11,7 @@ from yarn_job import HERE, THERE, WAIT_S, YarnJob
 
 from samzapy.verify.processes import end, gone, until, workers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @contextmanager

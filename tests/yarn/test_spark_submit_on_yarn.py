@@ -3,7 +3,7 @@
 import pytest
 from yarn_job import WAIT_S, SubmittedJob
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])

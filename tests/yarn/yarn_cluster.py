@@ -26,7 +26,7 @@ from samzapy.verify.processes import command_line, end, gone, until
 JARS = Path(__file__).parent / "hadoop" / "target" / "lib"
 
 _HERE = "127.0.0.1"
-_START_S = 300.0
+_START_S = 600.0
 #: What a host offers. The memory is a number for the scheduler only: nothing is measured.
 _MEMORY_MB, _CORES = 4096, 8
 #: Milliseconds without a heartbeat after which the ResourceManager gives up a host; YARN's default is ten minutes.

@@ -23,7 +23,7 @@ from samzapy.verify.processes import command_in, end, until, with_children
 HERE, THERE = "127.0.0.2", "127.0.0.3"
 PARTITIONS = 4
 #: Seconds for what takes some on a busy machine.
-WAIT_S = 300.0
+WAIT_S = 900.0
 #: pyspark's own Spark, which is on all hosts of the tests: nothing is uploaded.
 SPARK_HOME = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
 SPARK = {
