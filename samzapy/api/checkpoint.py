@@ -88,7 +88,7 @@ class JobRecord(Enum):
     DRAIN = "samzapy-drain"
     """The run that was asked to drain."""
     ENDED = "samzapy-ended"
-    """The run that has ended properly, so that no part of it is still running."""
+    """The run that has ended properly, so that no part of it is still running, and whether its process starts the job again."""
     HANDOVER = "samzapy-handover"
     """The run that is asked to hand the job over, and the one that asks."""
     HEARD = "samzapy-heard"

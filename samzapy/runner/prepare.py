@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from samzapy.admin.job_check import check_copies, existing, input_partitions, resolved, streams_of, weakly_kept
 from samzapy.admin.positions import kept_clocks
-from samzapy.admin.running import may_answer
-from samzapy.admin.take_over import Claim, has_ended, refuse_foreign, take_over
+from samzapy.admin.running import has_let_go, may_answer
+from samzapy.admin.take_over import Claim, refuse_foreign, take_over
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
@@ -183,7 +183,7 @@ class _CheckedJob(StartableJob):
         before, complete = checkpoints.peek_owner()
         if before is None or before.job != (config.name, config.id) or not may_answer(before):
             return False
-        if complete and has_ended(checkpoints, before):
+        if complete and has_let_go(checkpoints, before):
             return False
         asked, answers = JobRecords.of(config, "handover"), JobRecords.of(config, "handover")
         wait, patience_s = threading.Event().wait, config.handover_ms / 1000

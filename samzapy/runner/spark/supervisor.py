@@ -231,11 +231,6 @@ class Supervisor:
         self._stop_asked = True
 
     @property
-    def asked(self) -> bool:
-        """Whether a stop was asked for here."""
-        return self._stop_asked
-
-    @property
     def stopped(self) -> bool:
         """Whether a stop was asked for, here or at the coordinator."""
         return self._stop_asked or self._coordinator.stopping
