@@ -63,6 +63,7 @@ class JobSnapshot:
 
     `processed` and `commits` count all attempts. Clocks are in event time, milliseconds since 1970, None before there is
     one; `stalled_s` is the time for which the job's clock has stood still while a task's advanced, 0 if it does not.
+    `changelog_offsets`: by store, the offsets between beginning and end of its changelog's partitions.
     """
 
     name: str
@@ -77,6 +78,7 @@ class JobSnapshot:
     clock_ms: int | None = None
     checkpoint_clock_ms: int | None = None
     stalled_s: float = 0.0
+    changelog_offsets: Mapping[str, int] = field(default_factory=dict)
 
 
 _BUILD = gauge("build_info", "The version of samzapy that the driver has; always 1.", Merge.MAX)
@@ -91,6 +93,10 @@ _CHECKPOINT_CLOCK = gauge(
     "job_checkpoint_timestamp_seconds", "Latest event time for which every task has a checkpoint of its state."
 )
 _STALLED = gauge("job_clock_stalled_seconds", "Time for which the job's clock has stood still while a task's advanced.")
+_CHANGELOG = gauge(
+    "job_changelog_offsets",
+    "Offsets between beginning and end of a store's changelog: at most so many records, as compaction leaves gaps.",
+)
 _CONTAINERS = gauge("containers", "Containers, by the state of their lease and by phase.")
 _UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended well.")
 _RESTARTS = counter("container_restarts", "Attempts of the container after the first.")
@@ -114,7 +120,7 @@ _LEFT_OUT = gauge(
 #: The families that only the driver exports.
 OF_THE_JOB = (
     *(_BUILD, _SECONDS, _JOB_PROCESSED, _JOB_COMMITS, _FAILURES, _WEAKENED, _STOPPING),
-    *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CONTAINERS, _UP, _RESTARTS),
+    *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CHANGELOG, _CONTAINERS, _UP, _RESTARTS),
     *(_POSITION, _END, _LAG, _WORST_LAG, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL),
     *(_NAMES_LEFT_OUT, _LEFT_OUT),
 )
@@ -148,6 +154,8 @@ def job_series(job: JobSnapshot, bounds: Bounds = _BOUNDS, pause: Callable[[], N
     for family, time_ms in ((_CLOCK, job.clock_ms), (_CHECKPOINT_CLOCK, job.checkpoint_clock_ms)):
         if time_ms is not None:
             collected.add(family, time_ms / 1000)
+    for store, offsets in job.changelog_offsets.items():
+        collected.add(_CHANGELOG, float(offsets), (("store", store),))
     everyone = (*job.containers, *job.standbys)
     dropped = _dropped_of_partitions(everyone, bounds.family)
     for role, containers in (("active", job.containers), ("standby", job.standbys)):
