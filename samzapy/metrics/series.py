@@ -211,20 +211,29 @@ def _add_partitions(
     collected: BoundedSeries, partitions: Mapping[str, PartitionSnapshot], place: Labels, dropped: tuple[str, ...]
 ) -> None:
     together: dict[Labels, list[PartitionSnapshot]] = {}
+    if partitions and dropped == DROPPED:
+        together[()] = list(partitions.values())
+        partitions = {}
     for ssp, partition in partitions.items():
         stream, _, number = ssp.rpartition("[")
         labels = (("stream", stream), ("partition", number.rstrip("]")))
         together.setdefault(tuple([pair for pair in labels if pair[0] not in dropped]), []).append(partition)
+    worst: list[int] = []
     for own, each in together.items():
-        collected.add(_POSITION, float(sum(at.position for at in each)), place + own)
-        ends, lags = ([getattr(at, name) for at in each if getattr(at, name) is not None] for name in ("end", "lag"))
+        labels = place + own
+        collected.add(_POSITION, float(sum([at.position for at in each])), labels)
+        ends = [at.end for at in each if at.end is not None]
+        lags = [at.lag for at in each if at.lag is not None]
         ages = [at.age_s for at in each if at.age_s is not None]
-        for family, values, combine in ((_END, ends, sum), (_LAG, lags, sum), (_AGE, ages, max)):
-            if values:
-                collected.add(family, float(combine(values)), place + own)
-    known = [each.lag for each in partitions.values() if each.lag is not None]
-    if known:
-        collected.add(_WORST_LAG, float(max(known)), place)
+        if ends:
+            collected.add(_END, float(sum(ends)), labels)
+        if lags:
+            collected.add(_LAG, float(sum(lags)), labels)
+            worst.append(max(lags))
+        if ages:
+            collected.add(_AGE, max(ages), labels)
+    if worst:
+        collected.add(_WORST_LAG, float(max(worst)), place)
 
 
 def family_names(families: Iterable[Family]) -> set[str]:
