@@ -77,7 +77,7 @@ class ChangelogWatch:
             with closing(self._clients()) as clients:
                 self._coordinator.note_changelogs({store: _size(clients, of) for store, of in self._changelogs.items()})
         except SamzapyError as cause:
-            level = logging.DEBUG if self._failing else logging.WARNING
+            level = logging.DEBUG if self._failing else logging.INFO
             logger.log(level, "The sizes of the changelogs cannot be read now: %s", cause)
             self._failing = True
         else:
