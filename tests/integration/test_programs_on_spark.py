@@ -23,15 +23,20 @@ TASK = """
 from __future__ import annotations
 from dataclasses import dataclass
 import limit_beside
+import msgspec
 import samzapy
 
 @dataclass
-class View:
+class Reader:
+    name: str
+
+class View(msgspec.Struct):
     user: str
+    reader: Reader = msgspec.field(default_factory=lambda: Reader("r"))
 
 class Task(samzapy.StreamTask):
     def process(self, envelope: samzapy.IncomingMessageEnvelope[str, View], collector, coordinator):
-        assert envelope.message.user == "u", envelope
+        assert envelope.message == View("u", Reader("r")), envelope
         collector.send_message(samzapy.SystemStream("local", "out"), {"page": envelope.key, "limit": limit_beside.LIMIT}, "k")
 """
 SESSION = (
@@ -127,10 +132,8 @@ def test_modules_beside_the_job_file_reach_the_executors_of_a_job_of_its_own(pla
 
 @pytest.mark.slow
 def test_a_notebook_runs_a_job_with_a_class_of_a_cell(place, monkeypatch):
-    heavy = "needs nbclient and ipykernel, 100 MB that are not in the extra dev"
-    nbclient = pytest.importorskip("nbclient", reason=heavy)
-    pytest.importorskip("ipykernel", reason=heavy)
-    nbformat = pytest.importorskip("nbformat", reason=heavy)
+    nbclient = pytest.importorskip("nbclient", reason="comes with the extra dev")
+    nbformat = pytest.importorskip("nbformat", reason="comes with nbclient")
     cells = [
         TASK.replace("from __future__ import annotations\n", ""),
         'outcome = samzapy.run("job.properties", Task, until_end=True)\noutcome.status.processed',
