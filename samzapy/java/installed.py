@@ -6,14 +6,12 @@ differences, beside those that a call of both versions hides:
 1. Spark 3.5 and 4.0 ask the JVM for its user in a way that Java 23 no longer has (`runs_on`).
 2. The first call of pyspark 4 into the JVM imports modules that take a while (`imported_by_calls`).
 3. Spark 3.5 is built for Scala 2.12, so Kafka's server gets its own Scala (`samzapy.devkafka.runtime`).
-4. Spark 3.5 runs no jobs on Python 3.13 (`misfit_of_python`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 import zipfile
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,8 +24,6 @@ _VERSION = re.compile(r"""^__version__[^"']*["'](\d+\.\d+)""", re.MULTILINE)
 
 #: The last Java with `Subject.getSubject`, by which a Hadoop without this class finds the user.
 _LAST_WITH_SUBJECT = 22
-#: The newest Python of a Spark that does not run jobs on all those after it.
-_NEWEST_PYTHON = {"3.5": (3, 12)}
 _DOES_WITHOUT = "org/apache/hadoop/security/authentication/util/SubjectUtil.class"
 
 
@@ -61,16 +57,6 @@ class InstalledSpark:
         """Whether this Spark starts on a Java of that version, as far as is known."""
         return java <= _LAST_WITH_SUBJECT or self._does_without_subject
 
-    def misfit_of_python(self, python: tuple[int, int]) -> str:
-        """Why this Spark runs no jobs on a Python of that version; empty if it does, as far as is known."""
-        newest = _NEWEST_PYTHON.get(self.version)
-        if newest is None or python <= newest:
-            return ""
-        return (
-            f"Spark {self.version} runs no jobs on Python {_dotted(python)}: expected Python 3.10 to {_dotted(newest)}, or "
-            "Spark 4 (pip install 'pyspark>=4,<5'); jobs run without Spark with --runner local"
-        )
-
     @cached_property
     def _does_without_subject(self) -> bool:
         try:
@@ -85,18 +71,6 @@ class InstalledSpark:
         """The modules that pyspark's first call into the JVM imports, and with them pandas and NumPy if they are installed; none
         before version 4."""
         return ("pyspark.testing.utils",) if int(self.version.partition(".")[0]) >= 4 else ()
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))
-
-
-def spark_misfit() -> str:
-    """Why the installed Spark runs no jobs in this Python; empty if it does, or if no Spark is installed."""
-    try:
-        return installed_spark().misfit_of_python(sys.version_info[:2])
-    except EnvironmentFailure:
-        return ""
 
 
 def installed_spark() -> InstalledSpark:

@@ -35,7 +35,6 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.tasks.task_class import never_called
-    from samzapy.java import spark_misfit
     from samzapy.job.transactions import state_transactions, weakened_state
     from samzapy.runner.folders import check_folders
     from samzapy.runner.spark.master import check_reach
@@ -49,8 +48,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     task_class = _check_plugins(config)
     for warning in never_called(task_class):
         warn(warning)
-    # A job file does not say which runner it is for.
-    for warning in (*check_reach(config), *filter(None, [spark_misfit()])):
+    for warning in check_reach(config):
         warn(warning)
     check_folders(config, load_engines(config))
     found = None if offline else _find_inputs(config)

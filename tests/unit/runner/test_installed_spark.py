@@ -4,15 +4,10 @@ import sys
 import zipfile
 
 import pytest
-from click.testing import CliRunner
-from jobs.page_view_job import page_view_job
 
-from samzapy.cli.main import cli
-from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import installed_spark
 from samzapy.java.installed import InstalledSpark
-from samzapy.runner.spark.sources import OwnSpark, SessionSpark, SubmittedSpark
 
 SUBJECT_UTIL = "org/apache/hadoop/security/authentication/util/SubjectUtil.class"
 
@@ -73,36 +68,3 @@ def test_without_pyspark_there_is_no_spark(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(EnvironmentFailure, match="pyspark is not installed"):
         installed_spark()
-
-
-def test_a_spark_runs_jobs_on_the_pythons_that_it_is_known_to_run_them_on(tmp_path):
-    spark = spark_in(tmp_path / "3", "3.5.9")
-    assert [spark.misfit_of_python(python) for python in ((3, 10), (3, 11), (3, 12))] == ["", "", ""]
-    assert spark.misfit_of_python((3, 13)) == (
-        "Spark 3.5 runs no jobs on Python 3.13: expected Python 3.10 to 3.12, or Spark 4 (pip install 'pyspark>=4,<5'); "
-        "jobs run without Spark with --runner local"
-    )
-    assert spark_in(tmp_path / "4", "4.0.1").misfit_of_python((3, 14)) == ""
-
-
-@pytest.fixture
-def job(tmp_path, monkeypatch):
-    """A job file where the Spark of these tests runs no jobs on this Python."""
-    path = tmp_path / "job.properties"
-    path.write_text(page_view_job("pages"))
-    monkeypatch.setattr("samzapy.java.installed._NEWEST_PYTHON", {installed_spark().version: (3, 9)})
-    return path
-
-
-def test_a_job_is_refused_on_a_spark_that_runs_none_in_this_python(job):
-    for source in (OwnSpark(), SubmittedSpark(), SessionSpark(object())):
-        with pytest.raises(
-            EnvironmentFailure, match=r"runs no jobs on Python 3\.\d+: expected Python 3\.10 to 3\.9, or Spark 4"
-        ):
-            source.check(load_job(job))
-
-
-def test_a_check_warns_of_a_spark_that_runs_no_jobs_in_this_python(job):
-    done = CliRunner().invoke(cli, ["check", str(job), "--offline"])
-    assert done.exit_code == 0, done.output
-    assert "runs no jobs on Python" in done.stderr
