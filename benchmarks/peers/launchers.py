@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.kafka import CONFIGS
-from samzapy.devkafka.runtime import cache_folder
+from samzapy.java import cache_folder
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import SPARK, find_java
 
