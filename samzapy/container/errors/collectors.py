@@ -23,7 +23,7 @@ class TolerantCollector(BufferingCollector):
     undone and processed in smaller ones, whether the task lets the error through or not.
     """
 
-    __slots__ = ("_again", "_several", "recovery", "undecided")
+    __slots__ = ("_again", "_several", "_undecided", "recovery")
 
     def __init__(
         self,
@@ -35,12 +35,16 @@ class TolerantCollector(BufferingCollector):
     ) -> None:
         super().__init__(serdes_of, producer_of, control, outbox)
         self.recovery = recovery
-        self._again = self._several = self.undecided = False
+        self._again = self._several = self._undecided = False
+
+    @property
+    def undecided(self) -> bool:
+        return self._undecided
 
     def begin_run(self, *, several: bool) -> None:
         """The outputs from here on come from a run of several messages, or from one message."""
         self._several = several
-        self.undecided = False
+        self._undecided = False
 
     def back_to(self, mark: Mark) -> None:
         """Drop the records sent since `mark`."""
@@ -49,7 +53,7 @@ class TolerantCollector(BufferingCollector):
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
         if self._again or self._several:
-            self.undecided = self._several
+            self._undecided = self._several
             super()._refuse(envelope, cause)
         error = SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {cause}")
         error.__cause__ = cause
@@ -108,7 +112,7 @@ class SizingCollector(TolerantCollector):
         if size > limit:
             records.pop()
             if self._several:
-                self.undecided = True
+                self._undecided = True
                 raise RecordTooLarge(str(stream), size, limit)
             failure = self.recovery.recover(Stage.PRODUCE, RecordTooLarge(str(stream), size, limit))
             if failure is not None:
