@@ -159,6 +159,10 @@ class CheckpointManager(ABC):
     def read_record(self, record: JobRecord) -> Mapping[str, Any] | None:
         """The newest value, None if there is none. Raises RestoreError if it is not a JSON object."""
 
+    def peek_record(self, record: JobRecord) -> Mapping[str, Any] | None:
+        """The newest value that is readable without waiting for open transactions. Raises as `read_record`."""
+        return self.read_record(record)
+
     @abstractmethod
     def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
         """Keep the value, durably. It must be plain JSON. With a `producer` it joins the transaction, as in `write`."""

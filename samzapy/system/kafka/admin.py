@@ -239,11 +239,18 @@ class KafkaAdmin(SystemAdmin):
 
     def longest_transaction_ms(self) -> int | None:
         """A broker's `transaction.max.timeout.ms`; None without the right to see it."""
+        return self._of_a_broker("transaction.max.timeout.ms")
+
+    def record_bytes_of_new_streams(self) -> int | None:
+        """A broker's `message.max.bytes`; None without the right to see it."""
+        return self._of_a_broker("message.max.bytes")
+
+    def _of_a_broker(self, setting: str) -> int | None:
         client = self._client
         resource = ConfigResource(ResourceType.BROKER, str(min(reach(client, self._client_errors).brokers)))
         answer = client.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
         try:
-            entry = answer.result(_SETTLE_S).get("transaction.max.timeout.ms")
+            entry = answer.result(_SETTLE_S).get(setting)
         except (KafkaException, TimeoutError):
             return None
         return None if entry is None or entry.value is None else int(entry.value)
