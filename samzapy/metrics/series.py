@@ -220,18 +220,18 @@ def _add_partitions(
         together.setdefault(tuple([pair for pair in labels if pair[0] not in dropped]), []).append(partition)
     worst: list[int] = []
     for own, each in together.items():
-        labels = place + own
-        collected.add(_POSITION, float(sum([at.position for at in each])), labels)
+        where = place + own
+        collected.add(_POSITION, float(sum([at.position for at in each])), where)
         ends = [at.end for at in each if at.end is not None]
         lags = [at.lag for at in each if at.lag is not None]
         ages = [at.age_s for at in each if at.age_s is not None]
         if ends:
-            collected.add(_END, float(sum(ends)), labels)
+            collected.add(_END, float(sum(ends)), where)
         if lags:
-            collected.add(_LAG, float(sum(lags)), labels)
+            collected.add(_LAG, float(sum(lags)), where)
             worst.append(max(lags))
         if ages:
-            collected.add(_AGE, max(ages), labels)
+            collected.add(_AGE, max(ages), where)
     if worst:
         collected.add(_WORST_LAG, float(max(worst)), place)
 
