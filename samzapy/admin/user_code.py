@@ -85,7 +85,7 @@ def _check_constructor(task: type[AnyTask]) -> None:
     try:
         inspect.signature(task).bind()
     except TypeError as cause:
-        raise _problem(f"{task.__name__}() must take no arguments ({cause}): use init for what it needs") from cause
+        raise _problem(f"{task.__name__}() must take no arguments ({cause}): use init for its set-up") from cause
     except ValueError:
         return  # some classes written in C have no signature
 

@@ -1,4 +1,4 @@
-"""Counters, gauges and timers. None of them is called once a message: count in the batch, publish once a batch."""
+"""Counters, gauges and timers. Never call them once per message: count within a batch, and publish once per batch."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def plan_migration(
     if not problems:
         problems += _contradictions(recorded, _identities(config, source), source)
     if not problems and plan.keys_stay and plan.values_stay:
-        message = "nothing changes: name the serdes and classes it was written with (--from), or a function (--convert)"
+        message = "nothing changes: name the old serdes and classes (--from), or a function (--convert)"
         problems.append(ConfigProblem(f"store '{store.name}'", str(target), message))
     if problems:
         raise ConfigError(problems)
@@ -141,14 +141,14 @@ def _same(unfinished: Migration, source: Mapping[str, str], target: Mapping[str,
     asked = (("--from", source, unfinished.source), ("--to", target, unfinished.target))
     problems = [
         ConfigProblem(
-            f"{option} {leaf}", value, f"the migration that began has {began.get(leaf, 'none')}; leave it out"
+            f"{option} {leaf}", value, f"the unfinished migration has {began.get(leaf, 'none')}; leave this out"
         )
         for option, given, began in asked
         for leaf, value in given.items()
         if began.get(leaf) != value
     ]
     if convert and convert != unfinished.convert:
-        message = f"the migration that began has {unfinished.convert or 'none'}; leave it out"
+        message = f"the unfinished migration has {unfinished.convert or 'none'}; leave this out"
         problems.append(ConfigProblem("--convert", convert, message))
     if problems:
         raise ConfigError(problems)
@@ -204,7 +204,7 @@ def _named(config: JobConfig, part: str, identity: str, preferred: str) -> list[
 
 def _not_named(identity: str, named: list[str]) -> str:
     if not identity:
-        return "is required: the checkpoints do not say what the store was written with"
+        return "is required: the checkpoints do not record the serdes of the store"
     if not named:
         return f"is required: the store was written with {identity}, and no serde of the job file is that (serializers.registry)"
     return f"is required: the store was written with {identity}, which is {' or '.join(named)} in the job file"

@@ -60,9 +60,9 @@ REFRESH_MS = Key(
     "job.inputs.refresh.ms",
     optional(integer(100)),
     None,
-    "Milliseconds between two looks of the driver for new streams that a regular expression in task.inputs matches. When it "
-    "finds one, every task commits, and the containers start again with the new input. With the key, a job without any input "
-    "waits for the first.",
+    "The interval in milliseconds at which the driver looks for new streams that match a regular expression in "
+    "task.inputs. When it finds one, every task commits, and the containers start again with the new input. With "
+    "this key, a job without any input waits for the first one.",
     "no look after the start",
 )
 KEYS = collect(globals())
