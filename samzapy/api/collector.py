@@ -80,7 +80,7 @@ class MessageCollector(ABC):
     ) -> None:
         """Send one output for each message, in order, as `send` does; columns are serialized as a whole.
 
-        1. The columns have the length of `messages`. A column of None, or a None in it, means what it means in an
+        1. The columns have the length of `messages`. A column of None, or a None in it, has the same meaning as in an
            OutgoingMessageEnvelope.
         2. `inputs` are the offsets in the batch at hand that the outputs come from; one may occur several times.
            Effectively-once makes ids of them, and then outputs leave in the order of their inputs.

@@ -1,4 +1,4 @@
-"""What people and programs see of a running job: its logs, its stalls, its positions in a consumer group, its stores."""
+"""The keys for watching a running job: its logs, its stalls, its positions in a consumer group, its stores."""
 
 from __future__ import annotations
 

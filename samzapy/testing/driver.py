@@ -64,12 +64,11 @@ class TaskTestDriver:
             driver.send("page-views", {"user": "ann"}, key="/home")
             assert driver.outputs("counts").messages == [{"page": "/home", "views": 1}]
 
-    What it drives are a container's own parts, in the order that they have in a job: caches, stores (in a folder of its
-    own), serdes, commits with their numbered steps in the job's guarantee, restores. Time stands still but for
-    `advance`: commits and windows come when `task.commit.ms` and `task.window.ms` have passed on `clock`, when the task
-    asks, or when `commit` and `window` are called. Only the pauses of `task.error.*` retries, and what asynchronous
-    tasks wait for, take real time. What a job would start again for by itself, a transaction that was aborted say, ends
-    the task here.
+    It drives a container's own parts, in the same order as in a job: caches, stores (in a folder of its own), serdes,
+    commits with their numbered steps in the job's guarantee, restores. Time stands still but for `advance`: commits
+    and windows come when `task.commit.ms` and `task.window.ms` have passed on `clock`, when the task asks, or when
+    `commit` and `window` are called. Only the pauses of `task.error.*` retries and the waits of asynchronous tasks
+    take real time. What a job would start again for by itself, a transaction that was aborted say, ends the task here.
 
     What the task raises, or the product for it (TaskFailed, SerdeError, ConfigError, ...), is raised by the call that
     made it happen; the task has then ended without a commit, and `restart` goes on from the last one. Not thread-safe.
@@ -127,7 +126,7 @@ class TaskTestDriver:
 
         `stream`: `in`, `system.in` or an id. Without `partition` the key's hash chooses, 0 without a key. `timestamp`:
         milliseconds since 1970, default the clock's. A None message is a tombstone. Raises ConfigError for a stream
-        that the job does not read, SerdeError for what its serdes do not take, and what processing raises.
+        that the job does not read, SerdeError for values that its serdes do not take, and the errors of processing.
         """
         self._running()
         self.post(stream, message, key, partition=partition, timestamp=timestamp, headers=headers)
@@ -220,7 +219,7 @@ class TaskTestDriver:
     # State
 
     def store(self, name: str, partition: int = 0, *, task: str | None = None) -> Any:
-        """The store as the task has it, uncommitted changes included; what a test puts into it is the task's change.
+        """The store as the task has it, uncommitted changes included; a put of the test counts as the task's change.
 
         It is that of the task that reads `partition`, or of the task of that name. Ends with the task. Raises
         ConfigError.
@@ -248,7 +247,7 @@ class TaskTestDriver:
 
     def crash(self, at: str | None = None, during: Callable[[], object] | None = None, nth: int = 1) -> None:
         """End as a SIGKILL would, now or at a fail point (`samzapy.failpoints`): no task is closed, no transaction is
-        aborted, and what a disk had at that instant is all that is left.
+        aborted, and only the contents of the disk at that instant are left.
 
         `at`: `commit.1` to `commit.7` (after that step of a commit), `start.1` to `start.7`, `restore.batch`, ...; the
         `nth` passing counts. `during`: what makes it pass there; by default a commit for `commit.*`, a start after a

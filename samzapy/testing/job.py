@@ -115,7 +115,8 @@ class Workbench:
         partitions: Partitions,
         clock: Clock,
     ) -> None:
-        """As `tested_job`; what the job reads is created, with `partitions`. Raises ConfigError with every problem."""
+        """As `tested_job`; the streams that the job reads are created, with `partitions`. Raises ConfigError with
+        every problem."""
         self._task = task  # keeps a class alive that only the kit has a name for
         self._folder = Path(tempfile.mkdtemp(prefix="samzapy-test-"))
         try:

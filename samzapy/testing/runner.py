@@ -139,7 +139,8 @@ class TestRunner:
         return cls(job, {}) if isinstance(job, type) else cls(None, job)
 
     def with_config(self, config: Mapping[str, str]) -> TestRunner:
-        """With these pairs on top of what there is. Of a task, pairs need no `job.name`, and nothing about systems."""
+        """With these pairs on top of the configuration. Of a task, pairs need no `job.name`, and nothing about
+        systems."""
         if isinstance(self.config, Mapping):
             return replace(self, config={**self.config, **config})
         return replace(self, overrides={**self.overrides, **config})
@@ -154,7 +155,8 @@ class TestRunner:
         return replace(self, inputs={**self.inputs, stream: (tuple(map(_input, messages)), partitions)})
 
     def run(self) -> FinishedRun:
-        """Run to the end. Raises ConfigError with every problem of the job, and what a run raises (TaskFailed, ...)."""
+        """Run to the end. Raises ConfigError with every problem of the job, and the errors of a run (TaskFailed,
+        ...)."""
         widths = {stream: partitions for stream, (_, partitions) in self.inputs.items()}
         bench = Workbench(self.task, self.config, self.overrides, widths, SYSTEM_CLOCK)
         try:

@@ -1,9 +1,10 @@
-"""Decides what a store is rewritten from, and to: serdes and classes of its keys and values, and the function in between.
+"""Decides on the source and the target of a migration: serdes and classes of keys and values, and the function in
+between.
 
-1. The target is what the job file says, unless the command says otherwise.
-2. The source is what the command says, else the serdes that the checkpoints have recorded. No record has the class of the
-   entries, only the serde. Without a function they are read as objects of the target's class; with one it gets plain
-   values, but keys of the target's class.
+1. The target comes from the command, else from the job file.
+2. The source comes from the command, else from the serdes in the checkpoints. No record has the class of the entries,
+   only the serde. Without a function they are read as objects of the target's class; with one it gets plain values,
+   but keys of the target's class.
 3. A migration that was interrupted goes on as it began.
 """
 
@@ -137,7 +138,7 @@ def _unknown_leaves(option: str, given: Mapping[str, str]) -> Iterator[ConfigPro
 
 
 def _same(unfinished: Migration, source: Mapping[str, str], target: Mapping[str, str], convert: str) -> None:
-    """Raise ConfigError unless everything that is asked for is what the unfinished migration does."""
+    """Raise ConfigError if the request differs from the unfinished migration."""
     asked = (("--from", source, unfinished.source), ("--to", target, unfinished.target))
     problems = [
         ConfigProblem(

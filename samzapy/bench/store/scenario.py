@@ -165,8 +165,8 @@ class Scenario(ABC):
 
 
 class AllWithDeletes(Scenario):
-    """Puts and deletes every key, then opens `all()`: what deletions cost a scan. The latencies are `all()`'s; an
-    operation is a put or a delete."""
+    """Puts and deletes every key, then opens `all()`: the cost of deletions for a scan. The latencies are `all()`'s;
+    an operation is a put or a delete."""
 
     fresh = True
 

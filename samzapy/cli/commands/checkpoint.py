@@ -1,4 +1,4 @@
-"""`samzapy checkpoint`: show and move the positions that a job has reached."""
+"""`samzapy checkpoint`: show and move the positions of a job."""
 
 from __future__ import annotations
 

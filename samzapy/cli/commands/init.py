@@ -83,7 +83,7 @@ class ProjectKind:
         return {**chosen, **(_SPARK_FILES if self.spark else {})}
 
     def words(self, name: str) -> dict[str, str]:
-        """What its templates leave open."""
+        """The words for the gaps in its templates."""
         system = "kafka" if self.kafka else "local"
         return {
             "name": name,
@@ -99,7 +99,7 @@ class ProjectKind:
         }
 
     def commands(self, name: str) -> list[str]:
-        """What to do after the tests."""
+        """The commands to run after the tests."""
         job, system = f"{name}.properties", "kafka" if self.kafka else "local"
         run = f"spark-submit run_{name}.py" if self.spark else f"samzapy run {job} --until-end"
         steps = [run, f"samzapy topic read {system}.{name}-counts --job {job}"]

@@ -1,4 +1,4 @@
-"""`samzapy keys` and `samzapy metrics`: print the files and lists that come with samzapy, without a job."""
+"""`samzapy keys` and `samzapy metrics`: print lists and files that need no job."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Stage(Enum):
 
 
 class Action(Enum):
-    """What happens to a message after its last attempt has failed."""
+    """The fate of a message after its last attempt has failed."""
 
     FAIL = "fail"
     SKIP = "skip"

@@ -117,7 +117,7 @@ def written_out(
 
 
 class Rewritten(NamedTuple):
-    """The keys of a job file after the change, and what to say about it."""
+    """The keys of a job file after the change, and a notice about it."""
 
     values: dict[str, str]
     warnings: list[str]

@@ -1,4 +1,4 @@
-"""Joins two streams within an interval of event time, and returns the messages that found no partner in it."""
+"""Joins two streams within an interval of event time, and returns the messages without a partner."""
 
 from __future__ import annotations
 

@@ -36,8 +36,9 @@ class Monoid(ABC, Generic[T]):
         """The total of both. It may change `left` and return it; it does not change `right`, and keeps no mutable part of it."""
 
     def prepared(self, left: T, right: T) -> Callable[[], T]:
-        """`plus` in two steps: what may fail happens now, and what changes `left` in place when the result is called. To be
-        overridden if `plus` does so; else a task that finds such totals half changed has to start again."""
+        """`plus` in two steps: this call does everything that may fail, and a call of the result changes `left` in
+        place. To be overridden if `plus` does so; else a task that finds such totals half changed has to start
+        again."""
         total = self.plus(left, right)
         return lambda: total
 

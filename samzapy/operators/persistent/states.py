@@ -46,7 +46,7 @@ class Sides(Generic[P]):
         right[end] = self._add(right[end] if end in right else self._monoid.zero(), item)
 
     def parts_of(self, event_times: Sequence[int], items: Sequence[Any]) -> Iterable[tuple[int | None, P]]:
-        """What the items of a batch add up to among themselves: on the left (None), and by interval on the right."""
+        """The sums of a batch's items among themselves: on the left (None), and by interval on the right."""
         if not items:
             return ()
         cut, interval, monoid = self.cut, self._interval, self._monoid

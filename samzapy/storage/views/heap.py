@@ -138,8 +138,8 @@ class HeapStore:
     def push_all(
         self, items: Sequence[Any], scores: Sequence[Score], groups: Sequence[str] | None = None
     ) -> list[bool]:
-        """As `push` of each item with its score to its group, in order; returns what the pushes return. `groups`: None for the
-        default one. A full group that gets many items is read and written once.
+        """As `push` of each item with its score to its group, in order; returns the results of the pushes. `groups`:
+        None for the default one. A full group that gets many items is read and written once.
 
         Raises StoreRefused for an item, a score or a group that `push` refuses, ValueError for columns of different lengths;
         nothing has changed then.

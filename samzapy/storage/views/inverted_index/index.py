@@ -1,4 +1,4 @@
-"""The inverted index that a task sees, and its factory."""
+"""The inverted index for tasks, and its factory."""
 
 from __future__ import annotations
 
