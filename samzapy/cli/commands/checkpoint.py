@@ -115,7 +115,7 @@ def _move(config: JobConfig, model: JobModel, move: Move) -> None:
 
     moved = move_positions(config, model, move, wait)
     if config.stores and any(each.before is not None and each.after < each.before for each in moved):
-        warn("the stores keep what they hold: messages that are read again are applied to them again")
+        warn("the stores keep their entries: the job applies messages to them again when it reads them again")
     _show_moved(moved, "Would be moved" if move.dry_run else "Moved")
 
 
