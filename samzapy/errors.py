@@ -155,8 +155,7 @@ class StaleEpoch(RetriableError):
 
 class StateLost(EnvironmentFailure):
     """Raised when a changelog no longer has the state of a checkpoint. `lost` describes the loss. `way_out` is the
-    remedy for a
-        start of the job; other readers of the state have other remedies."""
+    remedy for a start of the job; other readers of the state have other remedies."""
 
     def __init__(self, lost: str, way_out: str = "") -> None:
         self.lost = lost

@@ -33,8 +33,7 @@ Cursor = AbstractContextManager[Iterator[tuple[bytes, bytes]]]
 @dataclass(frozen=True)
 class CommittedPage:
     """The entries of one `read_committed`, in order. `marker`: the marker of the write that they show, None before the
-    first
-        write. `more`: whether the range has further entries."""
+    first write. `more`: whether the range has further entries."""
 
     pairs: Sequence[tuple[bytes, bytes]]
     marker: bytes | None
@@ -182,9 +181,8 @@ class EngineSettings:
 @dataclass(frozen=True)
 class EngineMemory:
     """The memory of one store in a container, in bytes. `each`: of every task's part, from its opening on. `own`: the
-    maximum that
-        the store takes besides, by name. `shared`: the maximum that it takes together with other stores, which have the same name
-        and number. `unknown`: the reason for further memory, empty if there is none."""
+    maximum that the store takes besides, by name. `shared`: the maximum that it takes together with other stores,
+    which have the same name and number. `unknown`: the reason for further memory, empty if there is none."""
 
     each: int = 0
     own: Mapping[str, int] = field(default_factory=dict)

@@ -63,8 +63,7 @@ class IncomingMessageEnvelope(_Row, Generic[K, V]):
 
     `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none); `size`
     is the number of bytes of the serialized value; `offset` is the position in the partition; `headers` is None if
-    there are
-        none. A null key or message (a tombstone) is None.
+    there are none. A null key or message (a tombstone) is None.
 
     `IncomingMessageEnvelope[K, V]` gives type checkers the classes of key and message, `Any` without brackets. In the
     signature of a task's `process` it also names the class to decode to, if the job file names none.

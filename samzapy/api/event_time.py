@@ -36,9 +36,9 @@ class TimerClock(Enum):
     """The clock by which a timer fires."""
 
     EVENT = "event"
-    """The task's clock: the lowest of the latest event times of its input partitions. A partition of an
-        intermediate stream counts with its watermark instead of the times of its messages. `samzapy checkpoint show` names the
-        partition that holds the clock back."""
+    """The task's clock: the lowest of the latest event times of its input partitions. A partition of an intermediate
+    stream counts with its watermark instead of the times of its messages. `samzapy checkpoint show` names the
+    partition that holds the clock back."""
     WALL = "wall"
     """The wall clock."""
 
@@ -63,8 +63,7 @@ class Timers(ABC):
 
     def schedule_all(self, keys: Sequence[Any], times_ms: Sequence[int], clock: TimerClock = TimerClock.EVENT) -> None:
         """Like `schedule` for each key with its time. If a key comes twice, the last time counts. The store is read
-        and written
-                once for all of them.
+        and written once for all of them.
 
         Raises StoreRefused for a key or a time that `schedule` refuses, ValueError for columns of different lengths; then none
         is set.

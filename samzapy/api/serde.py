@@ -10,8 +10,7 @@ class Serde(ABC):
     """Turns objects of one kind into bytes and back. None never reaches a serde: a null stays null.
 
     Implementations may bind `to_bytes` and `from_bytes` to functions of a C library. samzapy calls them once per
-    message,
-        mapped over whole batches. Their errors on bad data are reported as a SerdeError with stream and offset.
+    message, mapped over whole batches. Their errors on bad data are reported as a SerdeError with stream and offset.
     """
 
     #: Whether `to_bytes(x + y)` starts with `to_bytes(x)`, as a prefix scan needs.
@@ -60,16 +59,14 @@ class Serde(ABC):
 
     def ready(self, *, writing: bool) -> None:
         """Fetch everything that reading needs, and with `writing` also everything that writing needs. Called once at a
-        start of the
-                job.
+        start of the job.
 
         Raises SerdeError if the job's settings do not fit, EnvironmentFailure for a service that does not answer.
         """
 
     def wider(self) -> Serde | None:
         """A serde of the same format that takes more values and costs more. A stream switches to it when this serde
-        has
-                refused an output. None if there is none."""
+        has refused an output. None if there is none."""
         return None
 
     def misfit(self, cause: Exception) -> str:

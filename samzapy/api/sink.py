@@ -82,9 +82,8 @@ class Sink(ABC):
 
     def mark(self) -> int | None:
         """The place where the rows of the next batch begin, for `back_to`. With None, the default, the sink keeps no
-        such
-                places. Then `forget` takes back the rows of a failed batch message by message, and rows without a message
-                stay."""
+        such places. Then `forget` takes back the rows of a failed batch message by message, and rows without a message
+        stay."""
         return None
 
     def back_to(self, mark: int) -> None:

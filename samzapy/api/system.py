@@ -247,8 +247,7 @@ class SystemProducer(ABC):
 
     def report_offsets(self) -> None:
         """Prepare for calls of `last_offset`. A writer calls this before its first record and before
-        `init_transactions`.
-                Default: nothing, for a system that always knows offsets."""
+        `init_transactions`. Default: nothing, for a system that always knows offsets."""
 
     def purge(self) -> None:
         """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any

@@ -128,9 +128,8 @@ class CopartitionedTask:
     """A task that joins its inputs, so messages with equal keys have to reach the same task.
 
     samzapy refuses a job with inputs of different partition counts before it starts (EnvironmentFailure); for other
-    tasks
-        this is a warning. samzapy cannot check how the writers of the inputs choose partitions, so let them use the same
-        partitioner.
+    tasks this is a warning. samzapy cannot check how the writers of the inputs choose partitions, so let them use the
+    same partitioner.
     """
 
 
@@ -179,8 +178,7 @@ class WatermarkListenerTask(Ability):
         """Called when the task's watermark has moved, after all messages before it are processed.
 
         The watermark is the lowest of all senders of the task's intermediate partitions. To forward it to the next
-        stage, call
-                `collector.send_control(stream, Watermark(time_ms))`.
+        stage, call `collector.send_control(stream, Watermark(time_ms))`.
         """
 
 

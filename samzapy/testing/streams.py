@@ -124,7 +124,7 @@ class Streams:
         headers: Headers | None = None,
     ) -> None:
         """Append a message: an object of the stream's class, or plain values as another writer may send them. Without
-        `partition` the key's hash says where it goes, as everywhere, and 0 without a key.
+        `partition` the key's hash chooses it, or 0 without a key.
 
         Raises SerdeError for values that the stream's serdes do not take, UnknownPartition.
         """
@@ -174,7 +174,7 @@ class Streams:
         return 0 if found is None else found.partitions
 
     def forget(self) -> None:
-        """Take the clusters out of the process's register; this object goes on with them."""
+        """Take the clusters out of the process's register; this object keeps them."""
         for settings in self._job.systems.values():
             MemoryCluster.forget(settings.properties["cluster"])
 

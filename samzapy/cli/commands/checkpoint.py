@@ -40,9 +40,9 @@ def checkpoint() -> None:
     """Show and move the positions of a job.
 
     You can move positions only while the job does not run. The command sees a driver on this machine, and any process
-        here with an open local store of the job. It cannot see a driver on another machine: with --take-over it first
-        forces such a run to let go. Stores keep their entries, so a job that counts will count twice after going back, unless
-        you also empty its stores. A sink with its own offsets may refuse to start behind them, or skip records.
+    here with an open local store of the job. It cannot see a driver on another machine: with --take-over it first
+    forces such a run to let go. Stores keep their entries, so a job that counts will count twice after going back,
+    unless you also empty its stores. A sink with its own offsets may refuse to start behind them, or skip records.
     """
 
 

@@ -59,7 +59,7 @@ def init(name: str, parent: Path, *, typed: bool, kafka: bool, spark: bool) -> N
     """Create the folder NAME with a task, its job file, its tests and some input.
 
     NAME becomes the task's module: 1 to 40 of a-z 0-9 _, and not the name of an installed module. The command never
-        overwrites existing files.
+    overwrites existing files.
     """
     kind = ProjectKind(typed=typed, kafka=kafka, spark=spark)
     folder, messages = create_project(name, parent, kind.files, kind.words(name), fill=not kafka)

@@ -46,8 +46,7 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     """Run a job until it ends or is stopped.
 
     After SIGTERM or Ctrl-C every task commits and stops, and the exit code is 0. A second signal ends the job at once.
-    Other
-        exit codes: 1 the job failed, 2 the job file is wrong, 3 the environment is not ready.
+    Other exit codes: 1 the job failed, 2 the job file is wrong, 3 the environment is not ready.
     """
     flags = RunFlags(**given)
     keys = pairs(overrides)
@@ -109,8 +108,7 @@ def pack(archive: Path, requirements: Path | None, interpreter: Path | None) -> 
     """Write ENV.tar.gz: samzapy, its dependencies and those of a job, in the versions installed here, without pyspark.
 
     Executors on other machines use the archive as their Python environment. The cluster brings Spark and a Python of
-    this minor
-        version. The command replaces an existing archive of this name.
+    this minor version. The command replaces an existing archive of this name.
     """
     from samzapy.admin.pack import LEFT_OUT, default_interpreter
     from samzapy.admin.pack import pack as write

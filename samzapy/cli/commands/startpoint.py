@@ -16,9 +16,9 @@ from samzapy.job.model import JobModel
 def startpoint() -> None:
     """Set the position of the next start of a job. The job may be running.
 
-    A startpoint overrides the committed position once, and expires after 12 hours, as in Samza. Stores
-        keep their entries, so a job that counts will count twice after going back. To move a stopped job at once, use `samzapy
-        checkpoint set`.
+    A startpoint overrides the committed position once, and expires after 12 hours, as in Samza. Stores keep their
+    entries, so a job that counts will count twice after going back. To move a stopped job at once, use
+    `samzapy checkpoint set`.
     """
 
 

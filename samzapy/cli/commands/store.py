@@ -105,7 +105,7 @@ def store() -> None:
     """Show the stores of a job, running or not. Rebuild local stores, and migrate stores to other serdes.
 
     The commands show committed entries in key order. By default they read the changelog, which any machine can reach.
-        With --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number
+    With --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number
     for integer and long keys, JSON for structured ones.
     """
 
@@ -198,8 +198,7 @@ def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, tak
 
     A job refuses to start on a changelog with records that it has not written, for example after its job file was
     copied together with the names of the changelogs. Find the other writer first, because this command declares its
-    records
-        valid.
+    records valid.
     """
     from samzapy.admin.take_over import adopt as adopt_records
     from samzapy.config.loader import load_job

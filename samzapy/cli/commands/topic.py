@@ -118,8 +118,8 @@ _msg_serde = click.option("--msg-serde", metavar="NAME", help="Serde of messages
 def topic() -> None:
     """Create, list, describe, read and write streams.
 
-    Write a stream as SYSTEM.STREAM. With --job the system is one of the job file. Without --job it is the
-        local system of this folder, or Kafka on this machine if SYSTEM is kafka or --bootstrap is given.
+    Write a stream as SYSTEM.STREAM. With --job the system is one of the job file. Without --job it is the local system
+    of this folder, or Kafka on this machine if SYSTEM is kafka or --bootstrap is given.
     """
 
 

@@ -64,15 +64,14 @@ def verify(**given: Any) -> None:
     """Run a job with known results, kill, pause and disconnect it meanwhile, and check its results.
 
     Scenarios: worker, executor, driver (SIGKILL), zombie (SIGSTOP past the lease, then SIGCONT), overlap (a second run
-        with other containers, while the first one continues or is stopped), upgrade (a second run takes over from the
-    first, which commits and lets go), foreign-writer (a record of another writer in a changelog, which the job must refuse),
-    broker-restart and broker-kill (only for a broker that this command has
-    started), and mixed: all of them. The command touches only its own processes and streams. On a remote master these
-    are the driver and the changelogs.
+    with other containers, while the first one continues or is stopped), upgrade (a second run takes over from the
+    first, which commits and lets go), foreign-writer (a record of another writer in a changelog, which the job must
+    refuse), broker-restart and broker-kill (only for a broker that this command has started), and mixed: all of them.
+    The command touches only its own processes and streams. On a remote master these are the driver and the changelogs.
 
     Independent checkers compare outputs, stores, changelogs and offsets with the table of guarantees. Exit code 1
-    means a
-        broken promise, and the command then keeps the logs. The default of --guarantee is exactly-once; a soak draws from all four.
+    means a broken promise, and the command then keeps the logs. The default of --guarantee is exactly-once; a soak
+    draws from all four.
     """
     from samzapy.cli.verification import Verification
 
