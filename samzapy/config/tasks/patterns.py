@@ -160,7 +160,7 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
 
 
 def _prefixes(pattern: InputPattern) -> list[str]:
-    """What the keys of a pattern begin with; those by its id come first."""
+    """The beginnings of a pattern's keys; those by its id come first."""
     by_name = f"systems.{pattern.stream.system}.streams.{pattern.stream.stream}."
     return [by_name] if pattern.stream_id is None else [f"streams.{pattern.stream_id}.", by_name]
 

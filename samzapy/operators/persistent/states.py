@@ -139,7 +139,7 @@ class PersistentState(ABC, Generic[T]):
 
     @abstractmethod
     def begin_batch(self) -> None:
-        """A batch begins: what `add_all` adds until `settle` is its."""
+        """A batch begins: it gets everything that `add_all` adds until `settle`."""
 
     @abstractmethod
     def settle(self) -> None:

@@ -48,8 +48,8 @@ _SPARE = 64
 
 
 class PossibleItems:
-    """The hashes of all items that a full group may hold: an item with another hash is not there, and the store need not be
-    asked for it.
+    """The hashes of all items that a full group may hold. An item with another hash is not there, so the store need
+    not be asked for it.
 
     1. A push that the full group has taken makes it of what the group then holds. Later pushes add theirs, and none is taken
        out. So what leaves the group later, and comes back with a message that is undone, is here.
@@ -75,9 +75,9 @@ class HeapItem(NamedTuple):
 class HeapStore:
     """Items by score, in any number of groups (`group`, a str; the default is one of them).
 
-    1. An item is any value that MessagePack writes (str, int, dict, ...; a tuple comes back as a list). It is in a group
-       once: another push gives it the new score, so a repeated push changes nothing. To keep equal events apart, make their
-       position part of the item.
+    1. An item is any value that MessagePack writes (str, int, dict, ...; a tuple comes back as a list). A group has it
+       once: another push gives it the new score, so a repeated push changes nothing. To keep equal events separate,
+       make their position part of the item.
     2. The *best* score is the highest, or the lowest with `heap.order=lowest`. Items of equal score are in the order of their
        bytes, so the contents of a heap do not depend on the order of the pushes.
     3. A heap with a `size` drops its worst item when it has one more.
@@ -196,7 +196,7 @@ class HeapStore:
         return True
 
     def size(self, group: str = "") -> int:
-        """How many items the group holds."""
+        """The number of items in the group."""
         return self._store.get(self._blocks(group).size) or 0
 
     def groups(self) -> Iterator[str]:
