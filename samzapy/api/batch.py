@@ -17,8 +17,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
     """Consecutive messages of one partition, in the order of their offsets, as columns of equal length.
 
     1. A null key or message (a tombstone) is None. Offsets may have holes.
-        2. A batch makes envelopes and frames on demand, and `timestamps` and `headers` if the system keeps none. So a
-           task that reads columns pays for nothing else.
+    2. A batch makes envelopes and frames on demand, and `timestamps` and `headers` if the system keeps none. So a
+       task that reads columns pays for nothing else.
     3. A slice is a MessageBatch. Two batches are equal only if they are the same object.
     4. The columns belong to the runtime: do not change them.
     """
@@ -155,10 +155,10 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
 
         1. Messages that are dicts or have fields (msgspec Structs, dataclasses, attrs classes, NamedTuples, pydantic
            models) have one column per field. Others are the column `message`. A null message is null in every column.
-                2. Annotations, or without them values, set the types of columns. `message_type` names the class if the
-                   messages do not, as with a TypedDict.
-                3. `timestamp` is in milliseconds of UTC, null for a message without one. If a field has the name of a
-                   column, the column gets an underscore in front: `_key`.
+        2. Annotations, or without them values, set the types of columns. `message_type` names the class if the
+           messages do not, as with a TypedDict.
+        3. `timestamp` is in milliseconds of UTC, null for a message without one. If a field has the name of a
+           column, the column gets an underscore in front: `_key`.
 
         Needs `samzapy[arrow]` (ImportError). Raises TypeError, with the column, for values that Arrow does not take.
         """
@@ -244,7 +244,7 @@ class BatchTask(ABC, Generic[K, V]):
            that message. All others are processed once. Under the policy `fail` the error names that message, and the
            attempt ends without a commit. A value that was changed in place is undone only with
            `stores.X.object.cache.mode=copy`, the default under other policies than `fail`.
-                4. With effectively-once each output must name its input: `send_batch(..., inputs=batch.offsets)`. The
-                   outputs of an input must not depend on the ends of batches. With `task.batch.max.messages=1` the
-                   input is known.
+        4. With effectively-once each output must name its input: `send_batch(..., inputs=batch.offsets)`. The
+           outputs of an input must not depend on the ends of batches. With `task.batch.max.messages=1` the
+           input is known.
         """

@@ -87,7 +87,7 @@ class KeyValueStore(ABC, Generic[K, V]):
 
         1. `store.merge_all(Counter(keys), operator.add)` counts a batch of keys. One call reads all misses of the
            cache.
-                2. Nothing is written if the store refuses an entry or `combine` raises.
+        2. Nothing is written if the store refuses an entry or `combine` raises.
         3. `combine` returns a new value: a `held` that it changes in place stays changed.
         4. Keys that serialize alike must be one key of the mapping.
         """

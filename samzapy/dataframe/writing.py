@@ -321,11 +321,11 @@ def write_store(
       or the changelog's partition (whole number), as `read_store` returns them.
     - One record per key and task: `order_by` names a column, and the greatest row of each key counts. Without it a key
       that occurs twice is refused.
-        - A changelog with records is refused, unless `overwrite` is set, which also deletes keys that are not in the
-          frame.
-        - `positions`: the start of the job's inputs. A target of `samzapy checkpoint set` (oldest, upcoming, an
-          offset, a time) for all inputs, or targets by `system.stream` or `system.stream[partition]`. None keeps the
-          positions.
+    - A changelog with records is refused, unless `overwrite` is set, which also deletes keys that are not in the
+      frame.
+    - `positions`: the start of the job's inputs. A target of `samzapy checkpoint set` (oldest, upcoming, an
+      offset, a time) for all inputs, or targets by `system.stream` or `system.stream[partition]`. None keeps the
+      positions.
 
     Steps: refuse a job that runs (as `samzapy checkpoint set` sees it; `take_over` makes one elsewhere let go);
     serialize, place and check every row, so that bad data stops it before anything is written; become the job's owner;
