@@ -116,7 +116,9 @@ def task_serdes(config: JobConfig) -> TaskSerdes:
                 message = f"a store's key must be hashable, {unhashable[0]} is not: freeze it (frozen=True)"
                 problems.append(ConfigProblem(key, path, message))
             elif isinstance(serde, TypedSerde) and holds_sets(serde.object_type):
-                message = "a store's key must have the same bytes in every process, and a set has not: take a sorted tuple"
+                message = (
+                    "a store's key must have the same bytes in every process, and a set has not: take a sorted tuple"
+                )
                 problems.append(ConfigProblem(key, path, message))
     if problems:
         raise ConfigError(problems)
