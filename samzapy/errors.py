@@ -175,10 +175,11 @@ class SerdeError(SamzapyError):
 
     `store`: the store of the key or value, empty for a stream. `late`: the task put it at any time since its last
     commit, since objects are serialized in batches; otherwise the error concerns the current call.
+    `refused`: that call gave a key or a value that the serde does not take, and nothing has changed.
     """
 
-    def __init__(self, message: str, *, store: str = "", late: bool = False) -> None:
-        self.store, self.late = store, late
+    def __init__(self, message: str, *, store: str = "", late: bool = False, refused: bool = False) -> None:
+        self.store, self.late, self.refused = store, late, refused
         super().__init__(message)
 
 

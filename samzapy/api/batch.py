@@ -13,7 +13,7 @@ from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStreamPartition
 
 
-class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
+class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
     """Consecutive messages of one partition, in the order of their offsets, as columns of equal length.
 
     1. A null key or message (a tombstone) is None. Offsets may have holes.
@@ -49,7 +49,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
         self._arrival_ms = arrival_ms
 
     @classmethod
-    def of(cls, envelopes: Sequence[IncomingMessageEnvelope]) -> MessageBatch[K, V]:
+    def of(cls, envelopes: Sequence[IncomingMessageEnvelope[K, V]]) -> MessageBatch[K, V]:
         """The batch of these envelopes, at least one: consecutive messages of one partition."""
         ssp, offsets, keys, messages, headers, timestamps, arrivals, _ = zip(*envelopes, strict=True)
         return cls(ssp[0], offsets, keys, messages, timestamps, headers, arrival_ms=arrivals[0])
@@ -103,7 +103,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def __iter__(self) -> Iterator[IncomingMessageEnvelope]:
+    def __iter__(self) -> Iterator[IncomingMessageEnvelope[K, V]]:
         sizes = repeat(0) if self._values is None else map(_size, self._values)
         columns = zip(
             repeat(self.ssp),
@@ -118,12 +118,12 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
         return map(envelope_of, columns)
 
     @overload
-    def __getitem__(self, index: int) -> IncomingMessageEnvelope: ...
+    def __getitem__(self, index: int) -> IncomingMessageEnvelope[K, V]: ...
 
     @overload
     def __getitem__(self, index: slice) -> MessageBatch[K, V]: ...
 
-    def __getitem__(self, index: int | slice) -> IncomingMessageEnvelope | MessageBatch[K, V]:
+    def __getitem__(self, index: int | slice) -> IncomingMessageEnvelope[K, V] | MessageBatch[K, V]:
         timestamps, headers, values = self._timestamps, self._headers, self._values
         if isinstance(index, slice):
             return MessageBatch(

@@ -176,7 +176,9 @@ class HeapStore:
         return self._take(group, through=score)
 
     def top(self, n: int, group: str = "") -> list[HeapItem]:
-        """The `n` best items, the best first."""
+        """The `n` best items, the best first. Raises ValueError for a negative number."""
+        if n < 0:
+            raise ValueError(f"store '{self._name}': top takes a number of items, 0 or more, got {n}")
         return [_opened(ranked) for ranked in islice(self._blocks(group).items(backwards=self._highest), n)]
 
     def score(self, item: Any, group: str = "") -> Score | None:
