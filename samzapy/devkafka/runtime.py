@@ -70,9 +70,13 @@ def chosen_version(wanted: str | None) -> str:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else ~/.cache/samzapy."""
+    """Where downloads are kept: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else ~/.cache/samzapy. Raises EnvironmentFailure for
+    a user without a home."""
     own, xdg = os.environ.get("SAMZAPY_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    return Path(own) if own else Path(xdg or Path.home() / ".cache") / "samzapy"
+    try:
+        return Path(own) if own else Path(xdg or Path.home() / ".cache") / "samzapy"
+    except RuntimeError as cause:
+        raise EnvironmentFailure(f"no folder for Kafka's jars: {cause} Set SAMZAPY_CACHE to one") from cause
 
 
 def pinned_jars(version: str) -> dict[str, str]:
@@ -84,11 +88,15 @@ def pinned_jars(version: str) -> dict[str, str]:
 def kafka_class_path(version: str, cache: Path | None = None) -> str:
     """A class path that runs that version of Kafka's server, from the cache or else from Maven Central (about 43 MB, once).
 
-    Raises EnvironmentFailure if a jar cannot be fetched, is missing or is not the pinned one.
+    Raises EnvironmentFailure if a jar cannot be fetched or kept, is missing or is not the pinned one.
     """
     home = (cache or cache_folder()) / f"kafka_2.13-{version}"
-    home.mkdir(parents=True, exist_ok=True)
-    home.chmod(0o700)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        home.chmod(0o700)
+    except OSError as cause:
+        message = f"{home}: Kafka's jars cannot be kept there ({cause.strerror}); set SAMZAPY_CACHE to another folder"
+        raise EnvironmentFailure(message) from cause
     jars = home / "jars"
     with _locked(home / "lock"):
         if not jars.is_dir():
