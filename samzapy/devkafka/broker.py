@@ -311,7 +311,9 @@ class DevBroker:
                 return running.bootstrap
         except OSError as cause:
             place = cause.filename or self._folder
-            raise EnvironmentFailure(f"{place}: Kafka cannot be started in {self._folder} ({cause.strerror})") from cause
+            raise EnvironmentFailure(
+                f"{place}: Kafka cannot be started in {self._folder} ({cause.strerror})"
+            ) from cause
 
     def stop(self) -> bool:
         """Stop it in good order, within 30 s; False if it did not run."""

@@ -51,7 +51,9 @@ def _shortcoming(found: type) -> str | None:
     methods = {name: _parameters(kind), **_abilities()}
     generators = [each for each in methods if _is_generator(found, each, methods[each])]
     if generators:
-        return f"must not yield in {generators[0]}: a generator's code never runs here; send outputs with collector.send"
+        return (
+            f"must not yield in {generators[0]}: a generator's code never runs here; send outputs with collector.send"
+        )
     if kind is CoroutineTask and not inspect.iscoroutinefunction(process):
         return "is a CoroutineTask, so its process must be a coroutine function: async def"
     if kind is not CoroutineTask and inspect.iscoroutinefunction(process):

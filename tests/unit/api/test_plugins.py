@@ -86,7 +86,9 @@ def test_a_package_that_one_of_python_hides_is_named(beside):
     beside("", "email.__init__")
     _, path = beside("class Task: ...\n", "email.visits")
     found = refusal("email.visits:Task")
-    assert found.startswith("cannot import email.visits (ModuleNotFoundError: No module named 'email.visits'); that is ")
+    assert found.startswith(
+        "cannot import email.visits (ModuleNotFoundError: No module named 'email.visits'); that is "
+    )
     assert found.endswith(f", which hides {path.with_name('__init__.py')}: give this file another name")
 
 
