@@ -49,9 +49,8 @@ def load_name(path: str) -> Any:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as cause:  # a module may call sys.exit, which must not end the process silently
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())
-        raise PluginError(
-            f"cannot import {module_name} ({reason}{_raised_at(cause)}){_hidden_package(module_name, cause)}"
-        ) from cause
+        hint = _with_ending(module_name, name) or _hidden_package(module_name, cause)
+        raise PluginError(f"cannot import {module_name} ({reason}{_raised_at(cause)}){hint}") from cause
     found = getattr(module, name, None)
     if found is not None:
         return found
@@ -62,8 +61,8 @@ def load_name(path: str) -> Any:
 
 
 def _raised_at(cause: BaseException) -> str:
-    """The innermost line of the user's own code, as `, at tasks/counts.py:42`; empty for an error before any line of it ran. (A
-    SyntaxError has its line already.)"""
+    """The innermost line of the user's own code, as `, at tasks/counts.py:42`. Empty for an error before any line of it ran; a
+    SyntaxError has its line already."""
     installed = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     frames = [
         frame
@@ -71,6 +70,12 @@ def _raised_at(cause: BaseException) -> str:
         if frame.filename != __file__ and not frame.filename.startswith(("<", *installed))
     ]
     return f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _with_ending(module_name: str, name: str) -> str:
+    """The hint for the path of a file in place of a module's name."""
+    module, dot, ending = module_name.rpartition(".")
+    return f"; a module is named without .py: {module}:{name}" if dot and ending == "py" else ""
 
 
 def _hidden_package(module_name: str, cause: BaseException) -> str:

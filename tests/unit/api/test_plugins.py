@@ -95,3 +95,8 @@ def test_a_package_that_one_of_python_hides_is_named(beside):
 def test_a_class_that_is_missing_in_the_only_module_of_the_name_has_no_such_hint(beside):
     module, _ = beside("class Tusk: ...\n")
     assert refusal(f"{module}:Task") == f"{module} has no Task; did you mean Tusk?"
+
+
+def test_the_name_of_a_file_in_place_of_a_module_is_corrected(beside):
+    module, _ = beside("class Task: ...\n")
+    assert refusal(f"{module}.py:Task").endswith(f"; a module is named without .py: {module}:Task")

@@ -200,7 +200,7 @@ def test_a_user_without_a_home_is_an_environment_failure_that_names_the_way_out(
     for name in ("SAMZAPY_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", homeless)
-    with pytest.raises(EnvironmentFailure, match="Could not determine home directory. Set SAMZAPY_CACHE"):
+    with pytest.raises(EnvironmentFailure, match=r"Could not determine home directory\. Set SAMZAPY_CACHE"):
         runtime.cache_folder()
 
 
