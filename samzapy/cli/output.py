@@ -39,7 +39,7 @@ def warn(message: str) -> None:
 def status_console() -> Console:
     """A console on standard error that outlives its reader: once a pipe is closed, or a terminal is gone, it shows nothing, and
     whatever else is written there is dropped as well."""
-    return Console(file=cast(TextIO, _Lasting(sys.stderr)), stderr=True)
+    return Console(file=cast("TextIO", _Lasting(sys.stderr)), stderr=True)
 
 
 @final

@@ -46,19 +46,24 @@ def _shortcoming(found: type) -> str | None:
         near = next((each for each, method in _near(found, {_METHODS.get(kind, "process"): _parameters(kind)})), None)
         hint = f"; did you mean that by {near}?" if near else ""
         return f"must define {_KINDS[kind]}; missing: {missing}{hint}"
-    name = _METHODS.get(kind, "process")
+    return _unfit_method(found, kind)
+
+
+def _unfit_method(found: type, kind: type) -> str | None:
+    """The reason why a method would not do what it says, None if there is none."""
+    name, count = _METHODS.get(kind, "process"), _parameters(kind)
     process = getattr(found, name)
-    methods = {name: _parameters(kind), **_abilities()}
-    generators = [each for each in methods if _is_generator(found, each, methods[each])]
-    if generators:
-        return (
-            f"must not yield in {generators[0]}: a generator's code never runs here; send outputs with collector.send"
-        )
+    # A method of an ability's name with other parameters is the class's own.
+    own = ((each, getattr(found, each, None), parameters) for each, parameters in _abilities().items())
+    called = {each: method for each, method, parameters in own if callable(method) and takes(method, parameters)}
+    for each, method in {name: process, **called}.items():
+        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+            return f"must not yield in {each}: a generator's code never runs here; send outputs with collector.send"
+        if kind is not CoroutineTask and inspect.iscoroutinefunction(method):
+            return f"must not define {each} as a coroutine function: only a CoroutineTask's is awaited"
     if kind is CoroutineTask and not inspect.iscoroutinefunction(process):
         return "is a CoroutineTask, so its process must be a coroutine function: async def"
-    if kind is not CoroutineTask and inspect.iscoroutinefunction(process):
-        return f"must not define {name} as a coroutine function: only a CoroutineTask's is awaited"
-    if not _accepts(found, name, _parameters(kind)):
+    if not _accepts(found, name, count):
         return f"must define {_KINDS[kind]}; its {name} takes {inspect.signature(process, follow_wrapped=False)}"
     return None
 
@@ -66,12 +71,6 @@ def _shortcoming(found: type) -> str | None:
 def _abilities() -> dict[str, int]:
     """The names of the methods of all abilities, and the number of their parameters with `self`."""
     return dict(each.method() for each in ABILITIES)
-
-
-def _is_generator(found: type, name: str, count: int) -> bool:
-    """Whether a method that samzapy calls is a generator: one of that name with other parameters is the class's own."""
-    method = getattr(found, name, None)
-    return (inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method)) and takes(method, count)
 
 
 def _accepts(found: type, name: str, count: int) -> bool:

@@ -193,3 +193,22 @@ def test_a_method_that_yields_is_refused_since_its_code_would_never_run(name, me
     assert refused(task_with(**{name: method})) == (
         f"Task must not yield in {name}: a generator's code never runs here; send outputs with collector.send"
     )
+
+
+async def a_coroutine(self, *arguments):
+    """Nothing."""
+
+
+@pytest.mark.parametrize("name", ["process", "init", "window", "on_timer"])
+def test_a_coroutine_that_nothing_awaits_is_refused(name):
+    assert refused(task_with(**{name: a_coroutine})) == (
+        f"Task must not define {name} as a coroutine function: only a CoroutineTask's is awaited"
+    )
+
+
+def test_a_coroutine_of_the_classs_own_is_accepted():
+    async def close(self, file):
+        yield file
+
+    made = task_with(close=close)
+    assert load_task_class(path_of(made)) is made
