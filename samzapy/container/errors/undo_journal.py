@@ -70,36 +70,42 @@ class UndoJournal:
 
 
 class JournaledStore(ForwardingStore[Any, Any]):
-    """A task's store that notes its changes in a journal."""
+    """A task's store that notes its changes in a journal, with the whole entries as `StoreLayer.undone` has them."""
 
-    __slots__ = ("_journal", "_name")
+    __slots__ = ("_journal", "_name", "_undone")
 
     def __init__(self, name: str, store: StoreLayer[Any, Any], journal: UndoJournal) -> None:
         super().__init__(store)
         self._name = name
         self._journal = journal
+        self._undone = store.undone
 
     def put(self, key: Any, value: Any) -> None:
-        self._journal.note(self._inner, key)
+        self._journal.note(self._undone, key)
         self._inner.put(key, value)
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
         if isinstance(entries, Mapping):
-            self._journal.note_all(self._inner, list(entries))
+            self._journal.note_all(self._undone, list(entries))
             self._inner.put_all(entries)
             return
         pairs = entry_list(self._name, entries)
-        self._journal.note_all(self._inner, [key for key, _ in pairs])
+        self._journal.note_all(self._undone, [key for key, _ in pairs])
         self._inner.put_all(pairs)
 
     def merge_all(self, entries: Mapping[Any, Any], combine: Callable[[Any, Any], Any]) -> None:
-        self._journal.note_changed(self._inner, *self._inner.exchange_all(entry_mapping(self._name, entries), combine))
+        if self._undone is self._inner:
+            changed = self._inner.exchange_all(entry_mapping(self._name, entries), combine)
+            self._journal.note_changed(self._inner, *changed)
+            return
+        self._journal.note_all(self._undone, list(entry_mapping(self._name, entries)))
+        self._inner.merge_all(entries, combine)
 
     def delete(self, key: Any) -> None:
-        self._journal.note(self._inner, key)
+        self._journal.note(self._undone, key)
         self._inner.delete(key)
 
     def delete_all(self, keys: Iterable[Any]) -> None:
         unwanted = key_list(self._name, keys)
-        self._journal.note_all(self._inner, unwanted)
+        self._journal.note_all(self._undone, unwanted)
         self._inner.delete_all(unwanted)

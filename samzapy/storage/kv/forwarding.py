@@ -32,6 +32,11 @@ class StoreLayer(KeyValueStore[K, V]):
         self.merge_all(entries, combine)
         return list(found), list(found.values())
 
+    @property
+    def undone(self) -> StoreLayer[K, Any]:
+        """The layer to read an entry from before a change, and to put it back to: one that holds it as a whole."""
+        return self
+
     @abstractmethod
     def discard(self) -> None:
         """Forget every object held here, changed or not: the store has gone back to its last commit."""
@@ -98,6 +103,11 @@ class ForwardingStore(StoreLayer[K, V]):
 
     def flush(self) -> None:
         self._inner.flush()
+
+    @property
+    def undone(self) -> StoreLayer[K, Any]:
+        below = self._inner.undone
+        return self if below is self._inner else below
 
     def close(self) -> None:
         self._inner.close()

@@ -5,26 +5,25 @@ import operator
 import pytest
 
 from samzapy.container.errors.undo_journal import UndoJournal
-from samzapy.testing import open_store
+from samzapy.testing import ManualClock, open_store
 
+JOB = {
+    "job.name": "undo",
+    "task.class": "some.module:Task",
+    "task.inputs": "memory.in",
+    "systems.memory.samza.factory": "memory",
+    "task.error.process.policy": "skip",
+    "stores.s.factory": "rocksdb",
+    "stores.s.key.serde": "json",
+    "stores.s.msg.serde": "json",
+}
 CACHES = {"shared": {}, "tiny": {"container.cache.max.bytes": "1000"}, "none": {"stores.s.object.cache.size": "0"}}
 
 
 @pytest.fixture(params=CACHES)
 def watched(request, tmp_path):
     """The store as it is, as a message sees it, and the journal of its changes."""
-    keys = {
-        "job.name": "undo",
-        "task.class": "some.module:Task",
-        "task.inputs": "memory.in",
-        "systems.memory.samza.factory": "memory",
-        "task.error.process.policy": "skip",
-        "stores.s.factory": "rocksdb",
-        "stores.s.key.serde": "json",
-        "stores.s.msg.serde": "json",
-        **CACHES[request.param],
-    }
-    with open_store(keys, "s", tmp_path) as opened:
+    with open_store({**JOB, **CACHES[request.param]}, "s", tmp_path) as opened:
         journal = UndoJournal()
         yield opened.store, journal.watching(opened.stores.stores)["s"], journal
 
@@ -59,3 +58,30 @@ def test_a_merge_that_fails_leaves_nothing_to_undo(watched):
         seen.merge_all({"a": 1, "b": "text"}, operator.add)
     journal.undo()
     assert dict(store.all()) == {"a": 1, "b": 1}
+
+
+LAYERS = {
+    "none": {},
+    "copies": {"stores.s.object.cache.mode": "copy"},
+    "checked": {"stores.s.object.cache.check": "true", "stores.s.object.cache.mode": "reference"},
+    "direct": {"stores.s.object.cache.size": "0"},
+}
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_undone_change_does_not_prolong_the_life_of_an_entry(tmp_path, layers, change):
+    clock = ManualClock()
+    with open_store({**JOB, **LAYERS[layers], "stores.s.rocksdb.ttl.ms": "1000"}, "s", tmp_path, clock) as opened:
+        journal = UndoJournal()
+        seen = journal.watching(opened.stores.stores)["s"]
+        opened.store.put_all([("held", 1), ("other", 1), (1, 1), (True, 2), (1.0, 3)])
+        before = list(opened.store.all())
+        clock.advance(0.999)
+        journal.begin()
+        CHANGES[change](seen)
+        journal.undo()
+        assert list(opened.store.all()) == before
+        opened.commit()
+        clock.advance(0.001)
+        assert list(opened.store.all()) == []
