@@ -81,9 +81,9 @@ def _with_ending(module_name: str, name: str) -> str:
 def _hidden_package(module_name: str, cause: BaseException) -> str:
     """The hint for a module that is missing in its package: that package may be the wrong one of two."""
     package = sys.modules.get(module_name.partition(".")[0])
-    missing = isinstance(cause, ModuleNotFoundError) and cause.name is not None
-    is_own = missing and f"{module_name}.".startswith(f"{cause.name}.")
-    return _hidden(package) if is_own and package is not None else ""
+    if package is None or not isinstance(cause, ModuleNotFoundError) or cause.name is None:
+        return ""
+    return _hidden(package) if f"{module_name}.".startswith(f"{cause.name}.") else ""
 
 
 def _hidden(module: ModuleType) -> str:
