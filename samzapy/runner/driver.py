@@ -385,7 +385,8 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            heard = [number for number in SIGNALS if number != signal.SIGHUP or not nohup]
             self._previous = {number: signal.signal(number, self._handle) for number in heard}
         return self
 
