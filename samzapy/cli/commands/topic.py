@@ -13,7 +13,7 @@ from functools import wraps
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -254,7 +254,7 @@ def write(address: str, where: Addressing, **options: Any) -> None:
             raise UnknownStream(*stream)
     written = 0
     with stream_producer(settings) as producer:
-        for lines in _arriving(sys.stdin.buffer):
+        for lines in _arriving(cast("BufferedReader", sys.stdin.buffer)):
             rows = iter(lines)
             try:
                 while batch := list(islice(rows, _BATCH)):
