@@ -20,7 +20,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import KAFKA, find_java, installed_spark
+from samzapy.java import KAFKA, cache_folder, find_java, installed_spark
 
 #: The version of a broker for which nobody asks for another one.
 KAFKA_VERSION = "4.1.0"
@@ -69,16 +69,6 @@ def chosen_version(wanted: str | None) -> str:
     return found[-1]
 
 
-def cache_folder() -> Path:
-    """Where downloads are kept: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else ~/.cache/samzapy. Raises EnvironmentFailure for
-    a user without a home."""
-    own, xdg = os.environ.get("SAMZAPY_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    try:
-        return Path(own) if own else Path(xdg or Path.home() / ".cache") / "samzapy"
-    except RuntimeError as cause:
-        raise EnvironmentFailure(f"no folder for Kafka's jars: {cause} Set SAMZAPY_CACHE to one") from cause
-
-
 def pinned_jars(version: str) -> dict[str, str]:
     """The SHA-512 of each jar by file name, as this release was tested with."""
     lines = files("samzapy.devkafka").joinpath("pinned").joinpath(f"{version}.sha512").read_text("ascii").splitlines()
@@ -90,7 +80,10 @@ def kafka_class_path(version: str, cache: Path | None = None) -> str:
 
     Raises EnvironmentFailure if a jar cannot be fetched or kept, is missing or is not the pinned one.
     """
-    home = (cache or cache_folder()) / f"kafka_2.13-{version}"
+    try:
+        home = (cache or cache_folder()) / f"kafka_2.13-{version}"
+    except RuntimeError as cause:  # a user without a home
+        raise EnvironmentFailure(f"no folder for Kafka's jars: {cause} Set SAMZAPY_CACHE to one") from cause
     try:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o700)

@@ -201,7 +201,7 @@ def test_a_user_without_a_home_is_an_environment_failure_that_names_the_way_out(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", homeless)
     with pytest.raises(EnvironmentFailure, match=r"Could not determine home directory\. Set SAMZAPY_CACHE"):
-        runtime.cache_folder()
+        runtime.kafka_class_path("4.1.0")
 
 
 def test_a_folder_that_cannot_be_written_to_is_an_environment_failure_that_names_it(tmp_path):
