@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from samzapy.config.reading.keys import LIST, TEXT, Key, choice, collect, integer
+from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, choice, collect, integer
 from samzapy.config.reading.reader import Reader
 
 
@@ -24,7 +24,7 @@ class SparkConfig:
     """`master`: None for `local[N,4]` with N containers. `conf`: Spark's own keys, from `job.spark.conf.spark.*`.
     `py_files`: files to ship to the executors; `archives`: those that are unpacked there. `max_resubmits`: how often the driver resubmits a container that Spark
     has given up, after `resubmit_backoff_ms`, which doubles up to `resubmit_backoff_max_ms`. `start_timeout_ms`: the time that Spark may take to
-    start; 0: any."""
+    start; 0: any. `class_archive`: whether JVMs start with an archive of their classes."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -35,6 +35,7 @@ class SparkConfig:
     resubmit_backoff_max_ms: int = 30_000
     lease_ms: int = 15_000
     start_timeout_ms: int = 600_000
+    class_archive: bool = True
     coordinator_host: str | None = None
     coordinator_port: int = 0
     coordinator_tls: TlsConfig = field(default_factory=TlsConfig)
@@ -59,35 +60,44 @@ ARCHIVES = Key(
     "job.spark.archives",
     LIST,
     (),
-    "Archives to ship to the executors; `env.tar.gz#env` is unpacked there into the folder env. `samzapy pack` writes one.",
+    "Archives to ship to the executors. Spark unpacks `env.tar.gz#env` there into the folder env. `samzapy pack` "
+    "writes such an archive.",
 )
 START_TIMEOUT_MS = Key(
     "job.spark.start.timeout.ms",
     integer(0, 86_400_000),
     600_000,
-    "Milliseconds that Spark may take to start before the run ends; 0: any time.",
+    "Milliseconds that Spark may take to start. After that the run ends. 0: no limit.",
+)
+CLASS_ARCHIVE = Key(
+    "job.spark.class.archive",
+    BOOLEAN,
+    True,
+    "Whether Spark's JVMs start from an archive of their classes, which takes about half the CPU time. The first run on a machine has it "
+    "recorded in the background.",
 )
 MAX_RESUBMITS = Key(
     "job.spark.max.resubmits",
     integer(0, 1_000_000),
     8,
-    "How often the driver resubmits a container that Spark has given up, or `--runner local` restarts one after an error that "
-    "may pass.",
+    "How often the driver resubmits a container that Spark has given up, or `--runner local` restarts a container "
+    "after a temporary error.",
 )
 RESUBMIT_BACKOFF_MS = Key(
     "job.spark.resubmit.backoff.ms",
     integer(0, 86_400_000),
     1_000,
-    "Milliseconds before the first resubmission; doubles. After a run that lasted for ten times the longest back-off there is none.",
+    "Milliseconds before the first resubmission. Each further pause doubles. After a run of ten times the longest "
+    "back-off there is no pause.",
 )
 RESUBMIT_BACKOFF_MAX_MS = Key(
-    "job.spark.resubmit.backoff.max.ms", integer(0, 86_400_000), 30_000, "Milliseconds the back-off grows to."
+    "job.spark.resubmit.backoff.max.ms", integer(0, 86_400_000), 30_000, "Maximum back-off in milliseconds."
 )
 LEASE_MS = Key(
     "job.spark.lease.ms",
     integer(1_000, 3_600_000),
     15_000,
-    "Milliseconds without an answer from the driver after which a container stops itself.",
+    "A container stops itself after so many milliseconds without an answer from the driver.",
 )
 COORDINATOR_HOST = Key(
     "job.spark.coordinator.host",
@@ -96,7 +106,7 @@ COORDINATOR_HOST = Key(
     "The address at which executors reach the driver.",
     "spark.driver.host, else this machine's own address",
 )
-COORDINATOR_PORT = Key("job.spark.coordinator.port", integer(0, 65_535), 0, "The coordinator's port; 0: any free one.")
+COORDINATOR_PORT = Key("job.spark.coordinator.port", integer(0, 65_535), 0, "The coordinator's port. 0: any free port.")
 TLS_ENABLED = Key(
     "job.spark.coordinator.tls.enabled",
     choice("auto", "true", "false"),
@@ -107,15 +117,15 @@ TLS_CERTIFICATE = Key(
     "job.spark.coordinator.tls.certificate.location",
     TEXT,
     None,
-    "A file in PEM on the driver's machine with the coordinator's certificate, and those that lead to its authority. Containers "
-    "pin it by its fingerprint.",
+    "A PEM file on the driver's machine with the coordinator's certificate and its chain to an authority. "
+    "Containers pin it by its fingerprint.",
     "made for the run",
 )
 TLS_KEY = Key(
     "job.spark.coordinator.tls.key.location",
     TEXT,
     None,
-    "A file in PEM on the driver's machine with the key of that certificate, without a password.",
+    "A PEM file on the driver's machine with the key of that certificate, without a password.",
     "made for the run",
 )
 KEYS = collect(globals())
@@ -153,6 +163,7 @@ def parse_spark(reader: Reader) -> SparkConfig:
         resubmit_backoff_ms=reader.get(RESUBMIT_BACKOFF_MS),
         resubmit_backoff_max_ms=reader.get(RESUBMIT_BACKOFF_MAX_MS),
         start_timeout_ms=reader.get(START_TIMEOUT_MS),
+        class_archive=reader.get(CLASS_ARCHIVE),
         lease_ms=reader.get(LEASE_MS),
         coordinator_host=reader.get(COORDINATOR_HOST),
         coordinator_port=reader.get(COORDINATOR_PORT),

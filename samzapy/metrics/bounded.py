@@ -2,9 +2,11 @@
 
 1. A family with more series than `Bounds.family` loses labels, in the order of `DROPPED`; with a *detail* of n it has lost the
    first n. Values that then have equal labels are merged, as their family says.
-2. A job with more series than `Bounds.job` leaves out whole families, so that a sum over a family always covers all of it.
+2. A histogram counts as two series there, its sum and its count. If all histograms of a family have more buckets than
+   `Bounds.buckets`, it has none: sums and counts stay.
+3. A job with more series than `Bounds.job` leaves out whole families, so that a sum over a family always covers all of it.
    Families are chosen in the order of their ranks, as long as there is room.
-3. At most `USER_FAMILIES` families are made from the numbers of the job's own code; the rest are counted, not exported.
+4. At most `USER_FAMILIES` families are made from the numbers of the job's own code; the rest are counted, not exported.
 
 The number of series is computed before any of them is made. A *pattern* is a list of names that several groups share: the tasks
 of a job have one or two. The patterns of a container are its `Shape`. Which of their values make one series is determined once
@@ -21,7 +23,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from samzapy.metrics.columns import MetricColumns, Names
-from samzapy.metrics.families import Family, Kind, Merge, container_metric, task_metric
+from samzapy.metrics.families import BUCKET, Family, Merge, container_metric, is_of_users, task_metric
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -32,6 +34,7 @@ USER_FAMILIES = 200
 #: Cached shapes. A job has few, unless each container creates its metrics in another order.
 _KEPT = 4_096
 
+_Append = Callable[[Any], None]
 #: A group's name, or None for a task, and its metrics.
 Pattern = tuple[str | None, tuple[str, ...]]
 #: Selects the values of one series from a group's.
@@ -41,15 +44,16 @@ COMBINE: Mapping[Merge, Callable[[Iterable[float]], float]] = {Merge.SUM: sum, M
 
 
 class Bounds(NamedTuple):
-    """The most series: of a `family` before it loses labels, and of a whole `job`."""
+    """The most series: of a `family` before it loses labels, of a whole `job`, and the most `buckets` of a family."""
 
     family: int = 500
     job: int = 100_000
+    buckets: int = 2_000
 
 
 class Sample(NamedTuple):
-    """One value of a family; `part` is `_sum` or `_count` for a summary, else empty. `place` has the labels that say where it
-    comes from, `own` the others."""
+    """One value of a family; `part` is `_sum` or `_count` for a summary, these or `_bucket` for a histogram, else empty. `place`
+    has the labels that say where it comes from, `own` the others."""
 
     part: str
     place: Labels
@@ -69,13 +73,17 @@ class Series(NamedTuple):
     samples: list[Sample]
 
 
+#: A Sample of a tuple, without the Python frame of its constructor.
+_sample = partial(tuple.__new__, Sample)
+
+
 class Row(NamedTuple):
-    """A series of a container, or of each of its tasks: `part` as in a Sample, `labels` without the place, and what selects
-    its values, by number of pattern."""
+    """A series of a container, or of each of its tasks: `part` as in a Sample, `labels` without the place, and the places of its
+    values in a group, by number of pattern."""
 
     part: str
     labels: Labels
-    picks: tuple[tuple[int, Pick], ...]
+    places: tuple[tuple[int, tuple[int, ...]], ...]
 
 
 class _Entry(NamedTuple):
@@ -102,10 +110,18 @@ class Shape:
                     entry = _Entry(named.part, named.labels, number, index)
                     self._entries.setdefault(family.name, []).append(entry)
 
-    def count(self, family: str, detail: int, groups: Sequence[int]) -> int:
-        """The number of series of a family in a container; `groups`: the number of groups with each pattern."""
-        each_task = sum(groups[row.picks[0][0]] for row in self.rows(family, detail, of_tasks=True))
-        return each_task + len(self.rows(family, detail, of_tasks=False))
+    def count(self, family: str, detail: int, groups: Sequence[int]) -> tuple[int, int]:
+        """The number of series of a family in a container, without buckets, and of its buckets; `groups`: the number of groups
+        with each pattern."""
+        series = buckets = 0
+        for of_tasks in (False, True):
+            for row in self.rows(family, detail, of_tasks=of_tasks):
+                times = groups[row.places[0][0]] if of_tasks else 1
+                if row.part == BUCKET:
+                    buckets += times
+                else:
+                    series += times
+        return series, buckets
 
     def rows(self, family: str, detail: int, *, of_tasks: bool) -> list[Row]:
         """The series of a family that each task has (`of_tasks`), or that the container has."""
@@ -125,8 +141,8 @@ class Shape:
                 key = (part, left, pattern if of_tasks else None)
                 found.setdefault(key, {}).setdefault(pattern, []).append(at)
         return [
-            Row(part, labels, tuple((pattern, _pick(indices)) for pattern, indices in picks.items()))
-            for (part, labels, _), picks in found.items()
+            Row(part, labels, tuple((pattern, tuple(indices)) for pattern, indices in places.items()))
+            for (part, labels, _), places in found.items()
         ]
 
 
@@ -179,11 +195,14 @@ class Blocks:
 
     def merged(self, picks: Iterable[tuple[int, Pick]], merge: Merge) -> float:
         """Merge the values that `picks` select."""
-        combine, known = COMBINE[merge], self._merged
-        return combine([combine(pick(known.get((each, merge)) or self._columns(each, merge))) for each, pick in picks])
+        combine = COMBINE[merge]
+        return combine([combine(pick(self.columns(each, merge))) for each, pick in picks])
 
-    def _columns(self, number: int, merge: Merge) -> Sequence[float]:
+    def columns(self, number: int, merge: Merge) -> Sequence[float]:
         """Each value of a pattern, merged over its groups."""
+        known = self._merged.get((number, merge))
+        if known is not None:
+            return known
         groups = self.groups[number]
         if len(groups) == 1:
             merged: Sequence[float] = groups[0][1]
@@ -211,10 +230,11 @@ class Registered(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """A family, the number of labels that it loses, and the number of series that it then has."""
+    """A family, the number of labels that it loses, whether it keeps its buckets, and the number of series that it then has."""
 
     family: Family
     detail: int
+    buckets: bool
     size: int
 
 
@@ -266,8 +286,10 @@ class BoundedSeries:
         for name, family in self._known(shape for shape, _ in shapes).items():
             having = [(shape, groups, times) for (shape, groups), times in shapes.items() if name in shape.families]
             for detail in range(len(DROPPED) + 1):
-                size = sum(times * shape.count(name, detail, groups) for shape, groups, times in having)
-                chosen[name] = _Chosen(family, detail, size)
+                counts = [(times, shape.count(name, detail, groups)) for shape, groups, times in having]
+                size, buckets = (sum(times * count[part] for times, count in counts) for part in (0, 1))
+                with_buckets = buckets <= self._bounds.buckets
+                chosen[name] = _Chosen(family, detail, with_buckets, size + buckets * with_buckets)
                 if size <= self._bounds.family:
                     break
             self._pause()
@@ -278,9 +300,10 @@ class BoundedSeries:
         users: set[str] = set()
         for shape in shapes:
             for name, family in shape.families.items():
-                if family.kind is Kind.UNTYPED:
+                of_users = is_of_users(family)
+                if of_users:
                     users.add(name)
-                if family.kind is not Kind.UNTYPED or name in found or len(users) <= USER_FAMILIES:
+                if not of_users or name in found or len(users) <= USER_FAMILIES:
                     found[name] = family
         self.names_left_out = max(0, len(users) - USER_FAMILIES)
         return found
@@ -297,25 +320,41 @@ class BoundedSeries:
 
 
 class _Writer:
-    """Makes the samples of containers of one shape."""
+    """Makes the samples of containers of one shape. Most rows have one value in one pattern, and are written in a loop of their
+    own: a job of 1,000 containers has sixty thousand."""
 
     def __init__(self, shape: Shape, chosen: Mapping[str, _Chosen], found: Mapping[str, Series]) -> None:
-        rows = [
-            (found[name].samples.append, family, of_tasks, row)
-            for name, family in shape.families.items()
-            if name in found
-            for of_tasks in (False, True)
-            for row in shape.rows(name, chosen[name].detail, of_tasks=of_tasks)
-        ]
-        self._of_container = [(append, family, row) for append, family, of_tasks, row in rows if not of_tasks]
-        self._of_tasks = [(append, family, row) for append, family, of_tasks, row in rows if of_tasks]
+        self._plain: dict[tuple[int, Merge], list[tuple[_Append, str, Labels, int, float]]] = {}
+        self._merged: list[tuple[_Append, Row, Family, list[tuple[int, Pick]]]] = []
+        self._of_tasks: list[tuple[_Append, Row, Family, list[tuple[int, Pick]]]] = []
+        for name, family in shape.families.items():
+            if name not in found:
+                continue
+            append, how = found[name].samples.append, chosen[name]
+            for of_tasks in (False, True):
+                for row in shape.rows(name, how.detail, of_tasks=of_tasks):
+                    if how.buckets or row.part != BUCKET:
+                        self._add(append, family, row, of_tasks=of_tasks)
+
+    def _add(self, append: _Append, family: Family, row: Row, *, of_tasks: bool) -> None:
+        (pattern, places), *more = row.places
+        if not of_tasks and not more and len(places) == 1:
+            rows = self._plain.setdefault((pattern, family.merge), [])
+            rows.append((append, row.part, row.labels, places[0], family.scale))
+        else:
+            picks = [(number, _pick(indices)) for number, indices in row.places]
+            (self._of_tasks if of_tasks else self._merged).append((append, row, family, picks))
 
     def write(self, place: Labels, blocks: Blocks) -> None:
         """Append the samples of one container."""
-        for append, family, (part, labels, picks) in self._of_container:
-            append(Sample(part, place, labels, blocks.merged(picks, family.merge) * family.scale))
-        for append, family, (part, labels, picks) in self._of_tasks:
+        for (pattern, merge), rows in self._plain.items():
+            values = blocks.columns(pattern, merge)
+            for append, part, labels, index, scale in rows:
+                append(_sample((part, place, labels, values[index] * scale)))
+        for append, (part, labels, _), family, picks in self._merged:
+            append(_sample((part, place, labels, blocks.merged(picks, family.merge) * family.scale)))
+        for append, (part, labels, _), family, picks in self._of_tasks:
             combine = COMBINE[family.merge]
             for number, pick in picks:
                 for task, values in blocks.groups[number]:
-                    append(Sample(part, place, (("task", task), *labels), combine(pick(values)) * family.scale))
+                    append(_sample((part, place, (("task", task), *labels), combine(pick(values)) * family.scale)))

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 from prometheus_tools import prometheus_tool
 
+from samzapy.metrics import Registry
 from samzapy.metrics.dashboard import expressions, rules
 from samzapy.metrics.prometheus import render
 from samzapy.metrics.series import ContainerSnapshot, JobSnapshot, PartitionSnapshot
@@ -39,11 +40,43 @@ def test_the_queries_of_the_dashboard_are_queries(promtool, tmp_path):
 
 
 def test_the_text_of_a_job_has_no_lint(promtool):
+    times = Registry()
+    times.histogram("commit", "commit", (0.1, 1)).update(0.1)
     metrics = {
         "Partition 0": {"processed.kafka.in": 7, "store.s.gets": 5, "store.s.total-sst-files-size": 9, "clock-ms": 1},
-        "commit": {"commits": 1, "commit.count": 1, "commit.total-s": 0.1, "commit.max-s": 0.1},
+        "commit": {"commits": 1, "commit.max-s": 0.1, **times.snapshot()["commit"]},
         "container": {"resident-bytes": 1, "cpu-s": 1},
     }
     partitions = {"kafka.in[0]": PartitionSnapshot(7, 9, 2, 1.0)}
     container = ContainerSnapshot("0", frozenset({"Partition 0"}), metrics, partitions=partitions)
     assert not checked(promtool, "check", "metrics", text=render(JobSnapshot("counts", (container,))).decode())
+
+
+def test_the_alert_for_a_driver_that_is_gone_knows_those_that_have_stopped_or_ended(promtool, tmp_path):
+    yaml = pytest.importorskip("yaml")
+    (tmp_path / "rules.yml").write_text(rules())
+    (alerts,) = (group["rules"] for group in yaml.safe_load(rules())["groups"])
+    (rule,) = (each for each in alerts if each["alert"] == "SamzapyDriverGone")
+    expected = {name: text.replace("{{ $labels.job }}", "gone") for name, text in rule["annotations"].items()}
+    series = {
+        'samzapy_job_stopping{job="gone"}': "0x10 _x30",
+        'samzapy_job_stopping{job="stopped"}': "0x9 1 _x30",
+        'samzapy_job_stopping{job="ended"}': "0x10 _x30",
+        'samzapy_containers{job="ended",state="done"}': "1x10 _x30",
+        'samzapy_job_stopping{job="runs"}': "0x40",
+        'samzapy_job_stopping{job="moved",instance="a"}': "0x10 _x30",
+        'samzapy_job_stopping{job="moved",instance="b"}': "_x11 0x30",
+    }
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [
+            {
+                "eval_time": "25m",
+                "alertname": "SamzapyDriverGone",
+                "exp_alerts": [{"exp_labels": {"severity": "critical", "job": "gone"}, "exp_annotations": expected}],
+            }
+        ],
+    }
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [case]}))
+    assert "SUCCESS" in checked(promtool, "test", "rules", str(tmp_path / "tests.yml"))
