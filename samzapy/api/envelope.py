@@ -19,7 +19,7 @@ The header `samzapy-id` is text, eleven fields with colons between them:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from urllib.parse import quote, unquote
@@ -105,15 +105,17 @@ envelope_of: Callable[[tuple[Any, ...]], IncomingMessageEnvelope[Any, Any]] = ty
 )
 
 
-def checked_headers(headers: Headers) -> Headers:
-    """The headers. Raises TypeError for anything but pairs of names and values."""
+def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
+    """The headers as they are now: later changes of a list do not reach the message. Raises TypeError for anything but pairs of
+    names and values."""
     try:
-        sound = all(isinstance(name, str) and (value is None or isinstance(value, bytes)) for name, value in headers)
+        kept = tuple((name, value) for name, value in headers)
+        sound = all(isinstance(name, str) and (value is None or isinstance(value, bytes)) for name, value in kept)
     except (TypeError, ValueError):
         sound = False
     if not sound:
         raise TypeError(f"headers: expected (str, bytes or None) pairs, got {headers!r}")
-    return headers
+    return kept
 
 
 def whole_ms(timestamp: int) -> int:
@@ -151,9 +153,7 @@ class OutgoingMessageEnvelope:
         self.message = message
         self.key = key
         self.partition_key = partition_key
-        if headers is not None:
-            checked_headers(headers)
-        self.headers = headers
+        self.headers = headers if headers is None else checked_headers(headers)
         self.timestamp = timestamp if timestamp is None else whole_ms(timestamp)
 
     def __repr__(self) -> str:

@@ -15,7 +15,6 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.sources import StoreSource
-from samzapy.config.tasks.error_policy import Stage
 from samzapy.errors import StateLost
 from samzapy.storage.backup import TaskBackups
 from samzapy.storage.changelog.end import ChangelogEnd
@@ -82,8 +81,8 @@ class TaskSettings:
 class JobStores:
     """The stores of a job, as every task of a container opens them.
 
-    `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store with a
-    changelog, by their identities. `undoes_messages`: the changes of a failed message are undone. `budget`: the memory of
+    `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store that outlives
+    its task, by their identities. `undoes_messages`: the changes of a failed message are undone. `budget`: the memory of
     the caches of all these tasks.
     """
 
@@ -111,16 +110,16 @@ def job_stores(
     lock_wait_s: float = 10.0,
 ) -> JobStores:
     """The stores that the job file names. `lock_wait_s`: how long to wait for a store that is locked."""
-    logged = [store for store in config.stores.values() if store.changelog is not None]
+    kept = [store for store in config.stores.values() if store.changelog is not None or store.source is not None]
     return JobStores(
         config.job_name,
         config.stores,
         engines,
         serdes,
-        {store.name: entry_serde_names(config, store, engines[store.name]) for store in logged},
+        {store.name: entry_serde_names(config, store, engines[store.name]) for store in kept},
         config.logged_store_base_dir,
         config.non_logged_store_base_dir,
-        undoes_messages=not config.task.errors.policies[Stage.PROCESS].only_fails,
+        undoes_messages=config.task.errors.undoes_changes,
         admin_of=admin_of,
         clock=clock,
         budget=CacheBudget(config.cache_max_bytes),

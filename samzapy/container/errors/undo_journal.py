@@ -1,6 +1,7 @@
 """Undoes the store changes of a message that failed.
 
 1. Each change first notes the old value, by one more read. The changes of a failed message are undone in reverse order.
+   The value is raw: an entry that expires keeps the time of its put.
 2. An object that was changed in place cannot be undone. So stores hand out copies, unless the job file says
    `stores.X.object.cache.mode=reference`.
 """
@@ -10,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from samzapy.api.kv import KeyValueStore
 from samzapy.storage.kv.codec import entry_list, entry_mapping, key_list
 from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
-Store = KeyValueStore[Any, Any]
+Store = StoreLayer[Any, Any]
 
 #: In place of a key: the (key, value) pairs of many are noted.
 _MANY = object()
@@ -39,11 +39,11 @@ class UndoJournal:
 
     def note(self, store: Store, key: Any) -> None:
         """`key` is about to change."""
-        self._before.append((store, key, store.get(key)))
+        self._before.append((store, key, store.raw(key)))
 
     def note_all(self, store: Store, keys: Sequence[Any]) -> None:
         """`keys` are about to change."""
-        found = store.get_all(keys)
+        found = store.raw_all(keys)
         if len(found) == len(keys):
             self._before.append((store, _MANY, found.items()))
             return
@@ -58,14 +58,7 @@ class UndoJournal:
     def undo(self) -> None:
         """Put back the values from before the message."""
         for store, key, value in reversed(self._before):
-            if key is _MANY:
-                pairs = list(value)
-                store.put_all([pair for pair in pairs if pair[1] is not None])
-                store.delete_all([each for each, held in pairs if held is None])
-            elif value is None:
-                store.delete(key)
-            else:
-                store.put(key, value)
+            store.put_back(value if key is _MANY else ((key, value),))
         self._before.clear()
 
 

@@ -27,10 +27,26 @@ class StoreLayer(KeyValueStore[K, V]):
     def exchange_all(
         self, entries: Mapping[K, V], combine: Callable[[V, V], V]
     ) -> tuple[Sequence[K], Sequence[V | None]]:
-        """As `merge_all`; returns the keys and what they held before."""
-        found = self.get_all(entries)
+        """As `merge_all`; returns the keys and their raw values from before."""
+        found = self.raw_all(entries)
         self.merge_all(entries, combine)
         return list(found), list(found.values())
+
+    def raw(self, key: K) -> Any:
+        """The value of `key` as `put_back` takes it: with everything that the layers below keep beside it, and also if they hide
+        it. None if it has none."""
+        return self.get(key)
+
+    def raw_all(self, keys: Iterable[K]) -> dict[K, Any]:
+        """The raw values of `keys`."""
+        return self.get_all(keys)
+
+    def put_back(self, entries: Iterable[tuple[K, Any]]) -> None:
+        """Set keys to raw values that they had before; None deletes the key."""
+        pairs = list(entries)
+        self.put_all([pair for pair in pairs if pair[1] is not None])
+        if gone := [key for key, value in pairs if value is None]:
+            self.delete_all(gone)
 
     @abstractmethod
     def discard(self) -> None:
@@ -42,6 +58,11 @@ class StoreLayer(KeyValueStore[K, V]):
 
     def over_budget(self) -> bool:
         """Whether unserialized changes take so much memory that the task should commit."""
+        return False
+
+    @property
+    def has_unserialized(self) -> bool:
+        """Whether there are changes that no layer below has."""
         return False
 
     def sweep(self, written: int) -> dict[bytes, None]:
@@ -84,6 +105,15 @@ class ForwardingStore(StoreLayer[K, V]):
     def delete_all(self, keys: Iterable[K]) -> None:
         self._inner.delete_all(keys)
 
+    def raw(self, key: K) -> Any:
+        return self._inner.raw(key)
+
+    def raw_all(self, keys: Iterable[K]) -> dict[K, Any]:
+        return self._inner.raw_all(keys)
+
+    def put_back(self, entries: Iterable[tuple[K, Any]]) -> None:
+        self._inner.put_back(entries)
+
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
         return self._inner.range(from_key, to_key)
 
@@ -110,6 +140,10 @@ class ForwardingStore(StoreLayer[K, V]):
 
     def over_budget(self) -> bool:
         return self._inner.over_budget()
+
+    @property
+    def has_unserialized(self) -> bool:
+        return self._inner.has_unserialized
 
     def sweep(self, written: int) -> dict[bytes, None]:
         return self._inner.sweep(written)
@@ -145,6 +179,9 @@ class ReadOnlyStore(ForwardingStore[Any, Any]):
 
     def merge_all(self, entries: Mapping[Any, Any], combine: Callable[[Any, Any], Any]) -> None:
         self._refuse()
+
+    def put_back(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Does nothing: the task has changed nothing."""
 
     def flush(self) -> None:
         """Does nothing: the task has changed nothing that could be serialized."""

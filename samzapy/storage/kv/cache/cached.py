@@ -91,6 +91,8 @@ class CachedStore(ScanningStore[K, V]):
             return held[entry]
         return self._load(key, entry)
 
+    raw = get
+
     def put(self, key: K, value: V) -> None:
         """Set `key` to `value`."""
         entry = key if type(key) is self._usual else self._entry(key)
@@ -134,7 +136,7 @@ class CachedStore(ScanningStore[K, V]):
     def exchange_all(
         self, entries: Mapping[K, V], combine: Callable[[V, V], V]
     ) -> tuple[Sequence[K], Sequence[V | None]]:
-        """As `merge_all`; returns the keys and what they held before."""
+        """As `merge_all`; returns the keys and their raw values from before."""
         keys, given = entry_columns(self._codec.store, entry_mapping(self._codec.store, entries))
         held = self._entries(keys)
         self._codec.check_values(keys, given)
@@ -153,6 +155,11 @@ class CachedStore(ScanningStore[K, V]):
         self._deletes += len(entries)
         self._deleted = True
         self._change_all(entries, [None] * len(entries))
+
+    @property
+    def has_unserialized(self) -> bool:
+        """Whether some values are dirty."""
+        return bool(self._dirty)
 
     def flush(self) -> None:
         """Serialize the dirty values into the uncommitted store."""
