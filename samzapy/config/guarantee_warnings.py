@@ -162,7 +162,9 @@ def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
 def _changes_that_stay(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
     for name, store in stores.items():
         if store.object_cache_mode == "reference":
-            message = "reference: if a failed message or batch has changed a value in place, without a put, the change stays"
+            message = (
+                "reference: if a failed message or batch has changed a value in place, without a put, the change stays"
+            )
             yield GuaranteeWarning(OBJECT_CACHE_MODE.at(store=name), message)
 
 

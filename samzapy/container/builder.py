@@ -152,6 +152,7 @@ class ContainerBuilder:
             engines=self._engines,
             admin_of=self._clients.admin,
             clock=clock,
+            record_limit_of=self._clients.max_record_bytes,
         )
         stores = restore_together(openings, self._clients.consumer, clock, on_restore, should_stop)
         sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)

@@ -45,6 +45,10 @@ _NO_END = 2**63 - 1
 Restored = Mapping[SystemStreamPartition, RestoreRead]
 
 
+def _unlimited(system: str) -> int | None:  # noqa: ARG001
+    return None
+
+
 def _nothing_adopted(ssp: SystemStreamPartition, topic_id: str) -> int:  # noqa: ARG001
     return 0
 
@@ -83,7 +87,7 @@ class JobStores:
 
     `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store that outlives
     its task, by their identities. `undoes_messages`: the changes of a failed message are undone. `budget`: the memory of
-    the caches of all these tasks.
+    the caches of all these tasks. `record_limit_of`: the largest record that a system's producer sends, None for any.
     """
 
     job: str
@@ -98,6 +102,7 @@ class JobStores:
     clock: Clock
     budget: CacheBudget
     lock_wait_s: float = 10.0
+    record_limit_of: Callable[[str], int | None] = _unlimited
 
 
 def job_stores(
@@ -108,6 +113,7 @@ def job_stores(
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
+    record_limit_of: Callable[[str], int | None] = _unlimited,
 ) -> JobStores:
     """The stores that the job file names. `lock_wait_s`: how long to wait for a store that is locked."""
     kept = [store for store in config.stores.values() if store.changelog is not None or store.source is not None]
@@ -124,6 +130,7 @@ def job_stores(
         clock=clock,
         budget=CacheBudget(config.cache_max_bytes),
         lock_wait_s=lock_wait_s,
+        record_limit_of=record_limit_of,
     )
 
 
@@ -289,9 +296,13 @@ class StoreOpener:
             reason=local.reason,
             taken_over=taken_over,
             doubt=None if local.marker is None else accepted.doubt(local.marker),
-            max_record_bytes=max_record_bytes(topic),
+            max_record_bytes=self._largest_record(stream, topic),
             known_end=self._known_end(config.name, ssp, topic, log),
         )
+
+    def _largest_record(self, stream: SystemStream, topic: StreamDescription) -> int | None:
+        limits = (max_record_bytes(topic), self._job.record_limit_of(stream.system))
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def _known_end(
         self, store: str, ssp: SystemStreamPartition, topic: StreamDescription, log: OffsetRange

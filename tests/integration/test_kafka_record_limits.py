@@ -1,4 +1,4 @@
-"""Records that the broker, and not the client, finds too large."""
+"""Records that the broker, and not the client, refuses."""
 
 import uuid
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.errors import RecordTooLarge, TransactionIndeterminate
+from samzapy.errors import RecordRefused, RecordTooLarge, TransactionIndeterminate
 from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = pytest.mark.kafka
@@ -101,3 +101,49 @@ def test_nothing_overtakes_a_record_that_the_broker_refuses_so_what_is_there_is_
         send_all_and_go_on()
     writer.close()
     assert count(kafka_settings, kafka_admin, topic) == 10
+
+
+REFUSED = {
+    "a time far ahead": (
+        OutgoingRecord("", b"k", b"v", 0, timestamp=2**53),
+        {},
+        "for its timestamp: .*after.max.ms",
+    ),
+    "no key": (
+        OutgoingRecord("", None, b"v", 0),
+        {"cleanup.policy": "compact"},
+        "in a compacted topic each needs a key",
+    ),
+}
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_record_that_no_repetition_helps_says_so(kafka_admin, unique_topic, producer, what, transactional):
+    record, config, message = REFUSED[what]
+    stream = unique_topic()
+    kafka_admin.create(StreamSpec(stream, 1, config))
+    writer = producer(f"refused-{uuid.uuid4().hex[:8]}" if transactional else None)
+    if transactional:
+        writer.init_transactions()
+        writer.begin()
+    writer.send([OutgoingRecord(stream, b"good", b"v", 0), record._replace(stream=stream)])
+    with pytest.raises(RecordRefused, match=rf"kafka\.{stream}\[0\]: the broker refuses a record.*{message}"):
+        writer.flush()
+
+
+def test_a_time_of_1970_is_not_taken_for_now(kafka_settings, kafka_admin, unique_topic, producer):
+    stream = unique_topic()
+    kafka_admin.create(StreamSpec(stream, 1))
+    writer = producer()
+    writer.send([OutgoingRecord(stream, b"k", b"v", 0, timestamp=time_ms) for time_ms in (0, 1, 2)])
+    writer.flush()
+    consumer = KafkaSystemFactory().consumer(kafka_settings, "test")
+    consumer.register(SystemStreamPartition("kafka", stream, 0), 0)
+    consumer.start()
+    times = []
+    while len(times) < 3:
+        times += [time_ms for batch in consumer.poll(0.2, 10) for time_ms in batch.timestamps]
+    consumer.close()
+    # Librdkafka has no other way to say 0 than now.
+    assert times == [1, 1, 2]

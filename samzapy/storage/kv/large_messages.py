@@ -18,6 +18,8 @@ V = TypeVar("V")
 #: A key of so many characters has at most so many bytes, in any serde (6 a character, as JSON escapes them, and quotes).
 _SHORT_KEY = 10_000
 _SHORT_KEY_BYTES = 65_536
+#: The bytes that a system may count beside key and value of a record, its batch included.
+ENVELOPE_BYTES = 128
 
 
 @dataclass(frozen=True)
