@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of Python processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo test test-slow test-matrix mutants test-samza torture soak check format docs dist bench bench-peers pictures kafka clean
+.PHONY: help install java demo test test-slow test-matrix mutants test-samza torture torture-large soak check format docs dist bench bench-peers pictures kafka clean
 
 help: ## list the commands
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "samzapy needs Python 3.10 or newer, found " + sys.version.split()[0])'
@@ -38,7 +38,10 @@ test-matrix: java ## try other versions of Python, Spark and Kafka: make test-ma
 	$(BIN)/python -m tests.matrix $(if $(ONLY),--only "$(ONLY)") $(if $(TABLE),--table $(TABLE))
 
 torture: java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
-	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile tests/torture $(if $(TABLE),--torture-table $(TABLE))
+	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile -m "not large" tests/torture $(if $(TABLE),--torture-table $(TABLE))
+
+torture-large: java ## kill workers, executors and drivers of 64 containers with 1,000 tasks (an hour on two cores)
+	$(BIN)/python -m pytest -q -m large tests/torture
 
 mutants: java ## break the product in known ways, one at a time in a copy, and see that the tests notice: make mutants [ONLY=text]
 	$(BIN)/python -m tests.mutants $(if $(ONLY),"$(ONLY)")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import is_dataclass
 from datetime import date, datetime, time
 from functools import lru_cache
@@ -39,18 +39,21 @@ def record_batch(
 ) -> Any:
     """The columns of `MessageBatch.to_arrow`; `kind` is the class of the messages if they do not name it."""
     pa = _arrow()
-    if kind is None:
-        kind = next((type(message) for message in messages if message is not None), None)
-    columns = _message_columns(pa, messages, kind)
+    columns = _message_columns(pa, messages, _kinds(messages, kind))
     times = [None if each == -1 else each for each in timestamps]
     own = {
         _KEY: _array(pa, _KEY, keys, None),
         _OFFSET: pa.array(offsets, pa.int64()),
         _TIMESTAMP: pa.array(times, pa.timestamp("ms", "UTC")),
     }
-    own = {f"_{name}" if name in columns else name: column for name, column in own.items()}
-    (key, keys_column), *behind = own.items()
+    (key, keys_column), *behind = [(_free_name(name, columns), column) for name, column in own.items()]
     return pa.RecordBatch.from_pydict({key: keys_column, **columns, **dict(behind)})
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name = f"_{name}"
+    return name
 
 
 def to_pandas(batch: Any) -> Any:
@@ -79,7 +82,7 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     Without `message` a message is the dict of its row, without the columns `timestamp` and `inputs`. Raises TypeError
     for a value that is no table, KeyError for a column that it does not have.
     """
-    table = _table_of(table)
+    table = _in_microseconds(_table_of(table))
     missing = [
         name for name in (key, message, timestamp, inputs) if name is not None and name not in table.column_names
     ]
@@ -89,7 +92,7 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     def column(name: str | None) -> list[Any] | None:
         return None if name is None else table[name].to_pylist()
 
-    times = None if timestamp is None else _milliseconds(table[timestamp])
+    times = None if timestamp is None else _milliseconds(timestamp, table[timestamp])
     messages = column(message)
     if messages is None:
         about = [name for name in (timestamp, inputs) if name is not None]
@@ -97,12 +100,33 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     return Rows(column(key), messages, None if times is None else times.to_pylist(), column(inputs))
 
 
-def _milliseconds(column: Any) -> Any:
+def _milliseconds(name: str, column: Any) -> Any:
     """The times of a column in whole milliseconds: what is finer is cut off. Whole numbers stay."""
     pa = _arrow()
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-    return column.cast("int64")
+    try:
+        return column.cast("int64")
+    except (pa.ArrowException, NotImplementedError) as cause:
+        raise TypeError(
+            f"column {name!r}: expected times or whole milliseconds, got {column.type} ({cause})"
+        ) from cause
+
+
+def _in_microseconds(table: Any) -> Any:
+    """The table with the times that Python has: what is finer than microseconds is cut off, as from frames of pandas."""
+    pa = _arrow()
+    for place, field in enumerate(table.schema):
+        kind, wanted = field.type, None
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            wanted = pa.timestamp("us", kind.tz)
+        elif pa.types.is_duration(kind) and kind.unit == "ns":
+            wanted = pa.duration("us")
+        elif kind == pa.time64("ns"):
+            wanted = pa.time64("us")
+        if wanted is not None:
+            table = table.set_column(place, field.name, table.column(place).cast(wanted, safe=False))
+    return table
 
 
 def _table_of(table: Any) -> Any:
@@ -120,10 +144,26 @@ def _table_of(table: Any) -> Any:
     )
 
 
-def _message_columns(pa: Any, messages: Sequence[Any], kind: Any) -> dict[str, Any]:
-    fields = _fields(kind)
-    if fields is not None:
-        return {name: _field(pa, messages, name, hint, kind) for name, hint in fields.items()}
+def _kinds(messages: Sequence[Any], kind: Any) -> list[Any]:
+    """The classes of the messages: those of a union, or what the messages are."""
+    if typing.get_origin(kind) in {typing.Union, types.UnionType}:
+        return [each for each in typing.get_args(kind) if each is not types.NoneType]
+    if kind is not None:
+        return [kind]
+    return list(dict.fromkeys(type(message) for message in messages if message is not None)) or [None]
+
+
+def _message_columns(pa: Any, messages: Sequence[Any], kinds: Sequence[Any]) -> dict[str, Any]:
+    kind, fields = kinds[0], list(map(_fields, kinds))
+    if None not in fields:
+        hints: dict[str, list[Any]] = {}
+        for each in fields:
+            for name, hint in (each or {}).items():
+                hints.setdefault(name, []).append(hint)
+        return {
+            name: _field(pa, messages, name, found[0] if found.count(found[0]) == len(found) else None, kinds)
+            for name, found in hints.items()
+        }
     if kind is dict:
         try:
             structs = pa.array(messages)
@@ -133,18 +173,37 @@ def _message_columns(pa: Any, messages: Sequence[Any], kind: Any) -> dict[str, A
     return {_MESSAGE: _array(pa, _MESSAGE, messages, _type(pa, kind))}
 
 
-def _field(pa: Any, objects: Sequence[Any], name: str, hint: Any, kind: Any) -> Any:
-    """The column of one field."""
-    get = methodcaller("get", name) if issubclass(kind, dict) else attrgetter(name)
-    values = [None if each is None else get(each) for each in objects] if None in objects else list(map(get, objects))
+def _field(pa: Any, objects: Sequence[Any], name: str, hint: Any, kinds: Sequence[Any]) -> Any:
+    """The column of one field; null for an object of a class without it."""
+    if len(kinds) > 1:
+        return _array(pa, name, [getattr(each, name, None) for each in objects], _type(pa, hint))
+    get = methodcaller("get", name) if issubclass(typing.get_origin(kinds[0]) or kinds[0], dict) else attrgetter(name)
+    try:
+        values = [None if each is None else get(each) for each in objects]
+    except (AttributeError, TypeError) as cause:
+        raise TypeError(f"column {name!r}: a message is no {kinds[0].__name__}: {cause}") from cause
     return _array(pa, name, values, _type(pa, hint))
 
 
 def _array(pa: Any, name: str, values: Sequence[Any], wanted: Any) -> Any:
     try:
-        return pa.array(values if wanted is None else _plain(values, wanted), wanted)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
+        try:
+            return pa.array(values if wanted is None else _plain(values, wanted), wanted)
+        except pa.ArrowException:
+            return pa.array(list(map(_as_dicts, values)), wanted)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as cause:
         raise TypeError(f"column {name!r}: {' '.join(str(cause).split())}") from cause
+
+
+def _as_dicts(value: Any) -> Any:
+    """The value with dicts in place of objects with fields, and lists in place of sets, at any depth."""
+    if isinstance(value, dict):
+        return {name: _as_dicts(each) for name, each in value.items()}
+    if isinstance(value, (list, set, frozenset)):
+        return list(map(_as_dicts, value))
+    kind: Any = type(value)
+    names = _fields(kind)
+    return value if names is None else {name: _as_dicts(getattr(value, name)) for name in names}
 
 
 def _plain(values: Sequence[Any], wanted: Any) -> Sequence[Any]:
@@ -200,18 +259,18 @@ def _fields(kind: Any) -> dict[str, Any] | None:
 _WRAPPERS = ("Annotated", "Required", "NotRequired")
 
 
-def _type(pa: Any, hint: Any) -> Any:
-    """The Arrow type of an annotation, None to leave it to the values."""
+def _type(pa: Any, hint: Any, within: tuple[Any, ...] = ()) -> Any:
+    """The Arrow type of an annotation, None to leave it to the values. `within`: the classes around it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if getattr(origin, "_name", getattr(origin, "__name__", "")) in _WRAPPERS:
-        return _type(pa, arguments[0])
+        return _type(pa, arguments[0], within)
     if origin in {typing.Union, types.UnionType}:
         others = [each for each in arguments if each is not types.NoneType]
-        return _type(pa, others[0]) if len(others) == 1 else None
+        return _type(pa, others[0], within) if len(others) == 1 else None
     if origin in {list, set, frozenset, Sequence}:
-        inner = _type(pa, arguments[0])
+        inner = _type(pa, arguments[0], within)
         return None if inner is None else pa.list_(inner)
-    return _simple_types().get(hint) or _struct(pa, hint)
+    return _simple_types().get(hint) or _struct(pa, hint, within)
 
 
 @lru_cache(maxsize=1)
@@ -229,7 +288,9 @@ def _simple_types() -> dict[Any, Any]:
     }
 
 
-def _struct(pa: Any, hint: Any) -> Any:
+def _struct(pa: Any, hint: Any, within: tuple[Any, ...]) -> Any:
+    if hint in within:
+        return None  # a class that holds itself has no type of a known depth
     fields = _fields(hint) if isinstance(hint, type) else None
-    inner = {name: _type(pa, each) for name, each in (fields or {}).items()}
+    inner = {name: _type(pa, each, (*within, hint)) for name, each in (fields or {}).items()}
     return pa.struct(list(inner.items())) if inner and None not in inner.values() else None

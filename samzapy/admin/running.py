@@ -4,7 +4,8 @@
    is certain.
 2. A process of this machine that has a local store of the job open is certain evidence as well: a container can outlive
    its driver.
-3. A driver on another machine cannot be seen. Its record stays after its end, so the run may be active or not.
+3. A driver on another machine cannot be seen. Its record stays after its end, and a run that ends properly notes that; without
+   such a note the run may be active or not.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from datetime import datetime, timezone
 
 import psutil
 
-from samzapy.api.checkpoint import JobRecord, JobRun
+from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import open_job
@@ -46,6 +47,18 @@ def may_answer(owner: JobRun | None) -> bool:
     if owner is None or owner.pid == NO_DRIVER:
         return False
     return owner.host != socket.gethostname() or _is_alive(owner)
+
+
+def has_ended(checkpoints: CheckpointManager, run: JobRun) -> bool:
+    """Whether the run has noted that it has ended, so that no part of it goes on."""
+    ended = checkpoints.read_record(JobRecord.ENDED)
+    return ended is not None and ended.get("run") == run.id
+
+
+def has_let_go(checkpoints: CheckpointManager, run: JobRun) -> bool:
+    """Whether the run has ended, and its process does not start the job again."""
+    ended = checkpoints.read_record(JobRecord.ENDED)
+    return ended is not None and ended.get("run") == run.id and not ended.get("again")
 
 
 def look_for_run(config: JobConfig, owner: JobRun | None) -> Running:
@@ -96,7 +109,8 @@ def ask_to_drain(config: JobConfig) -> JobRun:
     with open_job(config, "drain") as (_, checkpoints):
         owner = checkpoints.read_owner()
         found = look_for_run(config, owner)
-        if owner is None or owner.pid == NO_DRIVER or not (found.certain or found.unseen):
+        over = owner is not None and not found.certain and has_let_go(checkpoints, owner)
+        if owner is None or owner.pid == NO_DRIVER or over or not (found.certain or found.unseen):
             raise EnvironmentFailure(
                 f"job {config.name} (id {config.id}): no run is active, so there is nothing to drain"
             )
@@ -108,13 +122,24 @@ def ask_to_drain(config: JobConfig) -> JobRun:
 def wait_for_end(
     config: JobConfig, run: JobRun, timeout_s: float, wait: Callable[[float], object], clock: Clock = SYSTEM_CLOCK
 ) -> bool:
-    """Wait until the run's driver has ended, and return whether it has. A run on another machine counts as ended."""
+    """Wait until the run's driver has ended, and return whether it has. One on another machine has ended as soon as it has noted that, or
+    another run owns the job."""
     until = clock.monotonic() + timeout_s
-    while look_for_run(config, run).certain:
-        if clock.monotonic() >= until:
-            return False
-        wait(_PACE_S)
+    with open_job(config, "drain") as (_, checkpoints):
+        while _goes_on(config, run, checkpoints):
+            if clock.monotonic() >= until:
+                return False
+            wait(_PACE_S)
     return True
+
+
+def _goes_on(config: JobConfig, run: JobRun, checkpoints: CheckpointManager) -> bool:
+    found = look_for_run(config, run)
+    if not found.unseen:
+        return bool(found.certain)
+    with checkpoints.one_pass():
+        owner = checkpoints.read_owner()
+        return owner is not None and owner.id == run.id and not has_let_go(checkpoints, run)
 
 
 def _is_alive(owner: JobRun) -> bool:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from samzapy.admin.running import NO_DRIVER, refuse_if_running
+from samzapy.admin.running import NO_DRIVER, has_ended, refuse_if_running
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription
@@ -175,12 +175,6 @@ def _may_go_on(checkpoints: CheckpointManager, previous: JobRun) -> bool:
     if not previous.lease_ms or (previous.host, previous.pid) == (socket.gethostname(), os.getpid()):
         return False
     return not has_ended(checkpoints, previous)
-
-
-def has_ended(checkpoints: CheckpointManager, run: JobRun) -> bool:
-    """Whether the run has noted that it has ended, so that no part of it goes on."""
-    ended = checkpoints.read_record(JobRecord.ENDED)
-    return ended is not None and ended.get("run") == run.id
 
 
 def refuse_foreign(

@@ -90,7 +90,7 @@ class JobRecord(Enum):
     DRAIN = "samzapy-drain"
     """The run that was asked to drain."""
     ENDED = "samzapy-ended"
-    """The run that has ended properly, so that no part of it is still running."""
+    """The run that has ended properly, so that no part of it is still running, and whether its process starts the job again."""
     HANDOVER = "samzapy-handover"
     """The run that is asked to hand the job over, and the one that asks."""
     HEARD = "samzapy-heard"
@@ -160,6 +160,10 @@ class CheckpointManager(ABC):
     @abstractmethod
     def read_record(self, record: JobRecord) -> Mapping[str, Any] | None:
         """The newest value, None if there is none. Raises RestoreError if it is not a JSON object."""
+
+    def peek_record(self, record: JobRecord) -> Mapping[str, Any] | None:
+        """The newest value that is readable without waiting for open transactions. Raises as `read_record`."""
+        return self.read_record(record)
 
     @abstractmethod
     def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:

@@ -50,6 +50,12 @@ ControlMessage: TypeAlias = Watermark | EndOfStream | Drain
 class MessageCollector(ABC):
     """Takes the outputs of one task; valid only during the call that got it."""
 
+    @property
+    def undecided(self) -> bool:
+        """Whether this call is undone when it returns, and made again with fewer messages: an output failed, and which
+        message it came from is unknown. A task that keeps state outside of stores undoes its change, too."""
+        return False
+
     @abstractmethod
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
         """Serialize and queue one output. The task's next commit waits for its acknowledgement.

@@ -1,8 +1,11 @@
-"""Counters, gauges and timers. None of them is called once a message: count in the batch, publish once a batch."""
+"""Counters, gauges, timers and histograms. None of them is called once a message: count in the batch, publish once a batch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
 
 
 class Counter:
@@ -48,6 +51,26 @@ class Timer:
         self.max = max(self.max, seconds)
 
 
+class Histogram:
+    """Values by size. `counts` has one number for each of the `bounds`, of the values up to it and above the one before, and a
+    last one for the values above all bounds. `total` is the sum of all values."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """`bounds` ascend; each becomes a series of its own, so a dozen is many. Raises ValueError."""
+        self.bounds = tuple(map(float, bounds))
+        if not self.bounds or any(low >= high for low, high in pairwise(self.bounds)):
+            raise ValueError(f"expected ascending bounds, at least one, got {tuple(bounds)}")
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0.0
+
+    def update(self, value: float, times: int = 1) -> None:
+        """Add a value, `times` times."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
+
+
 class MetricsRegistry(ABC):
     """Metrics by group and name; repeated calls return the same object."""
 
@@ -64,5 +87,10 @@ class MetricsRegistry(ABC):
         """The timer of that name."""
 
     @abstractmethod
+    def histogram(self, group: str, name: str, bounds: Sequence[float]) -> Histogram:
+        """The histogram of that name, with the bounds of its first request."""
+
+    @abstractmethod
     def snapshot(self) -> dict[str, dict[str, float]]:
-        """All values now, by group and name; a timer gives `name.count`, `name.total-s` and `name.max-s`."""
+        """All values now, by group and name. A timer gives `name.count`, `name.total-s` and `name.max-s`. A histogram gives
+        `name.le.BOUND` for each bound, the number of values up to it, `name.le.+Inf`, `name.le.sum` and `name.le.count`."""

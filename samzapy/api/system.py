@@ -357,6 +357,10 @@ class SystemAdmin(ABC):
         """The longest transaction time-out that the system grants; None if it is unlimited or unknown."""
         return None
 
+    def record_bytes_of_new_streams(self) -> int | None:
+        """The largest record of a stream that its first record creates, in bytes; None if it is unlimited or unknown."""
+        return None
+
     def most_replicas(self) -> int | None:
         """The largest number of copies of a stream, which is the number of brokers; None if streams have no copies."""
         return None

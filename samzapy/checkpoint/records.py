@@ -132,6 +132,12 @@ class Migrations:
 
     stores: Mapping[str, Migration] = field(default_factory=dict)
 
+    def refuse(self, stores: Iterable[str]) -> None:
+        """Raise EnvironmentFailure if one of these stores is being rewritten: some of its entries are old, some new."""
+        for store in stores:
+            if store in self.stores:
+                raise self.stores[store].unfinished(store)
+
     def having(self, store: str, migration: Migration) -> Migrations:
         """The same with this migration of the store."""
         return Migrations({**self.stores, store: migration})
@@ -148,7 +154,15 @@ class Migrations:
     @classmethod
     def read(cls, checkpoints: CheckpointManager) -> Migrations:
         """Those of the job with these checkpoints. Raises RestoreError."""
-        data = checkpoints.read_record(JobRecord.MIGRATION)
+        return cls._of(checkpoints.read_record(JobRecord.MIGRATION))
+
+    @classmethod
+    def peek(cls, checkpoints: CheckpointManager) -> Migrations:
+        """Those that are readable without waiting for open transactions, as a migration at work has one. Raises RestoreError."""
+        return cls._of(checkpoints.peek_record(JobRecord.MIGRATION))
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any] | None) -> Migrations:
         if data is None:
             return cls()
         try:
@@ -158,11 +172,8 @@ class Migrations:
 
 
 def refuse_unfinished(checkpoints: CheckpointManager, stores: Iterable[str]) -> None:
-    """Raise EnvironmentFailure if one of the stores is being rewritten: some of its entries are old, some new."""
-    unfinished = Migrations.read(checkpoints).stores
-    for store in stores:
-        if store in unfinished:
-            raise unfinished[store].unfinished(store)
+    """Raise EnvironmentFailure if one of the stores is being rewritten."""
+    Migrations.read(checkpoints).refuse(stores)
 
 
 #: The lifetime of a startpoint, as in Samza.

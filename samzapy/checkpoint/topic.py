@@ -118,6 +118,10 @@ class TopicCheckpointManager(CheckpointManager):
         self._catch_up()
         return self._records.get(Kind(record.value))
 
+    def peek_record(self, record: JobRecord) -> dict[str, Any] | None:
+        self._read_on(_STALL_S)
+        return self._records.get(Kind(record.value))
+
     def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
         records = [self._record(RecordKey(Kind(record.value)), codec.encode_record(value))]
         if producer is not None:

@@ -45,6 +45,7 @@ class RunDisplay:
     def __init__(self, console: Console) -> None:
         self.console = console
         self._lock = threading.Lock()
+        self._shown: dict[str, ContainerStatus] = {}
         self._phases: dict[str, str] = {}
         self._attempts: dict[str, int] = {}
         self._reported: set[int] = set()
@@ -77,11 +78,14 @@ class RunDisplay:
     def status(self, status: JobStatus) -> None:
         """Show the present state of the job."""
         with self._lock:
-            for container in status.containers:
+            # A status is kept until it changes, and a job may have a thousand containers.
+            changed = [each for each in status.containers if self._shown.get(each.id) is not each]
+            for container in changed:
+                self._shown[container.id] = container
                 self._attempt(container)
                 self._phase(container)
                 self._restore_bar(container)
-                self._restores(container, status.restored)
+            self._restores([each for each in changed if self._is_restored(each)], status.restored)
             self._main_bar(status)
 
     def _attempt(self, container: ContainerStatus) -> None:
@@ -95,17 +99,28 @@ class RunDisplay:
             if not self._has_bars:
                 line_on(self.console, f"container {container.id}: {container.phase}")
 
-    def _restores(self, container: ContainerStatus, restored: Iterable[RestoredStore]) -> None:
-        """Print one line for each attempt when all its stores are restored; nothing about stores that began empty."""
+    def _is_restored(self, container: ContainerStatus) -> bool:
+        """Whether an attempt has just restored its stores."""
         epoch = container.epoch
-        if epoch is None or epoch in self._reported or container.phase in {"", "starting", "restoring"}:
+        return (
+            epoch is not None and epoch not in self._reported and container.phase not in {"", "starting", "restoring"}
+        )
+
+    def _restores(self, containers: Iterable[ContainerStatus], restored: Iterable[RestoredStore]) -> None:
+        """Print one line for each of these attempts; nothing about stores that began empty."""
+        of_epoch: dict[int | None, list[RestoredStore]] = {each.epoch: [] for each in containers}
+        if not of_epoch:
             return
-        reported = [store for store in restored if store.epoch == epoch]
-        if reported:
-            self._reported.add(epoch)
-        stores = [store for store in reported if store.source != "nothing"]
-        if stores:
-            line_on(self.console, f"container {container.id}: restored {_restored(stores)}")
+        for store in restored:
+            if store.epoch in of_epoch:
+                of_epoch[store.epoch].append(store)
+        for container in containers:
+            reported = of_epoch[container.epoch]
+            if container.epoch is not None and reported:
+                self._reported.add(container.epoch)
+            stores = [store for store in reported if store.source != "nothing"]
+            if stores:
+                line_on(self.console, f"container {container.id}: restored {_restored(stores)}")
 
     def _restore_bar(self, container: ContainerStatus) -> None:
         name = f"restore {container.id}"

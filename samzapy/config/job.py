@@ -12,7 +12,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.config.event_time import JobClockConfig
 from samzapy.config.metrics import PrometheusConfig, ReporterConfig
 from samzapy.config.reading.classes import GROUPER as GROUPER_KIND
-from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, optional
+from samzapy.config.reading.keys import BOOLEAN, HOSTS, TEXT, Key, collect, integer, optional
 from samzapy.config.reading.keys import NAME as NAME_KIND
 from samzapy.config.reading.reader import Reader
 from samzapy.config.spark import SparkConfig
@@ -77,6 +77,7 @@ class JobConfig:
     state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
     startpoints: bool = True
     page_port: int | None = None
+    page_hosts: tuple[str, ...] = ()
     handover_ms: int = 10_000
     metrics_reporters: tuple[ReporterConfig, ...] = ()
     prometheus: PrometheusConfig = field(default_factory=PrometheusConfig)
@@ -197,6 +198,13 @@ PAGE_PORT = Key(
     "The port of the status page, `/metrics` and the probes on this machine's loopback address (0: any free one). With Spark the "
     "coordinator's port has them, too.",
     "no page with `--runner local`",
+)
+PAGE_HOSTS = Key(
+    "job.page.hosts",
+    HOSTS,
+    (),
+    "Names by which requests reach the status page and the coordinator, beside their own address: those of a Kubernetes Service, of a "
+    "proxy. A request by any other name is refused, since a foreign page could have pointed it here.",
 )
 HANDOVER_MS = Key(
     "job.handover.ms",

@@ -251,6 +251,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         cache_max_bytes=reader.get(job.CACHE_MAX_BYTES),
         startpoints=reader.get(job.STARTPOINTS),
         page_port=reader.get(job.PAGE_PORT),
+        page_hosts=reader.get(job.PAGE_HOSTS),
         handover_ms=reader.get(job.HANDOVER_MS),
         placement=job.parse_placement(reader),
         spark=spark.parse_spark(reader),

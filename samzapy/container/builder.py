@@ -46,6 +46,9 @@ from samzapy.storage.startup import begin_all_stores, restore_together
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
 
+#: The bounds of the buckets for the time that the restore of a store took, in seconds.
+_RESTORE_SECONDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0)
+
 
 class JobProgress(NamedTuple):
     """By task its last checkpoint, None where there is none; the startpoints of the job, and its adopted changelog records.
@@ -157,7 +160,10 @@ class ContainerBuilder:
         stores = restore_together(openings, self._clients.consumer, clock, on_restore, should_stop)
         sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
-        rebuilt = sum(bool(result.reason) for opened in stores for result in opened.restored.values())
+        results = [result for opened in stores for result in opened.restored.values()]
+        for result in results:
+            self.metrics.histogram("restores", result.store, _RESTORE_SECONDS).update(result.seconds)
+        rebuilt = sum(bool(result.reason) for result in results)
         self.metrics.counter(GUARANTEE, "stores-rebuilt").inc(rebuilt)
         return {task.name: opened for task, opened in zip(self.model.tasks, stores, strict=True)}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from itertools import count
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -155,6 +156,16 @@ class CoordinatorClient:
             raise RetriableError(f"coordinator {self._url} sent an unreadable answer to {path}: {cause}") from cause
 
 
+def _chances(name: str) -> Callable[[], float]:
+    """Numbers from 0 to 1 without an order, always the same for a name."""
+    key = name.encode()[:64]
+
+    def of(number: int) -> float:
+        return int.from_bytes(blake2b(b"%d" % number, digest_size=4, key=key).digest(), "big") / 2**32
+
+    return map(of, count()).__next__
+
+
 class HttpLease(ContainerLease):
     """A lease that is renewed over HTTP. `predecessor`: the process of the previous attempt, if the coordinator knows it."""
 
@@ -166,10 +177,11 @@ class HttpLease(ContainerLease):
         duration_s: float,
         predecessor: AttemptProcess | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] | None = None,
     ) -> None:
-        """`chance`, from 0 to 1, makes the time between two details a quarter shorter (0) to a quarter longer (1): the containers
-        of a job start together, and must not report together."""
+        """`chance`, from 0 to 1, makes the time between two heartbeats, and between two details, a quarter shorter (0) to a quarter
+        longer (1): the containers of a job start together, and must not report together. By default the container's id and
+        the epoch decide it, so that a schedule can be repeated."""
         self.predecessor = predecessor
         self._client = client
         container = f"/containers/{quote(container_id, safe='')}"
@@ -179,8 +191,9 @@ class HttpLease(ContainerLease):
         self._duration_s = duration_s
         self._noted: Facts = NO_FACTS
         self._checkpoint_clock: int | None = None
-        self._clock, self._chance = clock, chance
+        self._clock, self._chance = clock, chance or _chances(f"{epoch} {container_id}")
         self._pace = Pace()
+        self._pace_s = self._pace.heartbeat_s
         self._changes = Changes()
         self._phase = ""
         self._details_due = self._metrics_due = -math.inf
@@ -198,8 +211,8 @@ class HttpLease(ContainerLease):
 
     @property
     def pace_s(self) -> float:
-        """Seconds between two heartbeats, as of the newest answer."""
-        return self._pace.heartbeat_s
+        """Seconds to the next heartbeat, as of the newest answer."""
+        return self._pace_s
 
     @property
     def checkpoint_clock(self) -> int | None:
@@ -227,7 +240,7 @@ class HttpLease(ContainerLease):
         except TaskMigrated:
             return Directive.ABANDON
         self.hear(answer.checkpoint_clock)
-        self._pace = answer.pace
+        self._pace, self._pace_s = answer.pace, self._varied(answer.pace.heartbeat_s)
         if answer.again:
             self._changes.forget()
             self._details_due = self._metrics_due = -math.inf
@@ -241,7 +254,7 @@ class HttpLease(ContainerLease):
         if not new_phase and now < self._details_due:
             return
         metrics = new_phase or now >= self._metrics_due
-        self._details_due = now + self._pace.details_s * (0.75 + self._chance() / 2)
+        self._details_due = now + self._varied(self._pace.details_s)
         try:
             self._send(report, now, metrics=metrics)
         except Exception as cause:  # noqa: BLE001  # the lease does not depend on details
@@ -255,6 +268,9 @@ class HttpLease(ContainerLease):
             self._phase = report.phase
             if metrics:
                 self._metrics_due = now + METRICS_S
+
+    def _varied(self, seconds: float) -> float:
+        return seconds * (0.75 + self._chance() / 2)
 
     def _note(self, facts: Facts) -> None:
         """Keep facts until they are sent. The last report goes to `details` first, all others to `report`."""

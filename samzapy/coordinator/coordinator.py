@@ -236,6 +236,12 @@ class Coordinator:
         with self._changed:
             return self._leases.stopping
 
+    @property
+    def draining(self) -> bool:
+        """Whether a drain was asked for."""
+        with self._changed:
+            return self._leases.draining
+
     def status(self) -> JobStatus:
         """Everything known now."""
         with self._changed:

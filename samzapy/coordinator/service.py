@@ -212,12 +212,13 @@ _AGAIN, _TAKEN = encode(Taken(again=True)), encode(Taken())
 @dataclass(frozen=True)
 class Addresses:
     """Where a coordinator listens: at `host:port` (0: any free port), with the TLS of `identity` (None: without). `page_port`: a
-    second port, for people, on this machine's loopback address and without TLS."""
+    second port, for people, on this machine's loopback address and without TLS. `names`: further names by which it is reached."""
 
     host: str = "127.0.0.1"
     port: int = 0
     page_port: int | None = None
     identity: Identity | None = None
+    names: tuple[str, ...] = ()
 
 
 _ON_LOOPBACK = Addresses()
@@ -264,7 +265,7 @@ class CoordinatorService:
         self._worker = ThreadPoolExecutor(1, "coordinator-views")
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
-        hosts = _hosts(self.url) | _hosts(page)
+        hosts = {host.lower(), *addresses.names, *(name for each in self._sockets for name in _names(each))}
         secured = {} if identity is None else {self._sockets[0]: identity.context()}
         plain = [each for each in self._sockets if each not in secured]
         self._board = _board(coordinator, records)
@@ -272,7 +273,7 @@ class CoordinatorService:
         shown = views(coordinator, [*page_routes(self._board), *records.queries.routes], added, self._worker)
         self._pauses = ShortPauses()
         calls = Calls(coordinator, self._pauses.note)
-        guard = Guard(records.queries.over(calls), shown, self.tokens, hosts, frozenset(open_to_all))
+        guard = Guard(records.queries.over(calls), shown, self.tokens, hosts, first, frozenset(open_to_all))
         settings = uvicorn.Config(
             guard,
             log_config=None,
@@ -334,7 +335,7 @@ def _url(scheme: str, host: str, listening: socket.socket) -> str:
     return f"{scheme}://{host}:{listening.getsockname()[1]}"
 
 
-def _hosts(url: str) -> set[str]:
-    address = url.partition("://")[2]
-    port = address.rpartition(":")[2]
-    return {address, f"localhost:{port}"} if address.startswith("127.") else {address}
+def _names(listening: socket.socket) -> tuple[str, ...]:
+    """The address of a socket, and this machine's name for it. No foreign page can have an address, or `localhost`, as its name."""
+    address: str = listening.getsockname()[0]
+    return (address, "localhost") if address.startswith("127.") else (address,)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timezone
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
+from math import inf
 from typing import Any, NamedTuple
 
 import orjson
@@ -80,13 +82,26 @@ def _within(wanted: sql.DataType, limit: int) -> Conversion:
     return convert
 
 
+#: Of 32 bits.
+_LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
+
+
 def _fraction(wanted: sql.DataType) -> Conversion:
+    largest = _LARGEST_FLOAT if isinstance(wanted, sql.FloatType) else sys.float_info.max
+
     def convert(value: Any) -> Any:
-        if type(value) in {float, int}:
+        if type(value) is float and not largest < abs(value) < inf:
+            return value
+        # A whole number that a fraction does not hold exactly would come out as another one.
+        if type(value) is int and abs(value) <= largest and float(value) == value:
             return float(value)
         raise _refused(wanted, value)
 
     return convert
+
+
+#: Spark has decimals of 38 digits; the context of a thread rounds to 28.
+_DIGITS = Context(prec=2 * 38)
 
 
 def _decimal(wanted: sql.DecimalType) -> Conversion:
@@ -94,7 +109,7 @@ def _decimal(wanted: sql.DecimalType) -> Conversion:
         if isinstance(value, (int, float, str, Decimal)) and not isinstance(value, bool):
             try:
                 exact = Decimal(str(value))
-                fits = exact.quantize(Decimal(1).scaleb(-wanted.scale))
+                fits = exact.quantize(Decimal(1).scaleb(-wanted.scale), context=_DIGITS)
             except InvalidOperation:
                 raise _refused(wanted, value) from None
             if fits == exact and len(fits.as_tuple().digits) <= wanted.precision:
@@ -287,13 +302,47 @@ def written(what: str, serde: Serde, given: sql.DataType) -> Callable[[Any], Any
     take."""
     kind = next((kind for kind, _ in _PLAIN if isinstance(serde, kind)), None)
     if kind is None:
-        return _from_json_text if isinstance(given, sql.StringType) else plain_object
+        return _from_json_text if isinstance(given, sql.StringType) else _object_of(given)
     if not isinstance(given, _TAKEN[kind]):
         allowed = " or ".join(taken().simpleString() for taken in _TAKEN[kind])
         raise ConfigError([ConfigProblem(what, given.simpleString(), f"must be {allowed} for its serde")])
     if kind is UUIDSerde:
         return uuid.UUID
     return plain_object
+
+
+def _object_of(given: sql.DataType) -> Conversion:
+    """The function from the values of a column to plain objects. Spark gives the instants of `timestamp` as times of this
+    machine, without a zone: they become times of UTC, so that a reader elsewhere finds the same instants."""
+    if isinstance(given, sql.TimestampType):
+        return _in_utc
+    if isinstance(given, sql.ArrayType):
+        return _unless_null(_items_of(_object_of(given.elementType)))
+    if isinstance(given, sql.MapType):
+        return _unless_null(_entries_of(_object_of(given.keyType), _object_of(given.valueType)))
+    if isinstance(given, sql.StructType):
+        return _unless_null(_fields_of([(field.name, _object_of(field.dataType)) for field in given.fields]))
+    return plain_object
+
+
+def _unless_null(convert: Conversion) -> Conversion:
+    return lambda value: None if value is None else convert(value)
+
+
+def _items_of(item: Conversion) -> Conversion:
+    return lambda value: list(map(item, value))
+
+
+def _entries_of(key: Conversion, item: Conversion) -> Conversion:
+    return lambda value: {key(name): item(held) for name, held in value.items()}
+
+
+def _fields_of(fields: Sequence[tuple[str, Conversion]]) -> Conversion:
+    return lambda value: {name: convert(held) for (name, convert), held in zip(fields, value, strict=True)}
+
+
+def _in_utc(value: Any) -> Any:
+    return value.astimezone(timezone.utc) if isinstance(value, datetime) else value
 
 
 def plain_object(value: Any) -> Any:

@@ -20,7 +20,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import KAFKA, find_java, installed_spark
+from samzapy.java import KAFKA, cache_folder, find_java, installed_spark
 
 #: The version of a broker for which nobody asks for another one.
 KAFKA_VERSION = "4.1.0"
@@ -67,12 +67,6 @@ def chosen_version(wanted: str | None) -> str:
     if not found:
         raise EnvironmentFailure(f"Kafka {name}: expected a version of a development broker, one of {', '.join(known)}")
     return found[-1]
-
-
-def cache_folder() -> Path:
-    """Where downloads are kept: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else ~/.cache/samzapy."""
-    own, xdg = os.environ.get("SAMZAPY_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    return Path(own) if own else Path(xdg or Path.home() / ".cache") / "samzapy"
 
 
 def pinned_jars(version: str) -> dict[str, str]:

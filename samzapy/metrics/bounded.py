@@ -2,9 +2,11 @@
 
 1. A family with more series than `Bounds.family` loses labels, in the order of `DROPPED`; with a *detail* of n it has lost the
    first n. Values that then have equal labels are merged, as their family says.
-2. A job with more series than `Bounds.job` leaves out whole families, so that a sum over a family always covers all of it.
+2. A histogram counts as two series there, its sum and its count. If all histograms of a family have more buckets than
+   `Bounds.buckets`, it has none: sums and counts stay.
+3. A job with more series than `Bounds.job` leaves out whole families, so that a sum over a family always covers all of it.
    Families are chosen in the order of their ranks, as long as there is room.
-3. At most `USER_FAMILIES` families are made from the numbers of the job's own code; the rest are counted, not exported.
+4. At most `USER_FAMILIES` families are made from the numbers of the job's own code; the rest are counted, not exported.
 
 The number of series is computed before any of them is made. A *pattern* is a list of names that several groups share: the tasks
 of a job have one or two. The patterns of a container are its `Shape`. Which of their values make one series is determined once
@@ -21,7 +23,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from samzapy.metrics.columns import MetricColumns, Names
-from samzapy.metrics.families import Family, Kind, Merge, container_metric, task_metric
+from samzapy.metrics.families import BUCKET, Family, Merge, container_metric, is_of_users, task_metric
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -41,15 +43,16 @@ COMBINE: Mapping[Merge, Callable[[Iterable[float]], float]] = {Merge.SUM: sum, M
 
 
 class Bounds(NamedTuple):
-    """The most series: of a `family` before it loses labels, and of a whole `job`."""
+    """The most series: of a `family` before it loses labels, of a whole `job`, and the most `buckets` of a family."""
 
     family: int = 500
     job: int = 100_000
+    buckets: int = 2_000
 
 
 class Sample(NamedTuple):
-    """One value of a family; `part` is `_sum` or `_count` for a summary, else empty. `place` has the labels that say where it
-    comes from, `own` the others."""
+    """One value of a family; `part` is `_sum` or `_count` for a summary, these or `_bucket` for a histogram, else empty. `place`
+    has the labels that say where it comes from, `own` the others."""
 
     part: str
     place: Labels
@@ -102,10 +105,18 @@ class Shape:
                     entry = _Entry(named.part, named.labels, number, index)
                     self._entries.setdefault(family.name, []).append(entry)
 
-    def count(self, family: str, detail: int, groups: Sequence[int]) -> int:
-        """The number of series of a family in a container; `groups`: the number of groups with each pattern."""
-        each_task = sum(groups[row.picks[0][0]] for row in self.rows(family, detail, of_tasks=True))
-        return each_task + len(self.rows(family, detail, of_tasks=False))
+    def count(self, family: str, detail: int, groups: Sequence[int]) -> tuple[int, int]:
+        """The number of series of a family in a container, without buckets, and of its buckets; `groups`: the number of groups
+        with each pattern."""
+        series = buckets = 0
+        for of_tasks in (False, True):
+            for row in self.rows(family, detail, of_tasks=of_tasks):
+                times = groups[row.picks[0][0]] if of_tasks else 1
+                if row.part == BUCKET:
+                    buckets += times
+                else:
+                    series += times
+        return series, buckets
 
     def rows(self, family: str, detail: int, *, of_tasks: bool) -> list[Row]:
         """The series of a family that each task has (`of_tasks`), or that the container has."""
@@ -211,10 +222,11 @@ class Registered(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """A family, the number of labels that it loses, and the number of series that it then has."""
+    """A family, the number of labels that it loses, whether it keeps its buckets, and the number of series that it then has."""
 
     family: Family
     detail: int
+    buckets: bool
     size: int
 
 
@@ -266,8 +278,10 @@ class BoundedSeries:
         for name, family in self._known(shape for shape, _ in shapes).items():
             having = [(shape, groups, times) for (shape, groups), times in shapes.items() if name in shape.families]
             for detail in range(len(DROPPED) + 1):
-                size = sum(times * shape.count(name, detail, groups) for shape, groups, times in having)
-                chosen[name] = _Chosen(family, detail, size)
+                counts = [(times, shape.count(name, detail, groups)) for shape, groups, times in having]
+                size, buckets = (sum(times * count[part] for times, count in counts) for part in (0, 1))
+                with_buckets = buckets <= self._bounds.buckets
+                chosen[name] = _Chosen(family, detail, with_buckets, size + buckets * with_buckets)
                 if size <= self._bounds.family:
                     break
             self._pause()
@@ -278,9 +292,10 @@ class BoundedSeries:
         users: set[str] = set()
         for shape in shapes:
             for name, family in shape.families.items():
-                if family.kind is Kind.UNTYPED:
+                of_users = is_of_users(family)
+                if of_users:
                     users.add(name)
-                if family.kind is not Kind.UNTYPED or name in found or len(users) <= USER_FAMILIES:
+                if not of_users or name in found or len(users) <= USER_FAMILIES:
                     found[name] = family
         self.names_left_out = max(0, len(users) - USER_FAMILIES)
         return found
@@ -306,6 +321,7 @@ class _Writer:
             if name in found
             for of_tasks in (False, True)
             for row in shape.rows(name, chosen[name].detail, of_tasks=of_tasks)
+            if chosen[name].buckets or row.part != BUCKET
         ]
         self._of_container = [(append, family, row) for append, family, of_tasks, row in rows if not of_tasks]
         self._of_tasks = [(append, family, row) for append, family, of_tasks, row in rows if of_tasks]

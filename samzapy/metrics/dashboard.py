@@ -39,6 +39,11 @@ def _mean(summary: str, by: str = "") -> str:
     return f"{_rate(f'{summary}_sum', by)} / {_rate(f'{summary}_count', by)}"
 
 
+def _p99(histogram: str, by: str = "") -> str:
+    """Of the values of late; without a line for a job with so many containers that its histograms have no buckets."""
+    return f"histogram_quantile(0.99, {_rate(f'{histogram}_bucket', f'le, {by}' if by else 'le')})"
+
+
 _ROWS: Mapping[str, Sequence[Panel]] = {
     "Messages": (
         Panel("Messages processed a second", "short", [(_rate("messages_processed_total", "stream"), "{{stream}}")]),
@@ -50,8 +55,16 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
             "short",
             [(_max("container_lag_max_messages", "container"), "{{container}}")],
         ),
-        Panel("Time in process, per message", "s", [(_mean("process_seconds"), "mean")]),
-        Panel("Messages in a batch", "short", [(_mean("batch_messages"), "mean")]),
+        Panel(
+            "Time in process, per message",
+            "s",
+            [(_mean("process_seconds"), "mean"), (_p99("container_process_seconds"), "p99")],
+        ),
+        Panel(
+            "Messages in a batch",
+            "short",
+            [(_mean("batch_messages"), "mean"), (_p99("container_batch_messages"), "p99")],
+        ),
         Panel("Errors a second", "short", [(_rate("errors_total", "stage, action"), "{{stage}} {{action}}")]),
         Panel("Late messages a second", "short", [(_rate("late_messages_total", "operator"), "{{operator}}")]),
     ),
@@ -73,9 +86,14 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
         Panel(
             "Time of a commit",
             "s",
-            [(_mean("commit_seconds"), "mean"), (_max("commit_max_seconds", "job"), "longest since the start")],
+            [
+                (_mean("commit_seconds"), "mean"),
+                (_p99("commit_seconds"), "p99"),
+                (_max("commit_max_seconds", "job"), "longest since the start"),
+            ],
         ),
         Panel("Time of a commit, by step", "s", [(_mean("commit_step_seconds", "step"), "{{step}}")]),
+        Panel("Time of a commit, by step, p99", "s", [(_p99("commit_step_seconds", "step"), "{{step}}")]),
         Panel("Uncommitted bytes", "bytes", [(_sum("store_uncommitted_bytes", "store"), "{{store}}")]),
         Panel("Commits skipped", "short", [(_rate("commits_skipped_total"), "skipped")]),
         Panel("Weakened guarantee", "short", [(f"samzapy_job_weakened_promises{_JOB}", "reasons")]),
@@ -109,6 +127,16 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
             ],
         ),
         Panel("Restore time", "s", [(_max("restore_duration_seconds", "container"), "{{container}}")]),
+        Panel(
+            "Restore of a task's store, p99 since the start",
+            "s",
+            [
+                (
+                    f"histogram_quantile(0.99, {_sum('store_restore_seconds_bucket', 'le, store')})",
+                    "{{store}}",
+                )
+            ],
+        ),
         Panel(
             "Standbys: records left to read", "short", [(_sum("standby_lag_messages", "container"), "{{container}}")]
         ),

@@ -6,8 +6,10 @@ A registry stores a number by group and name. `container_metric` and `task_metri
 2. A group with the name of a task belongs to that task: `processed.STREAM`, `store.NAME.PROPERTY`, `sink.NAME.PROPERTY`.
 3. All other numbers come from the user's code: `samzapy_user_GROUP_NAME`, without a type.
 
+A histogram has several numbers: `NAME.le.BOUND` for each bound, `NAME.le.sum` and `NAME.le.count`.
+
 Names follow the conventions of Prometheus: base units (seconds, bytes) in the name, `_total` for counters, `_sum` and
-`_count` for summaries. Label values come from the job file, the job model or a fixed list, so their number is bounded.
+`_count` for summaries, these and `_bucket` for histograms. Label values come from the job file, the job model or a fixed list, so their number is bounded.
 Keys, offsets and error texts never become labels.
 """
 
@@ -28,6 +30,7 @@ class Kind(Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
     SUMMARY = "summary"
+    HISTOGRAM = "histogram"
     UNTYPED = "untyped"
 
 
@@ -51,7 +54,8 @@ class Family:
 
 
 class Named(NamedTuple):
-    """The family of a number, its part (`_sum` or `_count` of a summary, else empty), and its labels after those of the place."""
+    """The family of a number, its part (`_sum` or `_count` of a summary or histogram, `_bucket` of a histogram, else empty), and
+    its labels after those of the place."""
 
     family: Family
     part: str = ""
@@ -73,6 +77,16 @@ def summary(name: str, help_: str) -> Family:
     return Family(name, Kind.SUMMARY, help_)
 
 
+def histogram(name: str, help_: str) -> Family:
+    """Buckets, a sum and a count."""
+    return Family(name, Kind.HISTOGRAM, help_)
+
+
+#: Between the name of a histogram and the bound of a bucket, `sum` or `count`.
+LE = ".le."
+#: The part of a family that has the buckets of a histogram, and their label.
+BUCKET, BOUND = "_bucket", "le"
+
 _MS = 0.001
 _US = 0.000_001
 
@@ -81,14 +95,23 @@ def _sum_and_count(name: str, family: Family, total: str = "total") -> dict[str,
     return {f"{name}.count": Named(family, "_count"), f"{name}.{total}": Named(family, "_sum")}
 
 
+def _longest(family: Family) -> Named:
+    name = family.name.replace("_seconds", "_max_seconds")
+    return Named(gauge(name, f"Longest since the start: {family.help}", Merge.MAX))
+
+
 def _timer(name: str, family: Family) -> dict[str, Named]:
-    longest = gauge(
-        family.name.replace("_seconds", "_max_seconds"), f"Longest since the start: {family.help}", Merge.MAX
-    )
-    return _sum_and_count(name, family, "total-s") | {f"{name}.max-s": Named(longest)}
+    return _sum_and_count(name, family, "total-s") | {f"{name}.max-s": _longest(family)}
 
 
-_STEP = summary("commit_step_seconds", "Time of a commit's steps, by step.")
+_COMMIT = histogram("commit_seconds", "Time of whole commits.")
+_STEP = histogram("commit_step_seconds", "Time of a commit's steps, by step.")
+_PROCESS = histogram(
+    "container_process_seconds",
+    "Time per message in process, of all tasks of the container; messages that ran together have the mean of their time.",
+)
+_BATCH = histogram("container_batch_messages", "Messages per batch, of all tasks of the container.")
+_RESTORED = histogram("store_restore_seconds", "Time that the restore of a task's store took.")
 _ERRORS = counter("errors", "Messages that failed, by stage, and by what the error policy did about them.")
 _LATE = counter("late_messages", "Messages that arrived after their event time was closed, by operator.")
 
@@ -99,7 +122,7 @@ _GROUPS: Mapping[str, Mapping[str, Named]] = {
         "commits-skipped": Named(
             counter("commits_skipped", "Commits skipped because messages were in flight for too long.")
         ),
-        **_timer("commit", summary("commit_seconds", "Time of whole commits.")),
+        "commit.max-s": _longest(_COMMIT),
     },
     "promises": {
         "weakened": Named(gauge("weakened_promises", "Reasons why the job's guarantee is weakened.", Merge.MAX))
@@ -271,6 +294,14 @@ _OWNED: Mapping[str, tuple[Mapping[str, Family], str]] = {
     "sink": (_SINK, "Number '{}' of the sink."),
 }
 
+#: The histograms without labels, by group and name.
+_HISTOGRAMS: Mapping[tuple[str, str], Family] = {
+    ("commit", "commit"): _COMMIT,
+    ("process", "seconds"): _PROCESS,
+    ("process", "batch"): _BATCH,
+}
+
+_OF_USERS = "user_"
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_]+")
 
 
@@ -284,10 +315,17 @@ def container_metric(group: str, name: str) -> Named | None:
     found = _GROUPS.get(group, {}).get(name)
     if found is not None:
         return found
-    if group == "commit" and name.startswith("step."):
-        step, _, what = name.removeprefix("step.").rpartition(".")
-        part = {"count": "_count", "total-s": "_sum"}.get(what)
-        return None if part is None else Named(_STEP, part, (("step", step),))
+    base, of_histogram, leaf = name.rpartition(LE)
+    if of_histogram:
+        return _bucket(_histogram(group, base), leaf)
+    if group == "commit" and name.startswith(("commit.", "step.")):
+        # The histogram has the same numbers.
+        return None
+    return _labelled(group, name) or _users(group, name)
+
+
+def _labelled(group: str, name: str) -> Named | None:
+    """The family of a number with labels in its name."""
     if group == "errors":
         stage, _, action = name.partition(".")
         return Named(_ERRORS, "", (("stage", stage), ("action", action)))
@@ -301,7 +339,7 @@ def container_metric(group: str, name: str) -> Named | None:
         client, _, leaf = rest.partition("/")
         family = _KAFKA.get(leaf) or Family(f"client_{sanitized(leaf)}", Kind.UNTYPED, f"Number '{leaf}' of a client.")
         return Named(family, "", (("system", system), ("client", client)))
-    return _users(group, name)
+    return None
 
 
 def task_metric(name: str) -> Named | None:
@@ -320,6 +358,9 @@ def task_metric(name: str) -> Named | None:
         table, unknown = _OWNED[kind]
         family = table.get(leaf) or Family(f"{kind}_{sanitized(leaf)}", Kind.UNTYPED, unknown.format(leaf))
         return Named(family, "", ((kind, owner),))
+    base, of_histogram, leaf = name.rpartition(LE)
+    if of_histogram:
+        return _bucket(_users("task", base, Kind.HISTOGRAM), leaf)
     store, _, leaf = name.rpartition(".")
     return Named(_WINDOW_TIME, "", (("store", store),)) if leaf == "event-time-ms" else _users("task", name)
 
@@ -327,13 +368,32 @@ def task_metric(name: str) -> Named | None:
 def known_families() -> Iterable[Family]:
     """All families with a fixed name."""
     named = [*_TASK.values(), *(each for group in _GROUPS.values() for each in group.values())]
-    fixed = [_STEP, _ERRORS, _LATE, _PROCESSED, _WINDOW_TIME]
+    fixed = [*_HISTOGRAMS.values(), _STEP, _RESTORED, _ERRORS, _LATE, _PROCESSED, _WINDOW_TIME]
     tables = (_STORE, _SINK, _WINDOWS, _KAFKA)
     return dict.fromkeys([*(each.family for each in named), *fixed, *(f for table in tables for f in table.values())])
 
 
-def _users(group: str, name: str) -> Named:
-    family = Family(
-        f"user_{sanitized(group)}_{sanitized(name)}", Kind.UNTYPED, f"A metric of the job's own code: {group}.{name}."
-    )
-    return Named(family)
+def is_of_users(family: Family) -> bool:
+    """Whether the name comes from the job's own code, or from a plugin."""
+    return family.kind is Kind.UNTYPED or family.name.startswith(_OF_USERS)
+
+
+def _histogram(group: str, name: str) -> Named:
+    """The family and labels of a histogram."""
+    if group == "restores":
+        return Named(_RESTORED, "", (("store", name),))
+    if group == "commit" and name.startswith("step."):
+        return Named(_STEP, "", (("step", name.removeprefix("step.")),))
+    found = _HISTOGRAMS.get((group, name))
+    return _users(group, name, Kind.HISTOGRAM) if found is None else Named(found)
+
+
+def _bucket(of: Named, leaf: str) -> Named:
+    if leaf in {"sum", "count"}:
+        return Named(of.family, f"_{leaf}", of.labels)
+    return Named(of.family, BUCKET, (*of.labels, (BOUND, leaf)))
+
+
+def _users(group: str, name: str, kind: Kind = Kind.UNTYPED) -> Named:
+    made = f"{_OF_USERS}{sanitized(group)}_{sanitized(name)}"
+    return Named(Family(made, kind, f"A metric of the job's own code: {group}.{name}."))

@@ -1,19 +1,22 @@
 """Exports a container's metrics over OTLP, under the same names as for Prometheus.
 
 Only the registry counts. Each report converts the series of a snapshot to OpenTelemetry's data points and passes them to
-its exporter. A counter becomes a monotonic sum, a summary two of them (`_sum`, `_count`), everything else a gauge.
+its exporter. A counter becomes a monotonic sum, a summary two of them (`_sum`, `_count`), a histogram one with explicit bounds,
+everything else a gauge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from itertools import pairwise
+from math import inf
+from typing import Any, cast
 
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.clock import Clock
 from samzapy.errors import EnvironmentFailure, RetriableError
-from samzapy.metrics.bounded import Sample, Series
-from samzapy.metrics.families import PREFIX, Kind
+from samzapy.metrics.bounded import Labels, Sample, Series
+from samzapy.metrics.families import BOUND, BUCKET, PREFIX, Kind
 from samzapy.metrics.series import ContainerSnapshot, container_series
 from samzapy.metrics.snapshots import Reporter, Shown, SnapshotHeader
 from samzapy.version import VERSION
@@ -105,6 +108,9 @@ def _metrics(series: Series, since_ns: int, now_ns: int) -> Iterator[Any]:
     )
 
     family, samples = series
+    if family.kind is Kind.HISTOGRAM:
+        yield _histogram(series, since_ns, now_ns)
+        return
     by_part: dict[str, list[Sample]] = {}
     for sample in samples:
         by_part.setdefault(sample.part, []).append(sample)
@@ -113,6 +119,35 @@ def _metrics(series: Series, since_ns: int, now_ns: int) -> Iterator[Any]:
         grows = family.kind in {Kind.COUNTER, Kind.SUMMARY}
         data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True) if grows else Gauge(points)
         yield Metric(f"{PREFIX}{family.name}{part}", family.help, _unit(family.name, part), data)
+
+
+def _histogram(series: Series, since_ns: int, now_ns: int) -> Any:
+    """A histogram: its data points have the values of each bucket, the text of Prometheus those up to each bound."""
+    from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415
+        AggregationTemporality,
+        Histogram,
+        HistogramDataPoint,
+        Metric,
+    )
+
+    family, samples = series
+    of_one: dict[Labels, dict[str, float]] = {}
+    for sample in samples:
+        labels = tuple([pair for pair in sample.labels if pair[0] != BOUND])
+        part = dict(sample.labels)[BOUND] if sample.part == BUCKET else sample.part
+        of_one.setdefault(labels, {})[part] = sample.value
+    points, unknown = [], cast("float", None)
+    for labels, values in of_one.items():
+        # A reporter's blacklist may have left some of them out.
+        total, count = values.pop("_sum", 0.0), int(values.pop("_count", 0))
+        found = {float(bound): int(below) for bound, below in values.items()}
+        bounds = sorted(found.keys() - {inf})
+        counts = [high - low for low, high in pairwise([0, *(found[bound] for bound in bounds), count])]
+        points.append(
+            HistogramDataPoint(dict(labels), since_ns, now_ns, count, total, counts, bounds, unknown, unknown)
+        )
+    data = Histogram(points, AggregationTemporality.CUMULATIVE)
+    return Metric(f"{PREFIX}{family.name}", family.help, _unit(family.name, ""), data)
 
 
 def _unit(name: str, part: str) -> str:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__package__)
 #: The media type of the text.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_TYPES = {Kind.COUNTER: "counter", Kind.GAUGE: "gauge", Kind.SUMMARY: "summary", Kind.UNTYPED: "untyped"}
+_TYPES = {kind: kind.value for kind in Kind}
 _LIBRARY_TYPES = {**_TYPES, Kind.UNTYPED: "unknown"}
 _BOUNDS = Bounds()
 #: Lines of one piece of text, about half a millisecond's work.

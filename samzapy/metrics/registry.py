@@ -1,21 +1,24 @@
-"""Holds the counters, gauges and timers of one container, by group and name."""
+"""Holds the counters, gauges, timers and histograms of one container, by group and name."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from math import inf
+from typing import Any, TypeVar
 
-from samzapy.api.metrics import Counter, Gauge, MetricsRegistry, Timer
+from samzapy.api.metrics import Counter, Gauge, Histogram, MetricsRegistry, Timer
 from samzapy.errors import SamzapyError
+from samzapy.metrics.families import LE
 
 logger = logging.getLogger(__name__)
 
 #: Returns values by name. Called by any thread that takes a snapshot.
 Source = Callable[[], Mapping[str, float]]
 
-M = TypeVar("M", Counter, Gauge, Timer)
+M = TypeVar("M", Counter, Gauge, Timer, Histogram)
 
 
 class Registry(MetricsRegistry):
@@ -26,9 +29,9 @@ class Registry(MetricsRegistry):
     """
 
     def __init__(self) -> None:
-        self._metrics: dict[tuple[str, str], Counter | Gauge | Timer] = {}
+        self._metrics: dict[tuple[str, str], Counter | Gauge | Timer | Histogram] = {}
         # A list may be walked while another thread appends to it; a dict may not, and even copying one can be interrupted.
-        self._in_order: list[tuple[str, str, Counter | Gauge | Timer]] = []
+        self._in_order: list[tuple[str, str, Counter | Gauge | Timer | Histogram]] = []
         self._sources: dict[str, Source] = {}
         self._asking = threading.Lock()
 
@@ -44,6 +47,10 @@ class Registry(MetricsRegistry):
         """The timer of that name."""
         return self._metric(group, name, Timer)
 
+    def histogram(self, group: str, name: str, bounds: Sequence[float]) -> Histogram:
+        """The histogram of that name. The bounds are those of the first request. A timer may have the same name."""
+        return self._metric(group, f"{name}{LE}", Histogram, bounds)
+
     def watch(self, group: str, source: Source) -> None:
         """Call `source` for the values of a group at every snapshot, one thread at a time. It replaces the group's previous
         source. A source that fails is left out and counted in `metrics.source-failures`."""
@@ -58,6 +65,8 @@ class Registry(MetricsRegistry):
                 values[name] = metric.count
             elif isinstance(metric, Gauge):
                 values[name] = metric.value
+            elif isinstance(metric, Histogram):
+                values.update(_buckets(name, metric))
             else:
                 values[f"{name}.count"] = metric.count
                 values[f"{name}.total-s"] = metric.total
@@ -71,13 +80,21 @@ class Registry(MetricsRegistry):
                     logger.debug("The metrics of '%s' cannot be read: %s", group, cause)
         return found
 
-    def _metric(self, group: str, name: str, kind: type[M]) -> M:
+    def _metric(self, group: str, name: str, kind: type[M], *made_of: Any) -> M:
         metric = self._metrics.get((group, name))
         if metric is None:
-            metric = self._metrics[group, name] = kind()
+            metric = self._metrics[group, name] = kind(*made_of)
             self._in_order.append((group, name, metric))
         if not isinstance(metric, kind):
             raise SamzapyError(
                 f"metric {group}.{name} is a {type(metric).__name__.lower()}, not a {kind.__name__.lower()}"
             )
         return metric
+
+
+def _buckets(prefix: str, histogram: Histogram) -> Iterator[tuple[str, float]]:
+    below = list(accumulate(histogram.counts))
+    for bound, count in zip((*histogram.bounds, inf), below, strict=True):
+        yield f"{prefix}{'+Inf' if bound == inf else bound}", count
+    yield f"{prefix}sum", histogram.total
+    yield f"{prefix}count", below[-1]

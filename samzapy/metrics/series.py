@@ -4,7 +4,8 @@ The number of series is bounded, whatever the size of the job (`samzapy.metrics.
 
 1. A family with many series loses the label `task`, then `partition`, `store` and `stream`. The label `container` stays: all
    counters of a container start again together, so a sum over its tasks falls only at a restart, and `rate()` stays right.
-2. A job with too many series leaves out whole families: those of clients and of the job's own code first, then those of stores,
+2. A family of histograms with many buckets has sums and counts only.
+3. A job with too many series leaves out whole families: those of clients and of the job's own code first, then those of stores,
    of tasks and of containers. `metrics_series_left_out` counts their series.
 
 All functions are pure.
@@ -19,7 +20,7 @@ import msgspec
 
 from samzapy.metrics.bounded import DROPPED, BoundedSeries, Bounds, Labels, Registered, Sample, Series
 from samzapy.metrics.columns import MetricColumns
-from samzapy.metrics.families import PREFIX, Family, Kind, Merge, counter, gauge, known_families
+from samzapy.metrics.families import BUCKET, PREFIX, Family, Kind, Merge, counter, gauge, known_families
 from samzapy.version import VERSION
 
 Groups = Mapping[str, Mapping[str, float]]
@@ -230,4 +231,6 @@ def sample_names(family: Family) -> tuple[str, ...]:
         return (f"{full}_total",)
     if family.kind is Kind.SUMMARY:
         return (f"{full}_sum", f"{full}_count")
+    if family.kind is Kind.HISTOGRAM:
+        return (f"{full}{BUCKET}", f"{full}_sum", f"{full}_count")
     return (full,)

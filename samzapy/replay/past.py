@@ -209,6 +209,9 @@ class PastAdmin(SystemAdmin):
     def longest_transaction_ms(self) -> int | None:
         return self._real.longest_transaction_ms()
 
+    def record_bytes_of_new_streams(self) -> int | None:
+        return self._real.record_bytes_of_new_streams()
+
     def most_replicas(self) -> int | None:
         return self._real.most_replicas()
 

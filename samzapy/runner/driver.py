@@ -22,6 +22,7 @@ from typing import Any, final
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, Ownership
 from samzapy.container.supervision.log_lines import record_of
 from samzapy.coordinator.coordinator import Coordinator, Oversight
@@ -34,6 +35,11 @@ from samzapy.runner.base import JobFailed, PreparedJob
 
 def _nothing() -> None:
     """The default of calls."""
+
+
+def _never() -> bool:
+    """The default of questions."""
+    return False
 
 
 @final
@@ -124,15 +130,19 @@ def log_lines(container_id: str, facts: Facts) -> None:
 
 @contextmanager
 def watching(
-    prepared: PreparedJob, coordinator: Coordinator, on_event: Callable[[str], None] = lambda _: None
+    prepared: PreparedJob,
+    coordinator: Coordinator,
+    on_event: Callable[[str], None] = lambda _: None,
+    again: Callable[[], bool] = _never,
 ) -> Iterator[OwnershipWatch]:
-    """Watch the job's owner and keep its clock, as long as the context lasts. `on_event` gets a line about a handover."""
+    """Watch the job's owner and keep its clock, as long as the context lasts. `on_event` gets a line about a handover; `again` says
+    at the end whether the process is to start the job again."""
     config = prepared.config
     ownership = Ownership.of(config, prepared.run_id)
     pace_s = min(config.spark.lease_ms / 3000, _OWNER_PACE_S)
     with (
         OwnershipWatch(
-            ownership, coordinator, pace_s, notes_end=True, on_event=on_event, job_name=config.name
+            ownership, coordinator, pace_s, notes_end=True, on_event=on_event, job_name=config.name, again=again
         ) as watch,
         ClockKeeper(JobRecords.of(config, "clock"), coordinator),
     ):
@@ -159,15 +169,19 @@ class OwnershipWatch:
         notes_end: bool = False,
         on_event: Callable[[str], None] = lambda _: None,
         job_name: str = "",
+        again: Callable[[], bool] = _never,
     ) -> None:
         """`pace_s`: seconds between two looks, at most a third of a lease. `notes_end`: record that the run has ended well, so
-        that the next run need not wait. Without a record of its owner a job is not watched."""
+        that the next run need not wait. `again` says at the end whether the process is to start the job again. Without a record of
+        its owner a job is not watched."""
         self._ownership = ownership
         self._coordinator = coordinator
         self._notes_end = notes_end
         self._on_event = on_event
         self._job_name = job_name
         self._pace_s = pace_s
+        self._is_to_start_again = again
+        self._starts_again = False
         self._request: HandoverRequest | None = None
         self._hurried = 0
         self._looks = Periodic("ownership", pace_s, self._owned, last=self._close)
@@ -177,6 +191,11 @@ class OwnershipWatch:
         """Whether the run was asked to let go of the job, and so of everything that only one run can have."""
         return self._request is not None and self._request.go
 
+    @property
+    def starts_again(self) -> bool:
+        """After the context: whether the process is to start the job again, as it has noted with the end of this run."""
+        return self._starts_again
+
     def __enter__(self) -> OwnershipWatch:
         if self._ownership.known:
             self._looks.start()
@@ -184,47 +203,16 @@ class OwnershipWatch:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         ended = self._looks.end(_OWNER_PATIENCE_S)
-        if self._ownership.known and self._notes_end and kind is None and ended:
-            asked = self._request
-            if asked is None or not self.lets_go:
-                with closing(self._ownership):
-                    self._note_end()
-                return
-            # 5, 6  of a handover
-            reach("handover.5")
+        if kind is not None:
+            return
+        asked = self._request if self.lets_go else None
+        self._starts_again = asked is None and self._is_to_start_again()
+        if self._ownership.known and self._notes_end and ended:
             with closing(self._ownership):
-                self._note_end()
-                reach("handover.6")
-                self._await_claim(asked)
-
-    def _await_claim(self, asked: HandoverRequest) -> None:
-        """Wait for step 7 of a handover. Raises JobFailed if it does not come."""
-        claimed = threading.Event()
-
-        def look() -> bool:
-            try:
-                self._ownership.look()
-            except JobTakenOver:
-                claimed.set()
-            except SamzapyError as cause:
-                logger.warning("Cannot tell whether the new run has taken over (%s); asking again", cause)
-                self._ownership.close()
-            return not claimed.is_set()
-
-        looks = Periodic("claimed", _HANDOVER_PACE_S, look)
-        looks.start()
-        came = claimed.wait(_CLAIMED_S)
-        looks.end(_OWNER_PATIENCE_S)
-        if not came:
-            raise JobFailed(
-                f"{_taken_over(self._job_name, asked)} up to its last step and is gone: start the job again"
-            )
-
-    def _note_end(self) -> None:
-        try:
-            self._ownership.note_end()
-        except SamzapyError as cause:
-            logger.warning("Cannot record the end of this run, so the next run may have to wait: %s", cause)
+                if asked is None:
+                    _note_end(self._ownership, again=self._starts_again)
+                else:
+                    _let_go(self._ownership, self._job_name, asked)
 
     def _close(self) -> None:
         """Close the client after the last look, unless the end of a handover needs it."""
@@ -261,6 +249,62 @@ class OwnershipWatch:
         self._hurried = max(0, self._hurried - 1)
         self._coordinator.hurry(hurried=self._hurried > 0)
         self._looks.pace_s = min(self._pace_s, _HANDOVER_PACE_S) if self._hurried else self._pace_s
+
+
+def handed_over(config: JobConfig, run_id: str | None, on_event: Callable[[str], None]) -> bool:
+    """Whether a new run has asked for the job before this one could note that it starts again. Then it lets go instead, and waits for
+    the claim. `on_event` gets a line about it.
+
+    Raises JobTakenOver if the job has another owner already, JobFailed if the new run does not claim it.
+    """
+    with closing(Ownership.of(config, run_id)) as ownership:
+        if not ownership.known:
+            return False
+        try:
+            ownership.look()
+            asked = ownership.asked_to_hand_over()
+        except JobTakenOver:
+            raise
+        except SamzapyError as cause:
+            logger.warning("Cannot tell whether a new run asks for the job: %s", cause)
+            return False
+        if asked is None or not asked.go:
+            return False
+        on_event(f"{_taken_over(config.name, asked)}: this run ends")
+        _let_go(ownership, config.name, asked)
+        return True
+
+
+def _let_go(ownership: Ownership, job_name: str, asked: HandoverRequest) -> None:
+    """Steps 5 and 6 of a handover, once every container has ended. Raises JobFailed if step 7 does not come."""
+    reach("handover.5")
+    _note_end(ownership, again=False)
+    reach("handover.6")
+    claimed = threading.Event()
+
+    def look() -> bool:
+        try:
+            ownership.look()
+        except JobTakenOver:
+            claimed.set()
+        except SamzapyError as cause:
+            logger.warning("Cannot tell whether the new run has taken over (%s); asking again", cause)
+            ownership.close()
+        return not claimed.is_set()
+
+    looks = Periodic("claimed", _HANDOVER_PACE_S, look)
+    looks.start()
+    came = claimed.wait(_CLAIMED_S)
+    looks.end(_OWNER_PATIENCE_S)
+    if not came:
+        raise JobFailed(f"{_taken_over(job_name, asked)} up to its last step and is gone: start the job again")
+
+
+def _note_end(ownership: Ownership, *, again: bool) -> None:
+    try:
+        ownership.note_end(again=again)
+    except SamzapyError as cause:
+        logger.warning("Cannot record the end of this run, so the next run may have to wait: %s", cause)
 
 
 def _taken_over(job_name: str, request: HandoverRequest) -> str:

@@ -21,16 +21,20 @@ Ownership changes at step 7, with every fence, whether or not the earlier steps 
    starts it again.
 4. A second new run overwrites the request of the first. The previous run follows the newest request; of the two new runs, the
    one that takes over last owns the job.
+5. A run that starts again in its process, for new inputs, notes that as its end, and then looks for a request once more. Either it
+   finds step 4, and does 5 and 6; or the new run finds the note, waits until the process owns the job again, and asks it again.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import final
 
-from samzapy.api.checkpoint import JobRecord, JobRun
+from samzapy.admin.running import has_ended, has_let_go
+from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.clock import Clock
 from samzapy.container.supervision.job_records import HandoverRequest, JobRecords
 from samzapy.errors import SamzapyError
@@ -101,27 +105,26 @@ class AskedHandover(Handover):
         self._clock = clock
         self._wait = wait
         self._goes_on = goes_on
-        self._began = clock.monotonic()
+        self._asked_at = clock.monotonic()
 
     def begin(self) -> None:
         try:
             self._ask(go=False)
-            self._began = self._clock.monotonic()
             # The first read takes longest, so it is made now and not when every moment counts.
-            self._read(JobRecord.HEARD)
+            self._has_heard()
         except SamzapyError as cause:
             logger.warning("Cannot ask the previous run to get ready; it will be fenced: %s", cause)
         reach("handover.1")
 
     def complete(self) -> bool:
         try:
-            if not self._until(self._began + ANSWER_S, self._has_heard):
+            if not self._until(ANSWER_S, self._has_heard):
                 logger.warning("The previous run does not answer, so it is fenced")
                 return False
             reach("handover.3")
             self._ask(go=True)
             reach("handover.4")
-            if self._until(self._clock.monotonic() + self._patience_s, self._has_ended):
+            if self._until(self._patience_s, self._has_let_go):
                 return True
             logger.warning(
                 "The previous run has not let go within %g s (job.handover.ms), so it is fenced", self._patience_s
@@ -137,24 +140,36 @@ class AskedHandover(Handover):
     def _ask(self, *, go: bool) -> None:
         request = HandoverRequest(self._before.id, self._run, go)
         self._asked.checkpoints.write_record(JobRecord.HANDOVER, request.to_json())
+        self._asked_at = self._clock.monotonic()
 
-    def _until(self, deadline: float, look: Callable[[], bool]) -> bool:
+    def _until(self, patience_s: float, look: Callable[[], bool]) -> bool:
+        """Wait for so many seconds after the newest request."""
         while not look():
-            if self._clock.monotonic() >= deadline or not self._goes_on(self._before):
+            if self._clock.monotonic() >= self._asked_at + patience_s or not self._goes_on(self._before):
                 return look()
             self._wait(_PACE_S)
         return True
 
-    def _read(self, record: JobRecord) -> Mapping[str, Any] | None:
+    @contextmanager
+    def _looking(self, *, go: bool) -> Iterator[CheckpointManager]:
+        """The records as they are now. A previous run that has started again is asked under its new id."""
         checkpoints = self._answers.checkpoints
         # A dead container may have left a transaction open. Only the fence ends it, so the fence must not wait for it.
         checkpoints.patience_s = ANSWER_S
-        return checkpoints.read_record(record)
+        with checkpoints.one_pass():
+            owner, before = checkpoints.read_owner(), self._before
+            if owner is not None and owner.id != before.id and (owner.host, owner.pid) == (before.host, before.pid):
+                self._before = owner
+                self._ask(go=go)
+            yield checkpoints
 
     def _has_heard(self) -> bool:
-        heard = self._read(JobRecord.HEARD)
-        return heard is not None and (heard.get("run"), heard.get("by")) == (self._before.id, self._run.id)
+        with self._looking(go=False) as checkpoints:
+            heard = checkpoints.read_record(JobRecord.HEARD)
+            answered = heard is not None and (heard.get("run"), heard.get("by")) == (self._before.id, self._run.id)
+            # A run that has ended to start again does not look in between.
+            return answered or has_ended(checkpoints, self._before)
 
-    def _has_ended(self) -> bool:
-        ended = self._read(JobRecord.ENDED)
-        return ended is not None and ended.get("run") == self._before.id
+    def _has_let_go(self) -> bool:
+        with self._looking(go=True) as checkpoints:
+            return has_let_go(checkpoints, self._before)

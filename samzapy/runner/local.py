@@ -129,7 +129,10 @@ class LocalRunner(Runner):
                 if inputs is None:
                     return outcome
                 before = outcome.status
-                prepared = inputs.renewed(lambda: signals.received or options.stop.asked)
+                renewed = inputs.renewed()
+                if renewed is None:
+                    return outcome
+                prepared = renewed
 
     def _supervised(
         self, prepared: PreparedJob, options: RunOptions, signals: StopSignals, access: _Access
@@ -148,6 +151,11 @@ class LocalRunner(Runner):
             transactions=prepared.transactions,
         )
         coordinator = coordinator_of(prepared, spec, on_failure=_logged_already)
+
+        def asked() -> bool:
+            return signals.received or options.stop.asked
+
+        inputs = InputsWatch(prepared, coordinator, options.on_event, asked)
         ownership = Ownership.of(config, prepared.run_id)
         exchange = Exchange(coordinator.holder)
         restarts = self._restarts(prepared, coordinator, ownership, exchange, options, access.token)
@@ -157,8 +165,8 @@ class LocalRunner(Runner):
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
             _page(config, coordinator, exchange, options, access) as close_page,
-            watching(prepared, coordinator, options.on_event) as watch,
-            InputsWatch(prepared, coordinator, options.on_event) as inputs,
+            watching(prepared, coordinator, options.on_event, inputs.again) as watch,
+            inputs,
         ):
             try:
                 restarts.run()
@@ -168,9 +176,8 @@ class LocalRunner(Runner):
                 raise JobTakenOver(coordinator.abandoned) from cause
             if watch.lets_go:
                 close_page()
-        status, asked = coordinator.status(), signals.received or options.stop.asked
-        again = inputs.changed and not (asked or watch.lets_go or status.draining)
-        return JobOutcome(status, asked or coordinator.stopping), inputs if again else None
+        outcome = JobOutcome(coordinator.status(), asked() or coordinator.stopping)
+        return outcome, inputs if watch.starts_again else None
 
     def _restarts(
         self,
@@ -231,15 +238,15 @@ def _page(
     if config.page_port is None and not config.supervision.query.enabled:
         yield lambda: None
         return
-    from samzapy.runner.serving import records_of, serve  # noqa: PLC0415  # a server is needed by this job only
+    # A server is needed by this job only.
+    from samzapy.coordinator.service import Addresses  # noqa: PLC0415
+    from samzapy.runner.serving import records_of, serve  # noqa: PLC0415
 
     service = serve(
         coordinator,
         records_of(config, coordinator, exchange),
         access.token,
-        "127.0.0.1",
-        access.port or 0,
-        second=None,
+        Addresses(port=access.port or 0, names=config.page_hosts),
         max_series=config.prometheus.max_series,
     )
     access.port, _ = service.ports

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 from samzapy.admin.job_check import check_copies, existing, input_partitions, resolved, streams_of, weakly_kept
 from samzapy.admin.positions import kept_clocks
-from samzapy.admin.running import may_answer
-from samzapy.admin.take_over import Claim, has_ended, refuse_foreign, take_over
+from samzapy.admin.running import has_let_go, may_answer
+from samzapy.admin.take_over import Claim, refuse_foreign, take_over
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
-from samzapy.checkpoint.records import refuse_unfinished
+from samzapy.checkpoint.records import Migrations, refuse_unfinished
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import guarantee_warnings
@@ -83,7 +83,8 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     0  find the inputs that the patterns of the job file match
     1  check that the systems allow the guarantee, that the task class and the stores' engines can be imported, that the
        systems and engines accept their settings, and that the job's folders can be written to
-    2  check that every input exists, including the inputs of stores and the stream of dead letters; count the partitions
+    2  check that every input exists, including the inputs of stores and the stream of dead letters, and that no store is being
+       migrated; count the partitions
     3  if the job's checkpoints exist already, take the job over, as described in `take_over`
     4  build the model: tasks keep their changelog partitions, and with state they get the inputs' new partitions; check that
        the existing changelogs are compacted, have a partition for each task, and hold no records of another job
@@ -125,6 +126,8 @@ def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
         counts = _partition_counts(config, streams)
         check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
         check_copies(config, clients.admin, streams)
+        # A claim would fence a migration that is at work.
+        Migrations.peek(checkpoints).refuse(config.stores)
         records = _Records(clients, checkpoints, streams)
         with closing(_CheckedJob(given, config, code, records, counts, occasion)) as job:
             yield job
@@ -180,7 +183,7 @@ class _CheckedJob(StartableJob):
         before, complete = checkpoints.peek_owner()
         if before is None or before.job != (config.name, config.id) or not may_answer(before):
             return False
-        if complete and has_ended(checkpoints, before):
+        if complete and has_let_go(checkpoints, before):
             return False
         asked, answers = JobRecords.of(config, "handover"), JobRecords.of(config, "handover")
         wait, patience_s = threading.Event().wait, config.handover_ms / 1000

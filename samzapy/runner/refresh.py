@@ -4,7 +4,8 @@ A job with regular expressions in `task.inputs` and `job.inputs.refresh.ms` goes
 
 1  the driver lists the streams of the systems, one request each, every so many milliseconds
 2  a new stream that the job can take: the driver says so, and every container commits and stops
-3  the run has noted that it has ended; the same process claims the job again, with the new model (`prepare_again`)
+3  the run has noted that it has ended and starts again; the same process claims the job again, with the new model
+   (`prepare_again`), unless a new run has asked for it
 4  the containers start from what they have committed; the new input begins at its oldest record
 
 A stream that the job cannot take is announced once and left out; the job goes on without it. If the process dies anywhere
@@ -31,7 +32,7 @@ from samzapy.errors import RetriableError, SamzapyError, UnknownStream, Unreacha
 from samzapy.failpoints import reach
 from samzapy.job.inputs import find_inputs, refusal
 from samzapy.runner.base import PreparedJob
-from samzapy.runner.driver import Periodic
+from samzapy.runner.driver import Periodic, handed_over
 from samzapy.runner.prepare import prepare_again
 from samzapy.runner.restarts import backoff_of
 from samzapy.system.clients import SystemClients, job_clients
@@ -77,14 +78,22 @@ class InputsWatch:
     """While entered, looks for streams that the patterns of the job match and that it does not read. A job without such
     patterns, or with an end, is not watched."""
 
-    def __init__(self, prepared: PreparedJob, coordinator: Coordinator, on_event: Callable[[str], None]) -> None:
-        """`coordinator` stops the containers for a new input. `on_event` gets a line for each new stream."""
+    def __init__(
+        self,
+        prepared: PreparedJob,
+        coordinator: Coordinator,
+        on_event: Callable[[str], None],
+        asked: Callable[[], bool],
+    ) -> None:
+        """`coordinator` stops the containers for a new input. `on_event` gets a line for each new stream. `asked`: whether the run was
+        asked to stop."""
         self._given = prepared.given or prepared.config
         self._run_id = prepared.run_id
         self._inputs = frozenset(prepared.config.task.inputs)
         self._tasks = frozenset(task.name for task in prepared.model.tasks)
         self._coordinator = coordinator
         self._on_event = on_event
+        self._asked = asked
         self._clients: SystemClients | None = None
         self._refused = set(prepared.refused)
         self._changed = False
@@ -93,18 +102,20 @@ class InputsWatch:
         self._joining = self._watched and issubclass(load_task_class(self._given.task.task_class), CopartitionedTask)
         self._looks = Periodic("inputs", (refresh_ms or 0) / 1000, self._look, last=self._close)
 
-    @property
-    def changed(self) -> bool:
-        """Whether the containers were stopped for a new input."""
-        return self._changed
+    def again(self) -> bool:
+        """Whether the job is to start again: its containers were stopped for a new input, and nothing has asked for its end."""
+        return self._changed and not (self._asked() or self._coordinator.draining)
 
-    def renewed(self, stopped: Callable[[], bool]) -> PreparedJob:
-        """The job again, with its inputs as they are now; this run has ended.
+    def renewed(self) -> PreparedJob | None:
+        """The job again, with its inputs as they are now; this run has ended. None if a new run has asked for the job before, and has
+        it now.
 
-        A system that does not answer is asked again, with the pauses of restarts, unless the job is `stopped`. Raises as
-        `prepare_again`.
+        A system that does not answer is asked again, with the pauses of restarts, unless the run was asked to stop. Raises as
+        `prepare_again` and `handed_over`.
         """
         reach("inputs.3")
+        if handed_over(self._given, self._run_id, self._on_event):
+            return None
         # One run for all attempts: each may have become the owner before it failed.
         backoff, run = backoff_of(self._given.spark), this_run()
         while True:
@@ -114,10 +125,10 @@ class InputsWatch:
                 prepared = prepare_again(self._given, run, self._run_id, self._refused)
             except (RetriableError, Unreachable, UnknownStream) as failure:
                 delay_s = backoff.after(0.0)
-                if delay_s is None or stopped():
+                if delay_s is None or self._asked():
                     raise
                 self._on_event(f"cannot start again: {failure}; trying again in {delay_s:g} s")
-                _pause(delay_s, stopped)
+                _pause(delay_s, self._asked)
             else:
                 reach("inputs.4")
                 return prepared

@@ -70,15 +70,11 @@ def serve(
     coordinator: Coordinator,
     records: Records,
     token: str,
-    host: str,
-    port: int,
+    at: Addresses,
     *,
-    second: int | None,
     max_series: int,
-    identity: Identity | None = None,
 ) -> CoordinatorService:
-    """Serve the coordinator of a job at `host:port`, with TLS if it has an `identity`. `second`: a further port, on the loopback
-    address and without TLS; None for none. `records` answers questions about the job's records; `/metrics` has at most
+    """Serve the coordinator of a job at its addresses. `records` answers questions about the job's records; `/metrics` has at most
     `max_series` series.
 
     Raises EnvironmentFailure if a port is taken.
@@ -86,7 +82,7 @@ def serve(
     return CoordinatorService(
         coordinator,
         token,
-        Addresses(host, port, second, identity),
+        at,
         added=views_of(coordinator, Bounds(job=max_series)),
         open_to_all=PROBES,
         records=records,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from samzapy.errors import SerdeError
@@ -75,7 +76,12 @@ def _parts(value: Any) -> Collection[Any]:
         return value
     if isinstance(value, float):
         return (float(value),)
+    if isinstance(value, type):
+        return ()
     names = getattr(value, "__struct_fields__", None) or [each.name for each in getattr(value, "__attrs_attrs__", ())]
+    if not names and is_dataclass(value):
+        # With slots it has no `__dict__`.
+        names = [each.name for each in fields(value)]
     if names:
-        return [getattr(value, name) for name in names]
-    return () if isinstance(value, type) else getattr(value, "__dict__", {}).values()
+        return [getattr(value, name, None) for name in names]
+    return getattr(value, "__dict__", {}).values()

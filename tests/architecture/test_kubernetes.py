@@ -5,54 +5,25 @@ A schema for SparkApplication is not published with those of Kubernetes, so that
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from rigs.driver_pod import FOLDER, command, container, documents, of_kind, overrides, template, variables
 
 from samzapy.config.loader import load_job
 from samzapy.runner.serving import PROBES
 from samzapy.runner.spark.driver_address import coordinator_host
 from samzapy.runner.spark.master import PREFIX, Master, check_reach, spark_settings
 
-yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
-
-FOLDER = Path(__file__).parents[2] / "configs" / "kubernetes"
 JOB = FOLDER / "page-views.properties"
 POD_IP = "10.1.2.3"
+METADATA = {"status.podIP": POD_IP, "metadata.name": "page-views-5c", "metadata.namespace": "prod"}
 #: Sizes of an executor, for which the operator has fields.
 SIZES = ("instances", "cores", "memory", "memoryOverhead")
 STATE = f"{PREFIX}spark.kubernetes.executor.volumes.persistentVolumeClaim.state."
 
 
-def documents():
-    return [document for path in sorted(FOLDER.glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())]
-
-
-def of_kind(kind):
-    (found,) = (document for document in documents() if document["kind"] == kind)
-    return found
-
-
-def driver():
-    return of_kind("Deployment")["spec"]["template"]
-
-
-def driver_container():
-    return driver()["spec"]["containers"][0]
-
-
-def overrides():
-    """The keys that the driver's command sets, with the variables of its pod replaced."""
-    args = driver_container()["args"]
-    pairs = [args[at + 1] for at, word in enumerate(args) if word == "--config"]
-    assert args[:3] == ["samzapy", "run", "/opt/job/page-views.properties"]
-    assert len(args) == 3 + 2 * len(pairs)
-    return {key: value.replace("$(POD_IP)", POD_IP) for key, _, value in (pair.partition("=") for pair in pairs)}
-
-
 @pytest.fixture
 def job():
-    return load_job(JOB, overrides(), strict=True)
+    return load_job(JOB, overrides(METADATA), strict=True)
 
 
 def test_the_job_file_with_the_drivers_own_keys_fits_executors_in_other_pods(job):
@@ -67,14 +38,20 @@ def test_the_coordinators_address_is_that_of_the_pod(job):
     assert coordinator_host(job.spark, Master.parse(job.spark.master)) == POD_IP
 
 
-def test_each_variable_of_the_command_is_set_for_the_pod():
-    variables = {entry["name"] for entry in driver_container()["env"]}
-    used = {value[2:-1] for value in overrides().values() if value.startswith("$(")}
-    assert used <= variables
+def test_each_variable_of_the_command_is_set_for_the_pod(job):
+    assert not [word for word in command(METADATA) if "$(" in word]
+    assert variables(METADATA)["POD_IP"] == POD_IP
+    assert job.spark.conf["spark.kubernetes.driver.pod.name"] == "page-views-5c"
+    assert job.spark.conf["spark.kubernetes.namespace"] == "prod"
+
+
+def test_the_page_is_reached_by_each_name_of_its_service(job):
+    name = of_kind("Service")["metadata"]["name"]
+    assert job.page_hosts == (name, f"{name}.prod", f"{name}.prod.svc", f"{name}.prod.svc.cluster.local")
 
 
 def test_every_port_is_one_of_the_job_file(job):
-    ports = {port["name"]: port["containerPort"] for port in driver_container()["ports"]}
+    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
     assert ports == {
         "coordinator": job.spark.coordinator_port,
         "page": job.page_port,
@@ -90,13 +67,13 @@ def test_every_port_is_one_of_the_job_file(job):
 )
 def test_a_probe_asks_the_coordinator_by_tls_for_an_answer_without_a_token(probe, path, job):
     assert job.spark.coordinator_tls.enabled is None, "TLS is on with a master that is not on this machine"
-    assert driver_container()[probe]["httpGet"] == {"path": path, "port": "coordinator", "scheme": "HTTPS"}
+    assert container()[probe]["httpGet"] == {"path": path, "port": "coordinator", "scheme": "HTTPS"}
     assert path in PROBES
 
 
 def test_every_pod_has_more_time_to_end_than_the_job_needs(job):
     operator = of_kind("SparkApplication")["spec"]
-    ends = [driver()["spec"], of_kind("Pod")["spec"], operator["driver"], operator["executor"]]
+    ends = [template()["spec"], of_kind("Pod")["spec"], operator["driver"], operator["executor"]]
     assert all(each["terminationGracePeriodSeconds"] * 1000 > job.task.shutdown_ms for each in ends)
 
 
@@ -106,7 +83,7 @@ def test_spark_gives_executors_the_time_that_their_template_does(job):
 
 
 def test_every_selector_matches_the_labels_of_its_pods():
-    labels = driver()["metadata"]["labels"]
+    labels = template()["metadata"]["labels"]
     assert of_kind("Deployment")["spec"]["selector"]["matchLabels"] == labels
     assert of_kind("Service")["spec"]["selector"] == labels
     operator = of_kind("SparkApplication")["spec"]
@@ -128,7 +105,7 @@ def test_a_driver_cannot_run_beside_another_one_of_its_job():
 
 def test_the_drivers_account_exists_and_has_the_role():
     account = of_kind("ServiceAccount")["metadata"]["name"]
-    assert driver()["spec"]["serviceAccountName"] == account
+    assert template()["spec"]["serviceAccountName"] == account
     assert of_kind("SparkApplication")["spec"]["driver"]["serviceAccount"] == account
     binding = of_kind("RoleBinding")
     assert [subject["name"] for subject in binding["subjects"]] == [account]
@@ -138,15 +115,15 @@ def test_the_drivers_account_exists_and_has_the_role():
 def test_the_stores_are_on_the_volumes(job):
     folder = str(job.logged_store_base_dir)
     assert job.raw[f"{STATE}mount.path"] == folder
-    (mount,) = driver_container()["volumeMounts"]
+    (mount,) = container()["volumeMounts"]
     assert mount["mountPath"] == folder
-    assert [volume["name"] for volume in driver()["spec"]["volumes"]] == [mount["name"]]
+    assert [volume["name"] for volume in template()["spec"]["volumes"]] == [mount["name"]]
     assert folder in (FOLDER / "Containerfile").read_text()
 
 
 def test_driver_and_executors_have_one_image():
-    (image,) = (entry["value"] for entry in driver_container()["env"] if entry["name"] == "IMAGE")
-    assert driver_container()["image"] == image
+    (image,) = (entry["value"] for entry in container()["env"] if entry["name"] == "IMAGE")
+    assert container()["image"] == image
     assert of_kind("Pod")["spec"]["containers"][0]["image"] == image
     assert of_kind("SparkApplication")["spec"]["image"] == image
 

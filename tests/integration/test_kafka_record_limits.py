@@ -1,13 +1,25 @@
 """Records that the broker, and not the client, refuses."""
 
 import uuid
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.envelope import OutgoingMessageEnvelope
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
+from samzapy.container.errors.collectors import SizingCollector
+from samzapy.container.errors.dead_letters import NoDeadLetters
+from samzapy.container.errors.recovery import LastFailure, PolicyLog, Recovery
+from samzapy.container.outputs.collector import Outbox
+from samzapy.container.outputs.producers import RecordLimits
 from samzapy.errors import RecordRefused, RecordTooLarge, TransactionIndeterminate
+from samzapy.metrics import Registry
+from samzapy.system.clients import SystemClients
+from samzapy.system.factories import system_factory
 from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = pytest.mark.kafka
@@ -101,6 +113,37 @@ def test_nothing_overtakes_a_record_that_the_broker_refuses_so_what_is_there_is_
         send_all_and_go_on()
     writer.close()
     assert count(kafka_settings, kafka_admin, topic) == 10
+
+
+def test_the_policy_is_asked_about_records_for_a_stream_that_does_not_exist_yet_and_again_when_it_does(
+    kafka_settings, kafka_admin, unique_topic
+):
+    metrics, name = Registry(), unique_topic()
+    skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
+    recovery = Recovery("t", skipping, metrics, lambda _: None, PolicyLog(SYSTEM_CLOCK), NoDeadLetters(), LastFailure())
+    skipped = metrics.counter("errors", "produce.skipped")
+    # Only the broker has a limit that matters.
+    settings = replace(kafka_settings, producer={"message.max.bytes": "9000000"})
+    with closing(SystemClients({"kafka": settings}, system_factory, "test")) as clients:
+        limits = RecordLimits(clients)
+        collector = SizingCollector(
+            lambda _: (None, None), clients.producer, lambda *_: (), Outbox(), recovery, limits.of
+        )
+
+        def send(size):
+            collector.send(OutgoingMessageEnvelope(SystemStream("kafka", name), b"x" * size))
+
+        send(2_000_000)
+        assert skipped.count == 1
+        assert limits.of(SystemStream("kafka", name)).final is False
+        kafka_admin.create(StreamSpec(name, 1, {"max.message.bytes": str(LIMIT)}))
+        send(10)
+        collector.hand_over()
+        send(2 * LIMIT)
+        assert skipped.count == 2
+        collector.hand_over()
+        clients.producer("kafka").flush()
+    assert count(kafka_settings, kafka_admin, name) == 1
 
 
 REFUSED = {

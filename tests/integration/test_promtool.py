@@ -5,6 +5,7 @@ import subprocess
 import pytest
 from prometheus_tools import prometheus_tool
 
+from samzapy.metrics import Registry
 from samzapy.metrics.dashboard import expressions, rules
 from samzapy.metrics.prometheus import render
 from samzapy.metrics.series import ContainerSnapshot, JobSnapshot, PartitionSnapshot
@@ -39,9 +40,11 @@ def test_the_queries_of_the_dashboard_are_queries(promtool, tmp_path):
 
 
 def test_the_text_of_a_job_has_no_lint(promtool):
+    times = Registry()
+    times.histogram("commit", "commit", (0.1, 1)).update(0.1)
     metrics = {
         "Partition 0": {"processed.kafka.in": 7, "store.s.gets": 5, "store.s.total-sst-files-size": 9, "clock-ms": 1},
-        "commit": {"commits": 1, "commit.count": 1, "commit.total-s": 0.1, "commit.max-s": 0.1},
+        "commit": {"commits": 1, "commit.max-s": 0.1, **times.snapshot()["commit"]},
         "container": {"resident-bytes": 1, "cpu-s": 1},
     }
     partitions = {"kafka.in[0]": PartitionSnapshot(7, 9, 2, 1.0)}

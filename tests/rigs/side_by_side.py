@@ -29,6 +29,10 @@ class Run:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    @property
+    def goes_on(self):
+        return self._thread.is_alive()
+
     def processed(self, number):
         """Wait until so many messages are processed."""
         with self._seen:

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 #: Executors and containers in each; partitions.
 SIZES = {
     "8 containers": (4, 2, 128),
-    "64 containers": pytest.param((8, 8, 1_000), marks=[pytest.mark.slow, pytest.mark.timeout(7_200)]),
+    "64 containers": pytest.param((8, 8, 1_000), marks=[pytest.mark.large, pytest.mark.timeout(7_200)]),
 }
 
 

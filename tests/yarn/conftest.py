@@ -1,4 +1,4 @@
-"""What the tests on YARN share: one cluster, and one packed environment."""
+"""What the tests on YARN share: one cluster, whole again before each test, and one packed environment."""
 
 import pytest
 from click.testing import CliRunner
@@ -9,14 +9,20 @@ from samzapy.cli.main import cli
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory):
+def yarn(tmp_path_factory):
     """A YARN of this test run; it ends with the run."""
-    made = YarnCluster(tmp_path_factory.mktemp("yarn"))
+    made = YarnCluster(tmp_path_factory.mktemp("yarn"), [HERE, THERE])
     try:
-        made.start([HERE, THERE])
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def cluster(yarn):
+    """The YARN with all its hosts and nothing on them, whatever the test before has done to it."""
+    yarn.make_whole()
+    return yarn
 
 
 @pytest.fixture(scope="session")

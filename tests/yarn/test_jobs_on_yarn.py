@@ -11,7 +11,7 @@ from yarn_job import HERE, THERE, WAIT_S, YarnJob
 
 from samzapy.verify.processes import end, gone, until, workers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @contextmanager
@@ -103,6 +103,25 @@ def has_copies(cluster, executor) -> bool:
     """Whether the stores that an executor has open are a standby's."""
     folders = {folder.name for folder in open_store_folders(executor, cluster.folder)}
     return any(name.endswith(".standby-1") for name in folders)
+
+
+def test_a_job_does_not_need_the_resource_manager_until_it_needs_an_executor(cluster, tmp_path, kafka):
+    job = YarnJob(cluster, tmp_path, kafka, **{"job.container.count": "2"})
+    job.write()
+    with running(job) as run:
+        before = settled(job, run)
+        cluster.kill_resource_manager()
+        job.write()
+        during = settled(job, run)
+        assert [c["epoch"] for c in during["containers"]] == [c["epoch"] for c in before["containers"]]
+        end(cluster.processes(EXECUTOR)[:1])
+        job.write()
+        cluster.start_resource_manager()
+        after = settled(job, run)
+        assert max(c["epoch"] for c in after["containers"]) > max(c["epoch"] for c in before["containers"])
+        stop(run)
+    job.check()
+    assert cluster.application(job.name)["finalStatus"] == "SUCCEEDED"
 
 
 def test_a_job_goes_on_elsewhere_when_a_node_manager_is_killed(cluster, tmp_path, kafka):

@@ -173,7 +173,7 @@ class Rewriting:
     ) -> None:
         config, store = recorded.config, recorded.store
         conversion = conversion_of(config, store, plan)
-        self._rewriter = EntryRewriter(plan, conversion, RecordLimits(clients).of(changelog_of(store)))
+        self._rewriter = EntryRewriter(plan, conversion, RecordLimits(clients).of(changelog_of(store)).record_bytes)
         self._recorded = recorded
         self._plan = plan
         self._clients = clients

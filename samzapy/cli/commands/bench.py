@@ -11,7 +11,7 @@ from rich.console import Console
 from samzapy.cli.options import JOB, OVERRIDES, pairs
 from samzapy.cli.output import json_text, table, warn
 from samzapy.config.job import JobConfig
-from samzapy.errors import SamzapyError
+from samzapy.errors import ConfigError, ConfigProblem, SamzapyError
 
 
 class _Percent(click.ParamType[float]):
@@ -86,6 +86,10 @@ def events(
     from samzapy.config.loader import load_job
 
     config = load_job(job, pairs(overrides))
+    if not config.task.inputs:
+        given = ", ".join(map(str, config.task.patterns))
+        allowed = "must name a stream for the events, not only regular expressions: add -c task.inputs=SYSTEM.STREAM"
+        raise ConfigError([ConfigProblem("task.inputs", given, allowed)])
     stream = config.task.inputs[0]
     made = Events(count, keys, exponent, seed)
     written = load_events(config.systems[stream.system], stream, made, partitions=partitions)

@@ -76,11 +76,12 @@ def clear(config: JobConfig, model: JobModel) -> None:
 def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: float) -> None:
     """Let a running job process its inputs up to their present end, call on_drain of its tasks, commit and stop.
 
-    The job may run anywhere that uses the same checkpoints; its driver looks for the request three times a lease.
+    The job may run anywhere that uses the same checkpoints; its driver looks for the request three times a lease, and notes
+    its end beside them.
     """
     from threading import Event
 
-    from samzapy.admin.running import ask_to_drain, describe_run, look_for_run, wait_for_end
+    from samzapy.admin.running import ask_to_drain, describe_run, wait_for_end
     from samzapy.config.loader import load_job
     from samzapy.errors import EnvironmentFailure
 
@@ -88,9 +89,6 @@ def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: floa
     run = ask_to_drain(config)
     click.echo(f"asked {describe_run(run)} to drain", err=True)
     if no_wait:
-        return
-    if look_for_run(config, run).unseen:
-        click.echo("it runs on another machine, so its end cannot be waited for", err=True)
         return
     if not wait_for_end(config, run, timeout, Event().wait):
         raise EnvironmentFailure(

@@ -186,6 +186,18 @@ def split_list(text: str) -> tuple[str, ...]:
 
 LIST: Kind[tuple[str, ...]] = Kind("a comma list", split_list)
 
+_HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.ASCII)
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    hosts = tuple(entry.lower().removesuffix(".") for entry in split_list(text))
+    if not all(len(host) < 254 and _HOST.fullmatch(host) for host in hosts):
+        raise ValueError(HOSTS.allowed)
+    return hosts
+
+
+HOSTS = Kind("a comma list of names of hosts, without ports", _hosts)
+
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
     """`kind`, or an empty text for None."""

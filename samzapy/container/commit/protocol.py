@@ -51,8 +51,12 @@ class CommitSettings:
     outputs_inside: str | None = None
 
 
+#: The bounds of the buckets for the time of a commit, and of its steps, in seconds.
+SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
 class StepTimes:
-    """The time that each step takes, in the timers `commit.step.NAME`."""
+    """The time that each step takes, in the timers and histograms `commit.step.NAME`."""
 
     def __init__(self, metrics: MetricsRegistry, clock: Clock) -> None:
         self._metrics = metrics
@@ -67,6 +71,7 @@ class StepTimes:
         """A step is over, and the next one begins."""
         now = self._clock.monotonic()
         self._metrics.timer("commit", f"step.{step}").update(now - self._since)
+        self._metrics.histogram("commit", f"step.{step}", SECONDS).update(now - self._since)
         self._since = now
 
 
@@ -81,6 +86,7 @@ class CommitProtocol:
         self._settings = settings
         self._commits = settings.metrics.counter("commit", "commits")
         self._commit_time = settings.metrics.timer("commit", "commit")
+        self._commit_times = settings.metrics.histogram("commit", "commit", SECONDS)
         self._steps = StepTimes(settings.metrics, settings.clock)
         self.count = 0
         #: By task, the positions of its last checkpoint.
@@ -100,7 +106,9 @@ class CommitProtocol:
             self._settings.must_own()
             started = self._settings.clock.monotonic()
             self._run(due)
-            self._commit_time.update(self._settings.clock.monotonic() - started)
+            took = self._settings.clock.monotonic() - started
+            self._commit_time.update(took)
+            self._commit_times.update(took)
         for task in tasks:
             task.keep_checkpoint()
 

@@ -13,6 +13,7 @@ from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.recovery import Recovery
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, Output, SerdesOf, no_envelope
+from samzapy.container.outputs.producers import RecordLimit
 from samzapy.errors import RecordTooLarge, SerdeError
 
 
@@ -23,7 +24,7 @@ class TolerantCollector(BufferingCollector):
     undone and processed in smaller ones, whether the task lets the error through or not.
     """
 
-    __slots__ = ("_again", "_several", "recovery", "undecided")
+    __slots__ = ("_again", "_several", "_undecided", "recovery")
 
     def __init__(
         self,
@@ -35,12 +36,16 @@ class TolerantCollector(BufferingCollector):
     ) -> None:
         super().__init__(serdes_of, producer_of, control, outbox)
         self.recovery = recovery
-        self._again = self._several = self.undecided = False
+        self._again = self._several = self._undecided = False
+
+    @property
+    def undecided(self) -> bool:
+        return self._undecided
 
     def begin_run(self, *, several: bool) -> None:
         """The outputs from here on come from a run of several messages, or from one message."""
         self._several = several
-        self.undecided = False
+        self._undecided = False
 
     def back_to(self, mark: Mark) -> None:
         """Drop the records sent since `mark`."""
@@ -49,7 +54,7 @@ class TolerantCollector(BufferingCollector):
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
         if self._again or self._several:
-            self.undecided = self._several
+            self._undecided = self._several
             super()._refuse(envelope, cause)
         error = SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {cause}")
         error.__cause__ = cause
@@ -71,10 +76,11 @@ class TolerantCollector(BufferingCollector):
 class SizingCollector(TolerantCollector):
     """Asks the policy about outputs that are too large, before a producer sees them and is poisoned.
 
-    A record's size is that of its key, value and headers; the overhead of a system's own format is not counted.
+    A record's size is that of its key, value and headers; the overhead of a system's own format is not counted. The limit of a
+    stream that does not exist yet is asked for again after each hand-over, since the records may have created it.
     """
 
-    __slots__ = ("_limit_of", "_limits")
+    __slots__ = ("_limit_of", "_limits", "_some_open")
 
     def __init__(
         self,
@@ -83,12 +89,13 @@ class SizingCollector(TolerantCollector):
         control: ControlRecords,
         outbox: Outbox,
         recovery: Recovery,
-        limit_of: Callable[[SystemStream], int | None],
+        limit_of: Callable[[SystemStream], RecordLimit],
     ) -> None:
-        """`limit_of` gives the largest record a stream takes, None if unknown; called once a stream."""
+        """`limit_of` gives the largest record a stream takes; called once for a stream that exists."""
         super().__init__(serdes_of, producer_of, control, outbox, recovery)
         self._limit_of = limit_of
-        self._limits: dict[SystemStream, int | None] = {}
+        self._limits: dict[SystemStream, RecordLimit] = {}
+        self._some_open = False
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
         if not isinstance(envelope, OutgoingMessageEnvelope):
@@ -99,20 +106,31 @@ class SizingCollector(TolerantCollector):
         super().send(envelope)
         if len(records) == before or records[-1].stream != stream.stream:
             return  # it did not serialize
-        if stream not in self._limits:
-            self._limits[stream] = self._limit_of(stream)
-        limit = self._limits[stream]
+        limit = self._limit(stream)
         if limit is None:
             return
         size = size_of(records[-1])
         if size > limit:
             records.pop()
             if self._several:
-                self.undecided = True
+                self._undecided = True
                 raise RecordTooLarge(str(stream), size, limit)
             failure = self.recovery.recover(Stage.PRODUCE, RecordTooLarge(str(stream), size, limit))
             if failure is not None:
                 raise failure
+
+    def hand_over(self) -> None:
+        super().hand_over()
+        if self._some_open:
+            self._limits = {stream: limit for stream, limit in self._limits.items() if limit.final}
+            self._some_open = False
+
+    def _limit(self, stream: SystemStream) -> int | None:
+        known = self._limits.get(stream)
+        if known is None:
+            known = self._limits[stream] = self._limit_of(stream)
+            self._some_open |= not known.final
+        return known.record_bytes
 
     def send_message(self, stream: SystemStream, message: Any, key: Any = None) -> None:
         MessageCollector.send_message(self, stream, message, key)

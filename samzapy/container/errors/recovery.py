@@ -67,7 +67,7 @@ class Recovery:
         letters: NoDeadLetters,
         last: LastFailure,
         *,
-        gives_back: bool,
+        gives_back: bool = False,
     ) -> None:
         self._task_name = task_name
         self._gives_back = gives_back

@@ -56,6 +56,10 @@ class BatchIdCollector(MessageCollector):
         self._last = -1
         self._in_order = True
 
+    @property
+    def undecided(self) -> bool:
+        return self._collector.undecided
+
     def begin(self, batch: MessageBatch[Any, Any]) -> None:
         """The outputs from here on come from this batch."""
         self._batch = batch

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from samzapy.api.metrics import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
@@ -128,16 +129,30 @@ class CountingProducer(ForwardingProducer):
         self._counter.count += columns.size
 
 
+class RecordLimit(NamedTuple):
+    """The largest record that a stream takes, in bytes; None: unknown, or it sets none. `final`: the stream exists. One that
+    does not may get another limit when it is created."""
+
+    record_bytes: int | None
+    final: bool = True
+
+
 class RecordLimits:
-    """The largest record that a stream takes: the smaller of its own limit and its system's. A call asks the system, so do
-    not call it for every record."""
+    """The largest record that a stream takes: the smaller of its own limit and its system's. A stream that does not exist has
+    the limit that the system gives to streams that a record creates. A call asks the system, so do not call it for every
+    record."""
 
     def __init__(self, clients: SystemClients) -> None:
         self._clients = clients
 
-    def of(self, stream: SystemStream) -> int | None:
-        """The limit in bytes; None for a stream that does not exist or sets none."""
-        description = self._clients.admin(stream.system).describe(stream.stream)
-        said = description.config.get("max.message.bytes", "") if description else ""
-        limits = (self._clients.max_record_bytes(stream.system), int(said) if said.isdigit() else None)
-        return min((limit for limit in limits if limit is not None), default=None)
+    def of(self, stream: SystemStream) -> RecordLimit:
+        """The limit now."""
+        admin = self._clients.admin(stream.system)
+        description = admin.describe(stream.stream)
+        if description is None:
+            own = admin.record_bytes_of_new_streams()
+        else:
+            said = description.config.get("max.message.bytes", "")
+            own = int(said) if said.isdigit() else None
+        limits = (self._clients.max_record_bytes(stream.system), own)
+        return RecordLimit(min((limit for limit in limits if limit is not None), default=None), description is not None)

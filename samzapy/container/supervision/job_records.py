@@ -164,11 +164,12 @@ class Ownership:
         with self._records.checkpoints.one_pass():
             yield
 
-    def note_end(self) -> None:
-        """Record that this run has ended. Raises JobTakenOver, if that is known."""
+    def note_end(self, *, again: bool) -> None:
+        """Record that this run has ended, and whether its process starts the job `again`. Raises JobTakenOver, if that is known."""
         if not self._records.is_open:
             self.look()
-        self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id})
+        more = {"again": True} if again else {}
+        self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id, **more})
 
     def close(self) -> None:
         """Close what `look` has opened; the next one opens it again."""

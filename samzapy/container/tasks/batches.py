@@ -25,6 +25,7 @@ from samzapy.config.tasks.processing import BatchConfig
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.tasks.synchronous import Processing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.container.tasks.throughput import ProcessTimes
 
 ProcessBatch = Callable[[MessageBatch[Any, Any], MessageCollector, TaskCoordinator], object]
 Run = Sequence[IncomingMessageEnvelope]
@@ -83,9 +84,9 @@ class GatheredMessages:
 class BatchExecutor(SynchronousExecutor):
     """Gives each task batches of its accepted messages, after each poll."""
 
-    def __init__(self, processing: Mapping[str, Processing], config: BatchConfig) -> None:
-        """`processing` calls the user's `process_batch`, by task."""
-        super().__init__(processing)
+    def __init__(self, processing: Mapping[str, Processing], times: ProcessTimes, config: BatchConfig) -> None:
+        """`processing` calls the user's `process_batch`, by task; `times` are those of all tasks."""
+        super().__init__(processing, times)
         self._slice = config.max_messages or sys.maxsize
         self._wait_s = config.max_wait_ms / 1000.0
         self._gathered: dict[tuple[str, SystemStreamPartition], GatheredMessages] = {}

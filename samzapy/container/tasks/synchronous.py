@@ -16,6 +16,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.run_loop import RunLoop, TaskExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.container.tasks.throughput import ProcessTimes
 
 Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], object]
 
@@ -73,9 +74,10 @@ class SynchronousExecutor(TaskExecutor):
     lingers = False
     idle = True
 
-    def __init__(self, processing: Mapping[str, Processing]) -> None:
-        """`processing` calls the user's `process`, by task."""
+    def __init__(self, processing: Mapping[str, Processing], times: ProcessTimes) -> None:
+        """`processing` calls the user's `process`, by task; `times` are those of all tasks."""
         self._processing = processing
+        self._times = times
         self._slice = 100
 
     def wants_input(self, loop: RunLoop) -> bool:
@@ -102,6 +104,7 @@ class SynchronousExecutor(TaskExecutor):
             task.collector.hand_over()
             took = clock.monotonic() - started
             task.throughput.seconds += took
+            self._times.add(processed, took)
             self._resize(processed, took)
             if task.requests.pending:
                 loop.obey(task)

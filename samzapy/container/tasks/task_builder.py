@@ -48,6 +48,7 @@ from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
 from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import PositionNotes, TaskInstance, UserSide
+from samzapy.container.tasks.throughput import ProcessTimes
 from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel
 from samzapy.serializers import TaskSerdes
@@ -193,9 +194,9 @@ class TaskBuilder:
         """Runs the tasks that were made."""
         task = self._config.task
         if issubclass(self._task_class, BatchTask):
-            return BatchExecutor(self._processing, task.batch)
+            return BatchExecutor(self._processing, ProcessTimes(self._metrics), task.batch)
         if not self._messages:
-            return SynchronousExecutor(self._processing)
+            return SynchronousExecutor(self._processing, ProcessTimes(self._metrics))
         return AsynchronousExecutor(
             self._messages,
             self._events,

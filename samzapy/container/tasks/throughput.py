@@ -1,4 +1,4 @@
-"""Counts what a task processes: messages by partition, batches, and time in the user's code."""
+"""Counts what tasks process: messages by partition, batches, and time in the user's code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,27 @@ from collections.abc import Mapping
 
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
+
+#: The bounds of the buckets: seconds for a message, from a microsecond on, and messages of a batch.
+SECONDS = (1e-6, 5e-6, 1e-5, 5e-5, 1e-4, 5e-4, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0)
+MESSAGES = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536)
+
+
+class ProcessTimes:
+    """The histograms of the tasks of a container that call the user's code one batch after the other. `add` is called once a
+    batch."""
+
+    __slots__ = ("_messages", "_seconds")
+
+    def __init__(self, metrics: MetricsRegistry) -> None:
+        self._seconds = metrics.histogram("process", "seconds", SECONDS)
+        self._messages = metrics.histogram("process", "batch", MESSAGES)
+
+    def add(self, messages: int, seconds: float) -> None:
+        """Count a batch that took `seconds`; each of its messages gets an equal part of them."""
+        if messages:
+            self._seconds.update(seconds / messages, messages)
+            self._messages.update(messages)
 
 
 class Throughput:

@@ -7,7 +7,7 @@
    token: it is accepted for GET and HEAD only, and never in an `Authorization` header.
 
 Comparisons take constant time. A request also needs the right Host header, so that a foreign page cannot reach the coordinator
-under a name that it points here (DNS rebinding).
+under a name that it points here (DNS rebinding). The name decides; a tunnel or a proxy may have a port of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Collection, Iterable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -52,6 +53,7 @@ _SECURITY = {
 _READS = frozenset({"GET", "HEAD"})
 #: A client with a token has no use for a refused connection.
 _CLOSING = {"connection": "close"}
+_PORT = re.compile(r":\d*$")
 
 
 class Guard:
@@ -66,15 +68,17 @@ class Guard:
         views: ASGIApp,
         tokens: Tokens,
         hosts: Collection[str],
+        port: int,
         open_to_all: Iterable[str] = (),
     ) -> None:
-        """`hosts`: the allowed values of the Host header, with their ports."""
+        """`hosts`: the names and addresses by which a request may come, in lower case. `port` tells the cookies of several services of
+        one host apart."""
         self._calls, self._views = calls, views
         self._tokens = tokens
         self._act, self._read = _header(tokens.act), _header(tokens.read)
-        self._hosts = frozenset(host.encode() for host in hosts)
+        self._hosts = frozenset(hosts)
         self._open = frozenset(open_to_all)
-        self._cookie = f"samzapy-{min(hosts).rpartition(':')[2]}"
+        self._cookie = f"samzapy-{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or pass on one request."""
@@ -82,7 +86,7 @@ class Guard:
             return
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
         given = headers.get(b"authorization", b"")
-        known = headers.get(b"host") in self._hosts
+        known = _name(headers.get(b"host", b"")) in self._hosts
         if known and scope["method"] == "POST" and hmac.compare_digest(given, self._act):
             _trust(scope)
             await self._calls(scope, receive, send)
@@ -101,7 +105,7 @@ class Guard:
         if reads and scope["path"] in self._open:
             return self._views
         if not known:
-            return PlainTextResponse("unknown host\n", 403, _CLOSING)
+            return PlainTextResponse("unknown host: job.page.hosts has the names that are allowed\n", 403, _CLOSING)
         may_read = hmac.compare_digest(given, self._read)
         if may_read and not reads:
             return PlainTextResponse("this token may only read\n", 403, _CLOSING)
@@ -125,6 +129,11 @@ class Guard:
         except CookieError:
             return False
         return _same("" if morsel is None else str(morsel.value), self._tokens.cookie)
+
+
+def _name(host: bytes) -> str:
+    """The name or address in a Host header."""
+    return _PORT.sub("", host.decode("latin-1").lower()).removesuffix(".")
 
 
 def _header(token: str) -> bytes:

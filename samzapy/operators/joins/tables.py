@@ -106,7 +106,7 @@ class TableTableJoin:
         key = key_of(envelope)
         part, value = self._part[envelope.ssp], envelope.message
         row = self._rows.get(key) or {}
-        if row.get(part) == value:
+        if _alike(row.get(part), value):
             return row or None
         # A new dict: the undo of a failed message restores the old one.
         changed = {name: kept for name, kept in row.items() if name != part}
@@ -132,13 +132,18 @@ class TableTableJoin:
             rows = dict(before)
             for key, value in zip(keys, values, strict=True):
                 row = rows[key] or {}
-                if row.get(part) != value:
+                if not _alike(row.get(part), value):
                     row = {name: kept for name, kept in row.items() if name != part}
                     if value is not None:
                         row[part] = value
                     rows[key] = row
                 found.append(row or None)
-            changed = {key: row for key, row in rows.items() if row is not before[key] and row != before[key]}
+            changed = {key: row for key, row in rows.items() if row is not before[key] and not _alike(row, before[key])}
             self._rows.put_all({key: row for key, row in changed.items() if row})
             self._rows.delete_all([key for key, row in changed.items() if not row and before[key] is not None])
         return found
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two values are the same: 1, 1.0 and True are equal in Python, and three values in a row."""
+    return bool(one == other) and repr(one) == repr(other)

@@ -8,10 +8,12 @@ time apart from those after it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any, Generic, TypeVar
+
+from samzapy.errors import TaskFailed
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -19,7 +21,7 @@ N = TypeVar("N", int, float)
 
 
 class Monoid(ABC, Generic[T]):
-    """An associative and commutative `plus` with an identity `zero`.
+    """An associative and commutative `plus` with an identity `zero`. An `add` that raises leaves `total` as it was.
 
     A checkpoint holds only plain values: None, bool, int, float, str, bytes, and tuples, lists and dicts of these; lists
     come back as tuples. A monoid with any other totals overrides `to_plain` and `from_plain`.
@@ -32,6 +34,12 @@ class Monoid(ABC, Generic[T]):
     @abstractmethod
     def plus(self, left: T, right: T) -> T:
         """The total of both. It may change `left` and return it; it does not change `right`, and keeps no mutable part of it."""
+
+    def prepared(self, left: T, right: T) -> Callable[[], T]:
+        """`plus` in two steps: what may fail happens now, and what changes `left` in place when the result is called. To be
+        overridden if `plus` does so; else a task that finds such totals half changed has to start again."""
+        total = self.plus(left, right)
+        return lambda: total
 
     def add(self, total: T, item: Any) -> T:
         """`total` with one more item, by the rules of `plus`. An item is a total of its own unless the monoid overrides this."""
@@ -49,6 +57,28 @@ class Monoid(ABC, Generic[T]):
         """The inverse of `to_plain`."""
         found: T = plain
         return found
+
+
+#: Types of totals that do not change in place.
+_UNCHANGING = (int, float, str, bytes, tuple, frozenset, type(None))
+
+
+def all_prepared(monoid: Monoid[T], pairs: Sequence[tuple[T, T]]) -> list[Callable[[], T]]:
+    """`monoid.prepared` of each pair. If one raises, none is changed; TaskFailed says that some may be."""
+    calls: list[Callable[[], T]] = []
+    try:
+        for left, right in pairs:
+            calls.append(monoid.prepared(left, right))
+    except Exception as cause:
+        at_once = type(monoid).prepared is Monoid.prepared
+        changed = [left for (left, _), call in zip(pairs, calls, strict=False) if at_once and call() is left]
+        if not all(isinstance(left, _UNCHANGING) for left in changed):
+            raise TaskFailed(
+                f"the state is half changed, since some of its totals took an update and another refused it ("
+                f"{type(cause).__name__}: {cause}): have the task check its items, or give {type(monoid).__name__} a `prepared`"
+            ) from cause
+        raise
+    return calls
 
 
 class Group(Monoid[T]):
@@ -161,6 +191,9 @@ class Distinct(Monoid[set[Any]]):
         left |= right
         return left
 
+    def prepared(self, left: set[Any], right: set[Any]) -> Callable[[], set[Any]]:
+        return lambda: self.plus(left, right)
+
     def add(self, total: set[Any], item: Any) -> set[Any]:
         total.add(item)
         return total
@@ -203,6 +236,17 @@ class Keyed(Monoid[dict[Any, T]]):
             before = left[key] if key in left else monoid.zero()
             left[key] = monoid.plus(before, total)
         return left
+
+    def prepared(self, left: dict[Any, T], right: dict[Any, T]) -> Callable[[], dict[Any, T]]:
+        held = [(key, left[key] if key in left else self._monoid.zero(), total) for key, total in right.items()]
+        calls = all_prepared(self._monoid, [(before, total) for _, before, total in held])
+
+        def change() -> dict[Any, T]:
+            for (key, _, _), call in zip(held, calls, strict=True):
+                left[key] = call()
+            return left
+
+        return change
 
     def add(self, total: dict[Any, T], item: tuple[Any, Any]) -> dict[Any, T]:
         key, inner = item

@@ -16,7 +16,7 @@ from math import gcd
 from typing import Any, Generic, TypeVar
 
 from samzapy.operators.columns import Column, Messages, columns, runs_of_partitions, times_of
-from samzapy.operators.persistent.monoids import Group, Keyed, Monoid, grouped
+from samzapy.operators.persistent.monoids import Group, Keyed, Monoid, all_prepared, grouped
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -55,13 +55,19 @@ class Sides(Generic[P]):
             return [(ends[0], monoid.add_all(monoid.zero(), items))]
         return [(end, monoid.add_all(monoid.zero(), each)) for end, each in grouped(zip(ends, items, strict=True))]
 
-    def add_parts(self, parts: Iterable[tuple[int | None, P]]) -> None:
-        """Add what `parts_of` has returned."""
+    def add_parts(self, parts: Sequence[tuple[int | None, P]]) -> None:
+        """Add what `parts_of` has returned, all of it or nothing. Raises TaskFailed for totals that are half changed."""
+        monoid, right = self._monoid, self.right
+        # One part for each end: parts are new, so they may change in place.
+        together: dict[int | None, P] = {}
         for end, part in parts:
-            if end is None:
-                self.left = self._monoid.plus(self.left, part)
-            else:
-                self.right[end] = self._monoid.plus(self.right[end], part) if end in self.right else part
+            together[end] = monoid.plus(together[end], part) if end in together else part
+        ends = [end for end in together if end is None or end in right]
+        pairs = [(self.left if end is None else right[end], together[end]) for end in ends]
+        for end, call in zip(ends, all_prepared(monoid, pairs), strict=True):
+            together[end] = call()
+        self.left = together.pop(None, self.left)
+        right.update(together)  # type: ignore[arg-type]  # without None
 
     @property
     def total(self) -> P:
@@ -186,13 +192,14 @@ class MonoidState(PersistentState[T], Generic[T, P]):
             self._columns.append((times_of(run), self._items(times, items)))
 
     def settle(self) -> None:
-        # What cannot be added up is found before anything is changed.
-        parts = [part for columns in self._columns for part in self._sides.parts_of(*columns)]
-        self._sides.add_parts(parts)
-        add = self._sides.add
-        for item in self._waiting:
+        waiting, sides = self._waiting, self._sides
+        if len(waiting) == 1:
             assert self._time is not None
-            add(self._time, item)
+            sides.add(self._time, waiting[0])
+        elif waiting or self._columns:
+            # What does not add up among itself is found before anything is changed.
+            columns = [([self._time or 0] * len(waiting), waiting), *self._columns]
+            sides.add_parts([part for each in columns for part in sides.parts_of(*each)])
         self.roll_back()
 
     def roll_back(self) -> None:
@@ -284,17 +291,20 @@ class WindowState(MonoidState[T, dict[int, T]]):
         first, within = self._start, range(self._start, self._start + self._size)
         waiting = [*self._waiting, *(item for _, items in self._columns for item in items)]
         current = [item for start, item in waiting if start in within]
-        part = self._each.add_all(self._each.zero(), current) if self._columns else None
         late = sum(start < first for start, _ in waiting)
         if late:
             self._waiting = [each for each in self._waiting if each[0] >= first]
             self._columns = [_from(first, *each) for each in self._columns]
-        super().settle()
-        if part is not None:
-            self._current = self._each.plus(self._current, part)
-        else:
-            for item in current:
-                self._current = self._each.add(self._current, item)
+        try:
+            if len(current) == 1:
+                self._current = self._each.add(self._current, current[0])
+            elif current:
+                self._current = self._each.plus(self._current, self._each.add_all(self._each.zero(), current))
+            super().settle()
+        except Exception:
+            # The sides are as they were, or the task has failed.
+            self._current = self._fold(self._sides.total, within)
+            raise
         self.late += late
 
     def _items(self, times: Sequence[int], items: Sequence[Any]) -> Sequence[Any]:

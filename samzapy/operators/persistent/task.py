@@ -154,10 +154,10 @@ class PersistentTask(FoldingTask[T], StreamTask):
         state.begin(envelope.event_time)
         try:
             self.process_message(state, envelope)
+            state.settle()
         except BaseException:
             state.roll_back()
             raise
-        state.settle()
 
     def _go_on(self, envelope: IncomingMessageEnvelope) -> None:
         if envelope.offset < self._out[envelope.ssp]:
@@ -190,6 +190,9 @@ class PersistentBatchTask(FoldingTask[T], BatchTask[Any, Any]):
                 if part:
                     self.collector = outputs
                     self.process_messages(state, part)
+            if collector.undecided:
+                state.roll_back()
+                return
             state.settle()
         except BaseException:
             state.roll_back()

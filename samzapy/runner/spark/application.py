@@ -23,9 +23,9 @@ from pyspark import SparkConf, SparkContext
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import Java, installed_spark
+from samzapy.java import Java, class_archive, installed_spark
 from samzapy.runner.base import TOKEN
-from samzapy.runner.spark.jvm import DriverJvm
+from samzapy.runner.spark.jvm import DriverJvm, archive_options, record_beside
 from samzapy.runner.spark.master import Master, environment, spark_settings
 from samzapy.runner.spark.user_code import shipped_files
 from samzapy.runner.spark.worker import warm_up
@@ -88,11 +88,15 @@ class RunFolder:
             return Path(given)
         home = self.path / "home"
         home.mkdir()
-        left_out = {"work", "python"} if on_this_machine else {"work"}
-        for entry in installed_spark().package.iterdir():
-            if entry.name not in left_out:
-                (home / entry.name).symlink_to(entry)
+        link_spark(installed_spark().package, home, left_out={"work", "python"} if on_this_machine else {"work"})
         return home
+
+
+def link_spark(spark: Path, home: Path, left_out: Collection[str]) -> None:
+    """Fill the folder `home` with links to the entries of the folder of a Spark. Raises OSError."""
+    for entry in spark.iterdir():
+        if entry.name not in left_out:
+            (home / entry.name).symlink_to(entry)
 
 
 def default_settings(home: Path) -> dict[str, str]:
@@ -138,8 +142,10 @@ def spark_application(
     """Start Spark for a job on that Java, and stop it at the end. `began` gets its JVM before that answers. Raises
     EnvironmentFailure if it does not start, ConfigError."""
     with RunFolder() as folder:
-        settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         home = folder.spark_home(on_this_machine=master.on_this_machine)
+        archive = class_archive(java, home) if config.spark.class_archive else None
+        options = archive_options(archive)
+        settings = spark_settings(config, master, folder.log_settings(verbose=verbose), options)
         properties = folder.spark_properties(settings, home)
         variables = {**environment(config.spark.conf, master, home, properties), **java.environment(folder.path)}
         with _environment(variables), warnings.catch_warnings():
@@ -147,7 +153,7 @@ def spark_application(
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             jvm = DriverJvm(verbose=verbose, began=began)
             try:
-                context = _context(jvm, settings, token, master.address)
+                context = new_context(jvm, settings, token, master.address)
             except BaseException:
                 jvm.close()
                 raise
@@ -159,12 +165,16 @@ def spark_application(
                 for path in config.spark.archives:
                     context.addArchive(path)
             jvm.settled()
+            if archive is not None and not options:
+                record_beside(archive)
             yield application
         finally:
             application.close()
 
 
-def _context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: str) -> Any:
+def new_context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: str) -> Any:
+    """A context in that JVM; the workers of its executors get the token. `address`: the master, for errors. Raises
+    EnvironmentFailure."""
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
     try:

@@ -25,6 +25,7 @@ from samzapy.config.spark import TLS_ENABLED, TlsConfig
 from samzapy.config.stores import backup
 from samzapy.config.tasks import checkpoint
 from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.java import chooses_archive
 from samzapy.system.factories import system_factory
 
 KEY = "job.spark.master"
@@ -236,17 +237,17 @@ _PLACED = {"spark.task.maxFailures": "1", "spark.locality.wait": "500ms"}
 #: three), and YARN after two lost masters of the application. Without these settings a job would count them for all its life.
 _FORGIVING = {"spark.executor.failuresValidityInterval": "1h", "spark.yarn.am.attemptFailuresValidityInterval": "1h"}
 
-_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_DRIVER_OPTIONS, _EXECUTOR_OPTIONS = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
 
 #: Spark's JVMs only pass on task ids, so they should start quickly and use little CPU. Measured on two busy cores, these
 #: options halve the time to the first task.
-_LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _ON_THIS_MACHINE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    _DRIVER_OPTIONS: _LIGHT_JVM,
-    "spark.executor.extraJavaOptions": _LIGHT_JVM,
+    _DRIVER_OPTIONS: LIGHT_JVM,
+    _EXECUTOR_OPTIONS: LIGHT_JVM,
 }
 
 _PYTHON, _DAEMON = "spark.pyspark.python", "spark.python.daemon.module"
@@ -259,8 +260,9 @@ FIXED = {
 }
 
 
-def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dict[str, str]:
-    """All settings of the SparkConf. Raises ConfigError."""
+def spark_settings(config: JobConfig, master: Master, log_settings: Path, archive: str = "") -> dict[str, str]:
+    """All settings of the SparkConf. `archive`: the options for the driver's JVM, and for those of executors on this machine,
+    that name an archive of classes. Raises ConfigError."""
     given = config.spark.conf
     _refuse(given)
     settings = {
@@ -278,9 +280,16 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
         if _PYTHON not in given:
             # The executors' Python is this one, so it has the module.
             settings.setdefault(_DAEMON, DAEMON_MODULE)
+        settings[_EXECUTOR_OPTIONS] = _with_archive(settings[_EXECUTOR_OPTIONS], archive)
+    settings[_DRIVER_OPTIONS] = _with_archive(settings.get(_DRIVER_OPTIONS, ""), archive)
     logging = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
-    settings[_DRIVER_OPTIONS] = f"{settings.get(_DRIVER_OPTIONS, '')} {logging}".strip()
+    settings[_DRIVER_OPTIONS] = f"{settings[_DRIVER_OPTIONS]} {logging}".strip()
     return settings
+
+
+def _with_archive(options: str, archive: str) -> str:
+    """The options of a JVM with those of the archive, unless they choose one themselves."""
+    return options if chooses_archive(options) else f"{options} {archive}".strip()
 
 
 def _on_demand(master: Master) -> dict[str, str]:

@@ -245,16 +245,22 @@ class StatePlaces(PlacementPolicy):
         """`executors` returns the present ones."""
         self._coordinator = coordinator
         self._model = coordinator.spec.model
+        # A look asks for each of a thousand containers.
+        self._containers = {each.id: each for each in self._model.containers}
         self._executors = executors
         self._locality = locality
-        self._seen: Sequence[Place] = ()
+        self._noted: dict[str, Place] = {}
+        self._seen: frozenset[Place] = frozenset()
         self._seen_at = -math.inf
 
     def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
         """Once a container is restored, its state is where it runs, or ran, if it ended before this call."""
+        if status.phase not in {"running", "done"}:
+            return
         place = self.place(slot.id)
-        if status.phase in ("running", "done") and place is not None:
-            self._locality.note(self._model.container(slot.id), place)
+        if place is not None and place != self._noted.get(slot.id):
+            self._noted[slot.id] = place
+            self._locality.note(self._containers[slot.id], place)
 
     def hopeless(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus], now: float) -> str | None:
         own, place = status[slot.id], self.place(slot.id)
@@ -267,17 +273,16 @@ class StatePlaces(PlacementPolicy):
             slot.silent = None
         elif slot.silent is None:
             slot.silent = now
-        where = f"executor {place.executor} on {place.host}"
         if self._has_gone(place, now):
-            return f"{EXECUTOR_LOST}: container {slot.id} has lost {where}"
+            return f"{EXECUTOR_LOST}: container {slot.id} has lost executor {place.executor} on {place.host}"
         if slot.silent is not None and now - slot.silent > SILENT_S:
             slot.avoided = place
-            return f"container {slot.id}: no heartbeat from {where}"
+            return f"container {slot.id}: no heartbeat from executor {place.executor} on {place.host}"
         return None
 
     def successor(self, slot: ContainerSlot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
         """A standby that has caught up; if the host of the state is gone or has no room, any standby."""
-        place, there = self._locality.of(self._model.container(slot.id)), self._executors()
+        place, there = self._locality.of(self._containers[slot.id]), self._executors()
         if slot.taken_back is None and EXECUTOR_LOST not in reason and place in there:
             return None
         ids = self._standbys(slot, status)
@@ -287,7 +292,7 @@ class StatePlaces(PlacementPolicy):
 
     def wanted(self, slot: ContainerSlot) -> list[str]:
         """The place of the state: that of the standby, if the slot has waited for one."""
-        place = self._locality.of(self._model.container(slot.id))
+        place = self._locality.of(self._containers[slot.id])
         if slot.released is not None:
             place, slot.released = self.place(slot.released), None
         if place is not None and place == slot.avoided:
@@ -311,7 +316,7 @@ class StatePlaces(PlacementPolicy):
     def _has_gone(self, place: Place, now: float) -> bool:
         """Whether Spark lists executors, but not this one. An empty list means that all are lost, or that Spark does not answer."""
         if now - self._seen_at >= EXECUTORS_PACE_S:
-            self._seen, self._seen_at = self._executors(), now
+            self._seen, self._seen_at = frozenset(self._executors()), now
         return bool(self._seen) and place not in self._seen
 
     def _locations(self, places: Sequence[Place]) -> list[str]:

@@ -233,7 +233,9 @@ class SparkRunner(Runner):
                 model = prepared.model
                 _checked_master(config, len(model.containers), len(model.standbys), endless=prepared.endless)
                 coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
-                service = _served(coordinator, prepared.config, token, Addresses(host, *ports, identity))
+                service = _served(
+                    coordinator, prepared.config, token, Addresses(host, *ports, identity, config.page_hosts)
+                )
                 ports = service.ports
                 services.callback(service.close)
                 options.on_event(f"status page: {service.pinned_page}")
@@ -246,20 +248,24 @@ class SparkRunner(Runner):
                 before = outcome.status
                 # The next service has the same ports.
                 service.close()
-                prepared = inputs.renewed(lambda: signals.received or options.stop.asked)
+                renewed = inputs.renewed()
+                if renewed is None:
+                    return outcome
+                prepared = renewed
 
     def _supervised(
         self, part: _Part, starting: StartingSpark, signals: StopSignals, options: RunOptions
     ) -> tuple[JobOutcome, InputsWatch | None]:
         """Supervise the containers to their end; the watch is that of the inputs, if the job is to start again with new ones."""
         prepared, coordinator, config = part.prepared, part.coordinator, part.prepared.config
+
+        def asked() -> bool:
+            return signals.received or options.stop.asked
+
+        inputs, uncommitted = InputsWatch(prepared, coordinator, options.on_event, asked), None
         with ExitStack() as stack:
-            watch = stack.enter_context(watching(prepared, coordinator, options.on_event))
-            spark = starting.application(
-                lambda: (
-                    signals.received or options.stop.asked or coordinator.stopping or coordinator.abandoned is not None
-                )
-            )
+            watch = stack.enter_context(watching(prepared, coordinator, options.on_event, inputs.again))
+            spark = starting.application(lambda: asked() or coordinator.stopping or coordinator.abandoned is not None)
             if spark is None:
                 return self._ended_before_spark(part, watch, options), None
             locality = stack.enter_context(Locality(place_records(config)))
@@ -276,20 +282,22 @@ class SparkRunner(Runner):
             stack.enter_context(options.stop.stops(supervisor.stop))
             if not part.master.one_executor:
                 stack.enter_context(Spares(spark, coordinator, partial(_ready, spark)))
-            inputs = stack.enter_context(InputsWatch(prepared, coordinator, options.on_event))
+            stack.enter_context(inputs)
             try:
                 status = supervisor.run()
             except StoppedUncommitted as failure:
-                if not inputs.changed or supervisor.asked:
+                if not inputs.again() or watch.lets_go:
                     raise
                 options.on_event(f"{failure}; the containers start again from their last commit")
-                status = coordinator.status()
-            again = inputs.changed and not (supervisor.asked or watch.lets_go or status.draining)
-            if again:
+                status, uncommitted = coordinator.status(), failure
+            if inputs.again():
                 self._await_end(submitted[-1:], config.task.shutdown_ms / 1000)
             if watch.lets_go:
                 part.free_ports()
-        return JobOutcome(status, supervisor.stopped), inputs if again else None
+        # A stop or a handover may have come until the run had noted its end.
+        if uncommitted is not None and not watch.starts_again:
+            raise uncommitted
+        return JobOutcome(status, supervisor.stopped), inputs if watch.starts_again else None
 
     @staticmethod
     def _ended_before_spark(part: _Part, watch: OwnershipWatch, options: RunOptions) -> JobOutcome:
@@ -366,11 +374,8 @@ def _served(coordinator: Coordinator, config: JobConfig, token: str, at: Address
         coordinator,
         records_of(config, coordinator, Exchange(coordinator.holder)),
         token,
-        at.host,
-        at.port,
-        second=at.page_port,
+        at,
         max_series=config.prometheus.max_series,
-        identity=at.identity,
     )
 
 

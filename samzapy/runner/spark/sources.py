@@ -226,15 +226,27 @@ def private_folder() -> Path:
 class GivenJvm:
     """The JVM of the program around the run, which ends it."""
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, parent: Callable[[], int] = os.getppid) -> None:
+        """`parent`: the id of this process's parent. `spark-submit` starts programs from its JVM."""
         self._context = context
+        self._parent = parent
+        self._started_by = parent()
 
     @property
     def alive(self) -> bool:
         """Whether it runs, as far as this process knows, and has the context."""
         gateway = self._context._gateway  # noqa: SLF001  # not offered
         process = getattr(gateway, "proc", None)
-        return self._context._jsc is not None and (process is None or process.poll() is None)  # noqa: SLF001
+        if self._context._jsc is None or (process is not None and process.poll() is not None):  # noqa: SLF001
+            return False
+        return process is not None or self._parent() == self._started_by or self._answers()
+
+    def _answers(self) -> bool:
+        try:
+            self._context._jsc.sc().isStopped()  # noqa: SLF001
+        except (Py4JError, OSError):
+            return False
+        return True
 
     def kill(self) -> None:
         """It goes on."""

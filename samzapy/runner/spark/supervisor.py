@@ -119,11 +119,11 @@ class SlotRun:
     def _look(self) -> None:
         now = self._clock.monotonic()
         # Before the status: an attempt that has ended by now has reported everything.
-        over = [slot.attempt for slot in self._containers if slot.attempt is not None and not slot.attempt.running]
+        over = {id(slot) for slot in self._containers if slot.attempt is not None and not slot.attempt.running}
         status = {each.id: each for each in self._coordinator.status().everyone}
         for slot in self._containers:
             self._policy.note(slot, status[slot.id])
-            if slot.attempt is not None and slot.attempt in over:
+            if slot.attempt is not None and id(slot) in over:
                 self._ended(slot, slot.attempt, status, now)
             elif slot.attempt is not None and slot.taken_back is None:
                 slot.taken_back = self._policy.hopeless(slot, status, now)
@@ -229,11 +229,6 @@ class Supervisor:
     def stop(self) -> None:
         """Have the containers commit and stop."""
         self._stop_asked = True
-
-    @property
-    def asked(self) -> bool:
-        """Whether a stop was asked for here."""
-        return self._stop_asked
 
     @property
     def stopped(self) -> bool:

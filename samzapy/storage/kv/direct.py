@@ -29,8 +29,6 @@ class DirectStore(ScanningStore[K, V]):
         data = self._uncommitted.get(self._encoded(key))
         return None if data is None else self._codec.decode_value(key, data)
 
-    raw = get
-
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
         """The values of `keys`, read in one go."""
         wanted = self.checked_keys(keys)

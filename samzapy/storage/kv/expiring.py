@@ -159,6 +159,11 @@ class ExpiringStore(ForwardingStore[K, V]):
         """The range as it is now. Entries that expire later vanish from it, too."""
         return _LivingSnapshot(self._inner.snapshot(from_key, to_key), self._expiry)
 
+    @property
+    def undone(self) -> StoreLayer[K, Any]:
+        """The layer below, which has the times of the puts: an undone change must not begin a lifetime anew."""
+        return self._inner.undone
+
     def sweep(self, written: int) -> dict[bytes, None]:
         return self._sweep.next_expired(written)
 

@@ -27,26 +27,15 @@ class StoreLayer(KeyValueStore[K, V]):
     def exchange_all(
         self, entries: Mapping[K, V], combine: Callable[[V, V], V]
     ) -> tuple[Sequence[K], Sequence[V | None]]:
-        """As `merge_all`; returns the keys and their raw values from before."""
-        found = self.raw_all(entries)
+        """As `merge_all`; returns the keys and what they held before."""
+        found = self.get_all(entries)
         self.merge_all(entries, combine)
         return list(found), list(found.values())
 
-    def raw(self, key: K) -> Any:
-        """The value of `key` as `put_back` takes it: with everything that the layers below keep beside it, and also if they hide
-        it. None if it has none."""
-        return self.get(key)
-
-    def raw_all(self, keys: Iterable[K]) -> dict[K, Any]:
-        """The raw values of `keys`."""
-        return self.get_all(keys)
-
-    def put_back(self, entries: Iterable[tuple[K, Any]]) -> None:
-        """Set keys to raw values that they had before; None deletes the key."""
-        pairs = list(entries)
-        self.put_all([pair for pair in pairs if pair[1] is not None])
-        if gone := [key for key, value in pairs if value is None]:
-            self.delete_all(gone)
+    @property
+    def undone(self) -> StoreLayer[K, Any]:
+        """The layer to read an entry from before a change, and to put it back to: one that holds it as a whole."""
+        return self
 
     @abstractmethod
     def discard(self) -> None:
@@ -105,15 +94,6 @@ class ForwardingStore(StoreLayer[K, V]):
     def delete_all(self, keys: Iterable[K]) -> None:
         self._inner.delete_all(keys)
 
-    def raw(self, key: K) -> Any:
-        return self._inner.raw(key)
-
-    def raw_all(self, keys: Iterable[K]) -> dict[K, Any]:
-        return self._inner.raw_all(keys)
-
-    def put_back(self, entries: Iterable[tuple[K, Any]]) -> None:
-        self._inner.put_back(entries)
-
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
         return self._inner.range(from_key, to_key)
 
@@ -128,6 +108,11 @@ class ForwardingStore(StoreLayer[K, V]):
 
     def flush(self) -> None:
         self._inner.flush()
+
+    @property
+    def undone(self) -> StoreLayer[K, Any]:
+        below = self._inner.undone
+        return self if below is self._inner else below
 
     def close(self) -> None:
         self._inner.close()
@@ -180,8 +165,10 @@ class ReadOnlyStore(ForwardingStore[Any, Any]):
     def merge_all(self, entries: Mapping[Any, Any], combine: Callable[[Any, Any], Any]) -> None:
         self._refuse()
 
-    def put_back(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """Does nothing: the task has changed nothing."""
+    @property
+    def undone(self) -> StoreLayer[Any, Any]:
+        """The layer below: a refused write is undone as well."""
+        return self._inner.undone
 
     def flush(self) -> None:
         """Does nothing: the task has changed nothing that could be serialized."""

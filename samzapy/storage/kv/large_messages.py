@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from samzapy.errors import StoreRefused
 from samzapy.storage.kv.codec import EntryCodec, entry_list
@@ -59,6 +59,11 @@ class LargeMessageSafeStore(CopyingStore[K, V]):
         pairs = entry_list(self._codec.store, entries)
         encoded = [(key, self._codec.encode_value(key, value)) for key, value in pairs]
         self._inner.put_all([(key, data) for key, data in encoded if self._fits(key, data)])
+
+    @property
+    def undone(self) -> StoreLayer[K, Any]:
+        """The layer below: a value from before a change comes back, also if it is large by now."""
+        return self._inner.undone
 
     def metrics(self) -> dict[str, float]:
         """With `ignored-large-messages`: dropped puts."""

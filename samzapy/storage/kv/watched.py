@@ -66,12 +66,6 @@ class WatchedStore(ForwardingStore[K, V]):
         for key in unwanted:
             self._seen.pop((type(key), key), None)
 
-    def put_back(self, entries: Iterable[tuple[K, Any]]) -> None:
-        pairs = list(entries)
-        self._inner.put_back(pairs)
-        for key, _ in pairs:
-            self._seen.pop((type(key), key), None)
-
     def flush(self) -> None:
         """Raises StoreError with the first key that has a changed object."""
         for (_, key), (value, digest) in self._seen.items():

@@ -27,16 +27,19 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts, reach
-from samzapy.system.kafka.errors import UNKNOWN_TOPIC, error_of, general_error, one_line
+from samzapy.system.kafka.errors import BETWEEN_LEADERS, UNKNOWN_TOPIC, error_of, general_error, one_line
 from samzapy.system.kafka.group_positions import GroupPositions
 
 _REQUEST_S = 15.0
 #: The time-out of one request for offsets. librdkafka sends it to the leader that it knows, and reconnects to a dead one
 #: without any pause until the request times out; only then it looks the leaders up again.
 _OFFSETS_S = 2.0
-#: How long a topic's creation or deletion may take to show in the metadata.
-_SETTLE_S = 30.0
+#: How long a topic's creation or deletion may take to show in the metadata, and how much longer for each new partition:
+#: a broker makes folders and files for each of them before it leads it.
+_SETTLE_S, _SETTLE_PARTITION_S = 30.0, 0.05
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
+#: The broker's answer to the offset of a time after the last record.
+_NONE_SO_LATE = -1
 _IMPOSSIBLE = frozenset(
     {
         KafkaError.INVALID_CONFIG,
@@ -48,20 +51,21 @@ _IMPOSSIBLE = frozenset(
         KafkaError._INVALID_ARG,  # noqa: SLF001
     }
 )
-_BETWEEN_LEADERS = frozenset(
-    {
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-        KafkaError._TRANSPORT,  # noqa: SLF001
-    }
-)
+#: A later answer may be another one: the leader is being chosen, moves, or does not answer.
+_MAY_CHANGE = BETWEEN_LEADERS | {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._TRANSPORT,  # noqa: SLF001
+}
+
+
+class _NoOffset(Exception):
+    """There is no offset for a partition, because of `error`."""
+
+    def __init__(self, ssp: SystemStreamPartition, error: KafkaError) -> None:
+        super().__init__(ssp, error)
+        self.ssp = ssp
+        self.error = error
 
 
 class KafkaAdmin(SystemAdmin):
@@ -119,7 +123,8 @@ class KafkaAdmin(SystemAdmin):
             return next((name for name, spec in made.items() if not _has_leaders(found.get(name), spec)), None)
 
         if made:
-            self._wait("has no leaders", leaderless)
+            patience_s = _SETTLE_S + _SETTLE_PARTITION_S * sum(spec.partitions for spec in made.values())
+            self._wait("has no leaders", leaderless, patience_s)
             # The metadata name a leader a little before the broker knows that it is the leader.
             system = self._client_errors.system
             of_all = [
@@ -127,7 +132,7 @@ class KafkaAdmin(SystemAdmin):
                 for name, spec in made.items()
                 for number in range(spec.partitions)
             ]
-            self._list_offsets(of_all, OffsetSpec.latest())
+            self._list_offsets(of_all, OffsetSpec.latest(), patience_s=patience_s)
 
     def grow(self, stream: str, partitions: int) -> None:
         system = self._client_errors.system
@@ -238,11 +243,18 @@ class KafkaAdmin(SystemAdmin):
 
     def longest_transaction_ms(self) -> int | None:
         """A broker's `transaction.max.timeout.ms`; None without the right to see it."""
+        return self._of_a_broker("transaction.max.timeout.ms")
+
+    def record_bytes_of_new_streams(self) -> int | None:
+        """A broker's `message.max.bytes`; None without the right to see it."""
+        return self._of_a_broker("message.max.bytes")
+
+    def _of_a_broker(self, setting: str) -> int | None:
         client = self._client
         resource = ConfigResource(ResourceType.BROKER, str(min(reach(client, self._client_errors).brokers)))
         answer = client.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
         try:
-            entry = answer.result(_SETTLE_S).get("transaction.max.timeout.ms")
+            entry = answer.result(_SETTLE_S).get(setting)
         except (KafkaException, TimeoutError):
             return None
         return None if entry is None or entry.value is None else int(entry.value)
@@ -268,13 +280,13 @@ class KafkaAdmin(SystemAdmin):
         return self._made
 
     def _list_offsets(
-        self, ssps: list[SystemStreamPartition], *specs: Any, committed: bool = False
+        self, ssps: list[SystemStreamPartition], *specs: Any, committed: bool = False, patience_s: float = _SETTLE_S
     ) -> list[dict[SystemStreamPartition, int]]:
-        """The offsets by each of `specs`; asks again for up to 30 s while a leader is away or does not answer.
+        """The offsets by each of `specs`; asks again for up to `patience_s` while a leader is away or does not answer.
 
         Asks for the partitions of the topics only if one is unknown, or an answer contradicts the known ones.
         """
-        deadline, pause_s = self._clock.monotonic() + _SETTLE_S, _PAUSE_S
+        deadline, pause_s = self._clock.monotonic() + patience_s, _PAUSE_S
         ask = partial(self._counts_of, {ssp.stream for ssp in ssps})
         while ssps:
             known = all(ssp.partition < self._counts.get(ssp.stream, 0) for ssp in ssps)
@@ -282,14 +294,14 @@ class KafkaAdmin(SystemAdmin):
                 self._counts.update(partition_counts(self._client, self._client_errors, ssps, ask, self._clock))
             try:
                 return self._list_offsets_once(ssps, specs, committed=committed)
-            except KafkaException as cause:
+            except _NoOffset as failed:
                 self._counts = {}
                 # librdkafka learns of new leaders by these metadata.
                 ask = partial(all_counts, self._client, self._client_errors, self._clock)
-                error = error_of(cause)
-                lost = error.code() not in _BETWEEN_LEADERS or self._clock.monotonic() > deadline
+                lost = failed.error.code() not in _MAY_CHANGE or self._clock.monotonic() > deadline
                 if lost and not known:
-                    raise general_error(error, self._client_errors.system, self._client_errors.servers) from cause
+                    where = f"{failed.ssp} on {self._client_errors.servers}"
+                    raise general_error(failed.error, self._client_errors.system, where) from failed
                 self._client.poll(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return [{} for _ in specs]
@@ -313,8 +325,19 @@ class KafkaAdmin(SystemAdmin):
         found = []
         for answers in asked:
             by_partition = {(at.topic, at.partition): answer for at, answer in answers.items()}
-            found.append({ssp: int(by_partition[ssp[1:]].result(_SETTLE_S).offset) for ssp in ssps})
+            found.append({ssp: self._offset(ssp, by_partition[ssp[1:]]) for ssp in ssps})
         return found
+
+    def _offset(self, ssp: SystemStreamPartition, answer: Any) -> int:
+        """The offset in the answer; -1 if no record is as late as asked."""
+        try:
+            offset = int(answer.result(_SETTLE_S).offset)
+        except KafkaException as cause:
+            raise _NoOffset(ssp, error_of(cause)) from cause
+        if offset < _NONE_SO_LATE:
+            # librdkafka's answer without an error for a partition that no broker has answered for.
+            raise _NoOffset(ssp, KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
+        return offset
 
     def _result(self, answer: Any, where: str) -> Any:
         try:
@@ -326,12 +349,12 @@ class KafkaAdmin(SystemAdmin):
                 f"{where}: no answer from {self._client_errors.servers} within {_SETTLE_S:.0f} s"
             ) from cause
 
-    def _wait(self, otherwise: str, missing: Callable[[], str | None]) -> None:
+    def _wait(self, otherwise: str, missing: Callable[[], str | None], patience_s: float = _SETTLE_S) -> None:
         """Wait until `missing` returns no name of a topic that is not as it should be."""
-        deadline, pause_s = self._clock.monotonic() + _SETTLE_S, _PAUSE_S
+        deadline, pause_s = self._clock.monotonic() + patience_s, _PAUSE_S
         while (stream := missing()) is not None:
             if self._clock.monotonic() > deadline:
-                where = f"after {_SETTLE_S:.0f} s on {self._client_errors.servers}"
+                where = f"after {patience_s:.0f} s on {self._client_errors.servers}"
                 raise EnvironmentFailure(f"topic '{stream}' {otherwise} {where}")
             # While a broker creates a large topic, every request slows it down.
             self._client.poll(pause_s)

@@ -43,6 +43,18 @@ _UNREACHABLE = frozenset(
 _TIMED_OUT = frozenset(
     {KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError.REQUEST_TIMED_OUT}  # noqa: SLF001
 )
+#: The partition has no leader at the moment, or the asked broker is no longer or not yet its leader.
+BETWEEN_LEADERS = frozenset(
+    {
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
 _UNAUTHORISED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
@@ -92,7 +104,7 @@ def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
         return EnvironmentFailure(f"{where}: not authorised: {_UNAUTHORISED[code]} ({one_line(error)})")
     if code in UNKNOWN_TOPIC:
         return UnknownStream(system, where.removeprefix(f"{system}.").partition("[")[0])
-    if code in _UNREACHABLE or code in _TIMED_OUT or error.retriable():
+    if code in _UNREACHABLE | _TIMED_OUT | BETWEEN_LEADERS or error.retriable():
         return RetriableError(f"{where}: {one_line(error)}")
     return EnvironmentFailure(f"{where}: {one_line(error)}")
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from samzapy import DrainListenerTask, StreamTask
-from samzapy.admin.running import ask_to_drain
+from samzapy.admin.running import ask_to_drain, wait_for_end
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
@@ -25,6 +25,7 @@ from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import job_clients
 from samzapy.system.factories import system_factory
+from samzapy.testing import ManualClock
 
 
 class Drained(StreamTask, DrainListenerTask):
@@ -114,6 +115,24 @@ def test_a_run_that_cannot_be_seen_from_here_is_asked_all_the_same(config):
     with closing(owned(config, JobRun("far", 1_700_000_000_000, "elsewhere", 42))) as checkpoints:
         assert ask_to_drain(config).host == "elsewhere"
         assert checkpoints.read_record(JobRecord.DRAIN) == {"run": "far"}
+
+
+def test_the_end_of_a_run_that_cannot_be_seen_from_here_is_waited_for(config):
+    run = JobRun("far", 1_700_000_000_000, "elsewhere", 42)
+    with closing(owned(config, run)) as checkpoints:
+        ends = iter([{"run": "earlier"}, {"run": "far", "again": True}, {"run": "far"}])
+        assert wait_for_end(config, run, 60.0, lambda _: checkpoints.write_record(JobRecord.ENDED, next(ends)))
+        assert next(ends, None) is None
+        with pytest.raises(EnvironmentFailure, match="no run is active"):
+            ask_to_drain(config)
+
+
+def test_a_run_elsewhere_that_another_one_has_replaced_is_not_waited_for(config):
+    run, clock = JobRun("far", 1_700_000_000_000, "elsewhere", 42), ManualClock()
+    with closing(owned(config, run)) as checkpoints:
+        assert not wait_for_end(config, run, 60.0, clock.advance, clock)
+        checkpoints.write_owner(JobRun("next", 1_700_000_000_001, "elsewhere", 42))
+        assert wait_for_end(config, run, 60.0, clock.advance, clock)
 
 
 def test_without_a_run_there_is_nothing_to_ask(config):

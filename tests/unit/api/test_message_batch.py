@@ -2,16 +2,19 @@
 
 import sys
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from datetime import date, datetime
+from typing import NamedTuple, Optional, TypedDict, Union
 
 import attrs
 import msgspec
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from samzapy import IncomingMessageEnvelope, MessageBatch, SystemStreamPartition, arrow
+from samzapy.serializers import JsonSerde
 
 SSP = SystemStreamPartition("kafka", "in", 3)
 
@@ -172,6 +175,50 @@ def test_a_field_keeps_its_name_when_an_own_column_has_it():
     assert found.to_pylist() == [{"_key": "k0", "key": 1, "offset": 2, "_offset": 10, "timestamp": None}]
 
 
+def test_an_own_column_gets_a_name_that_no_field_has():
+    found = batch_of({"key": 1, "_key": 2}).to_arrow()
+    assert found.to_pylist() == [{"__key": "k0", "key": 1, "_key": 2, "offset": 10, "timestamp": None}]
+
+
+class Seen(msgspec.Struct, tag=True):
+    user: str
+    page: str
+
+
+class Bought(msgspec.Struct, tag=True):
+    user: str
+    price: float
+
+
+@pytest.mark.parametrize("kind", [None, Seen | Bought, Optional[Union[Seen, Bought]]])  # noqa: UP007, UP045  # both spellings
+def test_messages_of_several_classes_have_the_columns_of_all_of_them(kind):
+    found = batch_of(Seen("ann", "/"), None, Bought("bob", 2.0)).to_arrow(kind)
+    assert found.schema.field("price").type == pa.float64()
+    assert [(row["user"], row["page"], row["price"]) for row in found.to_pylist()] == [
+        ("ann", "/", None),
+        (None, None, None),
+        ("bob", None, 2.0),
+    ]
+
+
+class Node(msgspec.Struct):
+    name: str
+    more: dict[str, int]
+    tags: frozenset[str] = frozenset()
+    below: list["Node"] = []
+
+
+def test_a_class_that_holds_itself_is_as_deep_as_its_values():
+    found = batch_of(Node("a", {"x": 1}, frozenset("t"), [Node("b", {"y": 2})]), Node("c", {})).to_arrow()
+    assert found["below"].to_pylist() == [[{"name": "b", "more": {"y": 2}, "tags": [], "below": []}], []]
+    assert (found.schema.field("tags").type, found["tags"].to_pylist()) == (pa.list_(pa.string()), [["t"], []])
+
+
+def test_a_class_that_the_messages_do_not_have_is_refused_with_the_column():
+    with pytest.raises(TypeError, match="column 'page': a message is no Seen"):
+        batch_of(Bought("bob", 2.0)).to_arrow(Seen)
+
+
 def test_values_without_a_common_type_are_refused_with_their_column():
     with pytest.raises(TypeError, match="messages cannot be columns"):
         batch_of({"a": 1}, {"a": "x"}).to_arrow()
@@ -219,3 +266,17 @@ def test_a_column_that_a_table_does_not_have_is_refused():
         arrow.rows_of(pa.table({"a": [1]}), key="b", message=None, timestamp=None, inputs=None)
     with pytest.raises(TypeError, match="expected a pyarrow Table"):
         arrow.rows_of([1], key=None, message=None, timestamp=None, inputs=None)
+
+
+def test_times_of_a_frame_of_pandas_are_those_of_python():
+    frame = pd.DataFrame({"at": pd.to_datetime(["2024-01-01T00:00:00.123456789", None]), "n": [1, 2]})
+    found = arrow.rows_of(frame, key=None, message=None, timestamp=None, inputs=None)
+    assert found.messages == [{"at": datetime(2024, 1, 1, 0, 0, 0, 123456), "n": 1}, {"at": None, "n": 2}]  # noqa: DTZ001
+    assert type(found.messages[0]["at"]) is datetime
+    assert JsonSerde().to_bytes(found.messages[0]) == b'{"at":"2024-01-01T00:00:00.123456","n":1}'
+
+
+@pytest.mark.parametrize("values", [["x"], [1.5], [date(2024, 1, 1)]])
+def test_times_that_are_none_are_refused_with_their_column(values):
+    with pytest.raises(TypeError, match="column 'at': expected times or whole milliseconds, got"):
+        arrow.rows_of(pa.table({"at": values}), key=None, message=None, timestamp="at", inputs=None)

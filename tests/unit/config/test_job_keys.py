@@ -215,6 +215,16 @@ def test_a_port_of_the_page_is_any_port_or_none(load, problems):
     assert problems({"job.page.port": "65536"}) == ["job.page.port: expected an integer from 0 to 65535, got '65536'"]
 
 
+def test_the_page_has_further_names_without_ports(load, problems):
+    assert load().page_hosts == ()
+    found = load({"job.page.hosts": "views, Views.prod.svc., 10.1.2.3,"}, strict=True).page_hosts
+    assert found == ("views", "views.prod.svc", "10.1.2.3")
+    for bad in ("views:80", "http://views", "*.prod.svc", "views prod", "-views", "views..prod", "v" * 254):
+        assert problems({"job.page.hosts": f"views,{bad}"}) == [
+            f"job.page.hosts: expected a comma list of names of hosts, without ports, got 'views,{bad}'"
+        ]
+
+
 def test_a_handover_has_some_time_or_none_at_all(load, problems):
     assert load().handover_ms == 10_000
     assert load({"job.handover.ms": "0"}, strict=True).handover_ms == 0

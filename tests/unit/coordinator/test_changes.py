@@ -262,6 +262,25 @@ def test_containers_that_start_together_send_their_details_at_different_times():
     assert due == [12, 16, 20]
 
 
+def test_the_heartbeats_of_containers_that_start_together_move_apart_and_can_be_repeated():
+    def times(container_id):
+        wire, now, found = Wire(), 0.0, []
+        lease = HttpLease(wire, container_id, 7, 15.0, clock=ManualClock())
+        wire.answer = Answer(Directive.CONTINUE, None, Pace(4.0, 16.0))
+        for _ in range(20):
+            lease.report(report())
+            assert 3.0 <= lease.pace_s <= 5.0
+            now += lease.pace_s
+            found.append(now)
+        return found
+
+    ends = sorted(times(str(number))[-1] for number in range(50))
+    assert ends[-1] - ends[0] > 4.0
+    assert len(set(ends)) == 50
+    assert sum(ends) / 50 == pytest.approx(80.0, rel=0.05)
+    assert times("3") == times("3")
+
+
 @pytest.mark.parametrize(
     "failure", [EnvironmentFailure("too large"), RetriableError("no answer"), ValueError("a bug"), OSError("gone")]
 )

@@ -158,8 +158,40 @@ def test_nothing_is_shown_without_the_token(service, path):
     assert b"job" not in answer.data
 
 
-def test_a_foreign_host_header_is_forbidden(service):
-    assert ask(service, "GET", "/status", host="evil.example").status == 403
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "10.1.2.3", ":80"]
+)
+def test_a_foreign_host_header_is_forbidden(service, host):
+    for method in ("GET", "POST"):
+        answer = ask(service, method, "/status", host=host)
+        assert (answer.status, answer.data) == (403, b"unknown host: job.page.hosts has the names that are allowed\n")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9000", "localhost:9000", "localhost"])
+def test_a_tunnel_to_the_address_may_have_another_port(service, host):
+    assert ask(service, "GET", "/status", host=host).status == 200
+
+
+@pytest.mark.parametrize("host", ["views.prod.svc", "views.prod.svc:80", "Views.Prod.SVC.:443", "views:7070"])
+def test_requests_come_by_the_names_that_were_given_as_well_and_at_any_port(coordinator, host):
+    service = CoordinatorService(coordinator, TOKEN, Addresses(names=("views", "views.prod.svc")))
+    try:
+        assert ask(service, "GET", "/status", host=host).status == 200
+        assert ask(service, "GET", "/status", token=None, host=host).status == 403
+        assert ask(service, "POST", "/stop", host=host).status == 200
+        assert coordinator.stopping
+        assert ask(service, "GET", "/status", host="prod.svc").status == 403
+    finally:
+        service.close()
+
+
+def test_a_service_with_a_name_as_its_address_is_reached_by_the_name_and_by_the_address(coordinator):
+    service = CoordinatorService(coordinator, TOKEN, Addresses("LocalHost"))
+    try:
+        for host in ("localhost:1", "127.0.0.1:1"):
+            assert ask(service, "GET", "/status", host=host).status == 200
+    finally:
+        service.close()
 
 
 @pytest.mark.parametrize("name", ["act", "read"])

@@ -1,6 +1,8 @@
 """What serdes give, as values of Spark types, and back; without a Spark."""
 
 import json
+import math
+import time
 import uuid
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -36,7 +38,10 @@ DELAYS = sql.StructType(
         (sql.DoubleType(), 3, 3.0),
         (sql.FloatType(), 0.5, 0.5),
         (sql.DecimalType(5, 2), 1.5, Decimal("1.50")),
+        (sql.DoubleType(), 2**60, 2.0**60),
+        (sql.FloatType(), math.inf, math.inf),
         (sql.DecimalType(5, 2), "-999.99", Decimal("-999.99")),
+        (sql.DecimalType(38, 9), f"{'8' * 29}.{'7' * 9}", Decimal(f"{'8' * 29}.{'7' * 9}")),
         (sql.DateType(), "2013-01-31", date(2013, 1, 31)),
         (sql.TimestampType(), "2013-01-31T05:00:00Z", datetime(2013, 1, 31, 5, tzinfo=timezone.utc)),
         (sql.TimestampType(), "2013-01-31T05:00:00", datetime(2013, 1, 31, 5, tzinfo=timezone.utc)),
@@ -59,6 +64,10 @@ def test_what_fits_a_type_is_converted_to_it(wanted, value, expected):
         (sql.IntegerType(), 2**31, ": expected int, got int 2147483648"),
         (sql.StringType(), 1, ": expected string, got int 1"),
         (sql.DoubleType(), "1", ": expected double, got str '1'"),
+        (sql.DoubleType(), 2**53 + 1, ": expected double, got int 9007199254740993"),
+        (sql.DoubleType(), 2**1024, f": expected double, got int {str(2**1024)[:100]}"),
+        (sql.FloatType(), 1e39, ": expected float, got float 1e+39"),
+        (sql.DecimalType(38, 9), "8" * 30, f": expected decimal(38,9), got str '{'8' * 30}'"),
         (sql.DecimalType(3, 1), "1.25", ": expected decimal(3,1), got str '1.25'"),
         (sql.DecimalType(3, 1), "100", ": expected decimal(3,1), got str '100'"),
         (sql.DateType(), "soon", ": expected date, got str 'soon'"),
@@ -125,6 +134,39 @@ def test_a_structured_value_becomes_a_row_of_the_schema_and_a_row_becomes_a_dict
     row = Row(flights=1, delay=[2], models={"A": Row(x=1.5, y=None)}, raw=bytearray(b"r"))
     expected = {"flights": 1, "delay": [2], "models": {"A": {"x": 1.5, "y": None}}, "raw": b"r"}
     assert plain_object(row) == expected
+
+
+@pytest.fixture
+def far_from_utc(monkeypatch):
+    """Local time is that of Kolkata."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_an_instant_that_is_written_is_the_same_when_it_is_read_again():
+    instant = datetime(2013, 1, 31, 5, tzinfo=timezone.utc)
+    # As Spark gives it to Python.
+    cell = sql.TimestampType().fromInternal(int(instant.timestamp()) * 1_000_000)
+    local = datetime(2013, 1, 31, 5)  # noqa: DTZ001 - it has none
+    moment, plain = sql.TimestampType(), sql.TimestampNTZType()
+    for kind, given, expected in (
+        (moment, cell, instant),
+        (plain, local, local),
+        (sql.ArrayType(moment), [cell, None], [instant, None]),
+        (sql.MapType(sql.StringType(), moment), {"a": cell, "b": None}, {"a": instant, "b": None}),
+        (
+            sql.StructType([sql.StructField("at", moment), sql.StructField("there", plain)]),
+            Row(at=cell, there=local),
+            {"at": instant, "there": local},
+        ),
+    ):
+        serde = SERDES["json"]
+        data = serde.to_bytes(written("df.value", serde, kind)(given))
+        assert read_column("schema", serde, kind).read(data) == expected
 
 
 def test_json_that_does_not_decode_is_an_error_and_so_is_text_that_is_no_json():

@@ -4,10 +4,11 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
+from samzapy.errors import RetriableError
 from samzapy.system.kafka import admin as admin_module
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
@@ -19,8 +20,8 @@ SSP = SystemStreamPartition("kafka", "in", 0)
 class DeadLeader:
     """librdkafka's admin client: sends each question to the leader that it knew when the topics were last looked up."""
 
-    def __init__(self, clock, elected_at_s):
-        self._clock, self._elected_at_s = clock, elected_at_s
+    def __init__(self, clock, elected_at_s, otherwise):
+        self._clock, self._elected_at_s, self._otherwise = clock, elected_at_s, otherwise
         self.leader_lives = False
         self.looked_up = 0
 
@@ -47,13 +48,25 @@ class DeadLeader:
         if self.leader_lives:
             answer.set_result(SimpleNamespace(offset=7))
         else:
-            answer.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+            self._otherwise(answer)
         return answer
 
 
-def admin_of(monkeypatch, elected_at_s):
+def timed_out(answer):
+    answer.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+
+
+def not_the_leader(answer):
+    answer.set_exception(KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)))
+
+
+def without_offset(answer):
+    answer.set_result(SimpleNamespace(offset=OFFSET_INVALID))
+
+
+def admin_of(monkeypatch, elected_at_s, otherwise=timed_out):
     clock = ManualClock()
-    client = DeadLeader(clock, elected_at_s)
+    client = DeadLeader(clock, elected_at_s, otherwise)
     monkeypatch.setattr(admin_module, "make_client", lambda *_: client)
     return KafkaAdmin({}, ClientErrors("kafka", "here:9092"), clock), clock
 
@@ -74,3 +87,16 @@ def test_a_leader_that_stays_away_ends_the_question(monkeypatch):
     with pytest.raises(Exception, match="here:9092"):
         admin.offsets([SSP])
     assert clock.monotonic() < 60
+
+
+@pytest.mark.parametrize("otherwise", [timed_out, not_the_leader, without_offset])
+def test_an_answer_without_an_offset_is_asked_for_again(monkeypatch, otherwise):
+    admin, _ = admin_of(monkeypatch, elected_at_s=1, otherwise=otherwise)
+    assert admin.offsets([SSP]) == {SSP: OffsetRange(7, 7)}
+
+
+@pytest.mark.parametrize("otherwise", [timed_out, not_the_leader, without_offset])
+def test_a_partition_without_a_leader_is_named_by_an_error_that_may_pass(monkeypatch, otherwise):
+    admin, _ = admin_of(monkeypatch, elected_at_s=1_000_000, otherwise=otherwise)
+    with pytest.raises(RetriableError, match=r"kafka\.in\[0\] on here:9092"):
+        admin.offsets([SSP])

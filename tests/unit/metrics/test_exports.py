@@ -24,6 +24,7 @@ def registry():
     made = Registry()
     made.gauge("Partition 0", "processed.kafka.in").set(7)
     made.timer("commit", "commit").update(0.5)
+    made.histogram("commit", "commit", (0.125, 1.0)).update(0.5, times=2)
     made.gauge("Partition 0", "clock-ms").set(1500)
     return made
 
@@ -104,7 +105,14 @@ def test_opentelemetry_gets_sums_gauges_and_units(registry):
     (point,) = processed.data.data_points
     assert point.value == 7
     assert point.attributes == {"job": "counts", "container": "0", "task": "Partition 0", "stream": "kafka.in"}
-    assert found["samzapy_commit_seconds_sum"].unit == "s"
+    assert found["samzapy_commit_seconds"].unit == "s"
+    (times,) = found["samzapy_commit_seconds"].data.data_points
+    assert (times.count, times.sum, list(times.bucket_counts), times.explicit_bounds) == (
+        2,
+        1.0,
+        [0, 2, 0],
+        [0.125, 1.0],
+    )
     assert found["samzapy_task_clock_timestamp_seconds"].data.data_points[0].value == 1.5
 
 

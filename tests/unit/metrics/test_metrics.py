@@ -45,6 +45,26 @@ def test_asking_twice_gives_the_same_metric():
     }
 
 
+def test_a_histogram_counts_the_values_up_to_each_of_its_bounds():
+    registry = Registry()
+    registry.histogram("g", "n", (1, 10)).update(1)
+    registry.histogram("g", "n", (1, 10)).update(5, times=2)
+    registry.histogram("g", "n", (1, 10)).update(11)
+    assert registry.snapshot()["g"] == {
+        "n.le.1.0": 1,
+        "n.le.10.0": 3,
+        "n.le.+Inf": 4,
+        "n.le.sum": 22,
+        "n.le.count": 4,
+    }
+
+
+@pytest.mark.parametrize("bounds", [(), (1, 1), (2, 1)])
+def test_the_bounds_of_a_histogram_ascend(bounds):
+    with pytest.raises(ValueError, match="expected ascending bounds"):
+        Registry().histogram("g", "n", bounds)
+
+
 def test_a_name_keeps_its_kind():
     registry = Registry()
     registry.counter("g", "n")

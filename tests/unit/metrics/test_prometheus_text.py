@@ -3,6 +3,7 @@
 import pytest
 
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
+from samzapy.metrics import Registry
 from samzapy.metrics.bounded import USER_FAMILIES, Bounds
 from samzapy.metrics.families import Kind, known_families, task_metric
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
@@ -65,14 +66,44 @@ def test_times_are_in_seconds(parsed):
     assert value(found, "samzapy_job_clock_timestamp_seconds") == 1.5
 
 
-def test_the_time_of_commits_is_a_sum_and_a_count(parsed):
-    timer = {"commit.count": 2, "commit.total-s": 0.5, "commit.max-s": 0.4}
-    step = {"step.changelog.count": 2, "step.changelog.total-s": 0.1, "step.changelog.max-s": 0.1}
-    found = parsed(job(container({"commit": {"commits": 2, **timer, **step}})))
-    assert value(found, "samzapy_commit_seconds_sum", container="0") == 0.5
-    assert value(found, "samzapy_commit_seconds_count", container="0") == 2
-    assert value(found, "samzapy_commit_max_seconds", container="0") == 0.4
-    assert value(found, "samzapy_commit_step_seconds_sum", container="0", step="changelog") == 0.1
+def commits(*seconds):
+    """What a container's registry says of commits that took so long."""
+    registry = Registry()
+    for took in seconds:
+        for name in ("commit", "step.changelog"):
+            registry.timer("commit", name).update(took)
+            registry.histogram("commit", name, (0.125, 1)).update(took)
+    return registry.snapshot()
+
+
+def test_the_time_of_commits_is_a_histogram(parsed):
+    found = parsed(job(container(commits(0.125, 0.25, 2.0))))
+    for step in ({}, {"step": "changelog"}):
+        name = "samzapy_commit_step_seconds" if step else "samzapy_commit_seconds"
+        below = [value(found, f"{name}_bucket", container="0", le=le, **step) for le in ("0.125", "1.0", "+Inf")]
+        assert below == [1, 2, 3]
+        assert value(found, f"{name}_sum", container="0", **step) == 2.375
+        assert value(found, f"{name}_count", container="0", **step) == 3
+    assert value(found, "samzapy_commit_max_seconds", container="0") == 2.0
+
+
+def test_a_job_with_many_containers_has_sums_and_counts_and_no_buckets(parsed):
+    containers = [container(commits(0.25), str(number)) for number in range(4)]
+    text = render(job(*containers), Bounds(buckets=12)).decode()
+    assert text.count("samzapy_commit_seconds_bucket") == 12
+    text = render(job(*containers), Bounds(buckets=11)).decode()
+    assert "_bucket" not in text
+    assert text.count("samzapy_commit_seconds_count") == 4
+
+
+def test_a_histogram_of_the_jobs_own_code_keeps_its_kind(parsed):
+    registry = Registry()
+    registry.histogram("orders", "total", (10, 100)).update(50, times=3)
+    text = render(job(container(registry.snapshot()))).decode()
+    assert "# TYPE samzapy_user_orders_total histogram" in text
+    found = parsed(job(container(registry.snapshot())))
+    assert value(found, "samzapy_user_orders_total_bucket", container="0", le="100.0") == 3
+    assert value(found, "samzapy_user_orders_total_sum", container="0") == 150
 
 
 def test_errors_are_counted_by_stage_and_by_what_the_policy_did(parsed):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.errors import RestoreError
+from samzapy.errors import RestoreError, TaskFailed
 from samzapy.operators.persistent import (
     Average,
     Count,
@@ -251,3 +251,46 @@ def test_batches_and_messages_are_added_by_calls_of_their_own():
     state.begin_batch()
     with pytest.raises(RuntimeError, match="process_message only"):
         state.update(1, 1)
+
+
+def test_updates_that_do_not_add_up_change_nothing_even_with_several_times():
+    state = state_of(Min(), (5, 3), (15, 3))
+    state.begin_batch()
+    state.add_all(batch_of([(5, 1), (15, "text"), (25, 0)]))
+    with pytest.raises(TypeError):
+        state.settle()
+    state.roll_back()
+    assert state.checkpoint(30)["left"] == 3
+
+
+class Lists(Monoid):
+    """A user's own, which changes its totals in place, and refuses one that is long."""
+
+    def zero(self):
+        return []
+
+    def plus(self, left, right):
+        if len(left) > 1:
+            raise ValueError("long")
+        left += right
+        return left
+
+
+def test_updates_of_any_depth_that_do_not_add_up_change_nothing():
+    state = state_of(Keyed(Keyed(Min())), (5, ("a", ("x", 3))), (5, ("b", ("y", 3))))
+    state.begin(5)
+    state.update(5, ("a", ("x", 1)))
+    state.update(5, ("b", ("y", "text")))
+    with pytest.raises(TypeError):
+        state.settle()
+    state.roll_back()
+    assert state.value == {"a": {"x": 3}, "b": {"y": 3}}
+
+
+def test_totals_that_are_half_changed_end_the_task():
+    state = state_of(Keyed(Lists()), (5, ("a", [1])), (5, ("b", [1])), (5, ("b", [2])))
+    state.begin(5)
+    state.update(5, ("a", [3]))
+    state.update(5, ("b", [3]))
+    with pytest.raises(TaskFailed, match="the state is half changed, since some of its totals took an update"):
+        state.settle()

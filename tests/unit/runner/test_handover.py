@@ -1,13 +1,15 @@
 """A run that hands its job over to the next one, both in this process, on the memory system."""
 
+import threading
 from collections import Counter
 from contextlib import closing
 
 import pytest
-from rigs.side_by_side import NumbersScene, Run
+from rigs.side_by_side import DEADLINE_S, PARTITIONS, NumbersScene, Run
 
 from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.checkpoint import JobRecord, JobRun
+from samzapy.api.system import StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import HandoverRequest, this_run
@@ -18,6 +20,8 @@ from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
 from samzapy.system.clients import job_clients
+
+REFRESHED = {"task.inputs": "sys.in.*", "job.inputs.refresh.ms": "100"}
 
 
 class Echo(StreamTask):
@@ -121,18 +125,73 @@ def test_a_new_run_that_dies_after_that_leaves_a_job_that_the_next_start_continu
 
 
 @pytest.mark.parametrize("point", ["handover.5", pytest.param("handover.6", marks=pytest.mark.slow)])
-def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point):
-    scene = Scene(**{"job.handover.ms": "500"})
+def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point, monkeypatch):
+    scene = Scene(**{"job.handover.ms": "60000"})
     scene.send(100)
     first = scene.start()
     first.processed(100)
     arm(point)
-    second = scene.start()
-    assert isinstance(first.join(), FailPointReached)
+    with monkeypatch.context() as patch:
+        # The process of the first run goes on, since it is that of the second, too.
+        patch.setattr("samzapy.runner.prepare.may_answer", lambda _: first.goes_on)
+        second = scene.start()
+        assert isinstance(first.join(), FailPointReached)
+        scene.send(50)
+        second.processed(50)
+    end(scene, second)
+    assert set(scene.outputs()) == set(range(150))
+
+
+def started_again(scene, at_end, asked_first, asked_last):
+    """A run that starts again for a new input, and the run that asks for its job meanwhile. `at_end`: the point of the first at which the
+    second starts. It goes on when the second reaches `asked_first`, and the second goes on at the first's `asked_last`."""
+    scene.send(100)
+    asked, goes_on = threading.Event(), threading.Event()
+    runs = [scene.start()]
+    runs[0].processed(100)
+
+    def start(_):
+        runs.append(scene.start())
+        assert asked.wait(DEADLINE_S)
+
+    def ask(_):
+        asked.set()
+        assert goes_on.wait(DEADLINE_S)
+
+    arm(at_end, action=start)
+    arm(asked_first, action=ask)
+    arm(asked_last, action=lambda _: goes_on.set())
+    scene.admin.create(StreamSpec("in-2", PARTITIONS))
+    assert runs[0].join() is None
+    assert runs[0].outcome.stopped
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("asked_first", "asked_last"), [("handover.4", "handover.5"), ("handover.1", "inputs.4")], ids=["before", "after"]
+)
+def test_a_run_that_starts_again_for_a_new_input_hands_the_job_over_whether_it_is_asked_before_or_after(
+    asked_first, asked_last
+):
+    scene = Scene(**REFRESHED)
+    first, second = started_again(scene, "inputs.3", asked_first, asked_last)
+    assert sum("is a new input" in line for line in first.events) == 1
+    assert sum("has taken over" in line for line in first.events) == 1
     scene.send(50)
     second.processed(50)
     end(scene, second)
-    assert set(scene.outputs()) == set(range(150))
+    assert scene.outputs() == Counter(range(150))
+
+
+def test_a_run_that_is_asked_while_its_containers_stop_for_a_new_input_does_not_start_again():
+    scene = Scene(**REFRESHED)
+    first, second = started_again(scene, "inputs.2", "handover.4", "handover.5")
+    assert scene.record(JobRecord.ENDED) == {"run": scene.record(JobRecord.HANDOVER)["run"]}
+    scene.send(50)
+    second.processed(50)
+    end(scene, second)
+    assert scene.outputs() == Counter(range(150))
+    assert not any("inputs" in line for line in first.events)
 
 
 def test_a_run_that_has_ended_is_not_asked():

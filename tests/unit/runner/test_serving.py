@@ -8,6 +8,7 @@ import urllib3
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerStatus
+from samzapy.coordinator.service import Addresses
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport
@@ -27,7 +28,7 @@ def coordinator():
 
 @pytest.fixture
 def service(coordinator):
-    running = serve(coordinator, Records(), "token", "127.0.0.1", 0, second=0, max_series=1_000)
+    running = serve(coordinator, Records(), "token", Addresses(page_port=0), max_series=1_000)
     yield running
     running.close()
 

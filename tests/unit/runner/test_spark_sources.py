@@ -3,12 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.base import TOKEN, StopSwitch
-from samzapy.runner.spark.sources import OwnSpark, SessionSpark, SubmittedSpark, spark_context, spark_source
+from samzapy.runner.spark.sources import GivenJvm, OwnSpark, SessionSpark, SubmittedSpark, spark_context, spark_source
 
 JOB = {
     "job.name": "shared",
@@ -107,3 +108,21 @@ def test_a_switch_stops_a_run_once_also_if_it_was_asked_before():
     assert (stops, switch.asked) == ([1], True)
     with switch.stops(lambda: stops.append(2)):
         assert stops == [1, 2]
+
+
+def test_a_program_notices_the_end_of_the_jvm_that_has_started_it_and_not_that_of_a_shell_between():
+    answers = []
+
+    def stopped():
+        if not answers:
+            raise Py4JNetworkError("no answer")
+        return answers.pop()
+
+    scala = SimpleNamespace(isStopped=stopped)
+    parents = [7]
+    jvm = GivenJvm(SimpleNamespace(_gateway=None, _jsc=SimpleNamespace(sc=lambda: scala)), lambda: parents[-1])
+    assert jvm.alive, "it is not even asked"
+    parents.append(1)
+    answers.append(False)
+    assert jvm.alive
+    assert not jvm.alive

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from samzapy import StreamTask
-from samzapy.admin.take_over import has_ended
+from samzapy.admin.running import has_ended
 from samzapy.api.system import StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job

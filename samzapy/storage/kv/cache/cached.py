@@ -91,8 +91,6 @@ class CachedStore(ScanningStore[K, V]):
             return held[entry]
         return self._load(key, entry)
 
-    raw = get
-
     def put(self, key: K, value: V) -> None:
         """Set `key` to `value`."""
         entry = key if type(key) is self._usual else self._entry(key)
@@ -136,7 +134,7 @@ class CachedStore(ScanningStore[K, V]):
     def exchange_all(
         self, entries: Mapping[K, V], combine: Callable[[V, V], V]
     ) -> tuple[Sequence[K], Sequence[V | None]]:
-        """As `merge_all`; returns the keys and their raw values from before."""
+        """As `merge_all`; returns the keys and what they held before."""
         keys, given = entry_columns(self._codec.store, entry_mapping(self._codec.store, entries))
         held = self._entries(keys)
         self._codec.check_values(keys, given)

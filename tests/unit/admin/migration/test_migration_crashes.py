@@ -13,7 +13,7 @@ from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure, JobTakenOver, ProducerError, SamzapyError
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.runner.prepare import prepare
+from samzapy.runner.prepare import prepare, preparing
 
 MODULE = "jobs.migrating_job"
 MORE = [(0, "a"), (1, "f")]
@@ -175,21 +175,41 @@ def test_a_run_that_takes_the_job_over_before_the_migration_is_announced_keeps_t
     assert job.documents() == {**COUNTS, (0, "a"): 3, (1, "f"): 1}
 
 
-@pytest.mark.parametrize("point", ["migrate.5a", "migrate.6a", "migrate.6b", "migrate.7a"])
-def test_a_start_in_the_middle_fences_the_migration_and_neither_loses_anything(tmp_path, point):
+def test_a_start_before_the_migration_is_announced_fences_it_and_the_old_store_is_usable(tmp_path):
     job = MigratingJob(tmp_path)
-    refusals = []
-    arm(point, 1, lambda _: refusals.append(job.starts_with(LONG)))
+    starts = []
+    arm("migrate.5a", 1, lambda _: starts.append(job.starts_with(LONG)))
     with pytest.raises(SamzapyError, match=r"fenced|taken over"):
         job.migrate()
-    if point == "migrate.5a":
-        # The migration was not announced yet, so the run may begin, and its transaction is gone.
-        assert refusals == [True]
-        usable_as_before(job)
-        return
-    assert "is not complete" in refusals[0]
+    assert starts == [True]
+    usable_as_before(job)
+
+
+@pytest.mark.parametrize("point", ["migrate.5", "migrate.6a", "migrate.6b", "migrate.7a"])
+def test_a_start_in_the_middle_of_a_migration_is_refused_and_does_not_disturb_it(tmp_path, point):
+    refusals = []
+
+    def start(_):
+        with pytest.raises(EnvironmentFailure, match=UNFINISHED) as refusal:
+            prepare(job.job.config, until_end=True)
+        refusals.append(refusal.value)
+
+    job = MigratingJob(tmp_path)
+    arm(point, 1, start)
     job.migrate()
+    assert len(refusals) == 1
     assert job.documents() == COUNTS
+
+
+def test_a_migration_that_begins_while_a_run_gets_ready_is_found_when_the_run_claims_the_job(tmp_path):
+    job = MigratingJob(tmp_path)
+    with preparing(job.job.config) as ready:
+        crashed(job, "migrate.6", 1)
+        with pytest.raises(EnvironmentFailure, match=UNFINISHED):
+            ready.claim()
+    job.end_run()
+    job.migrate()
+    assert job.documents() == CHANGED
 
 
 def test_a_run_that_has_committed_meanwhile_without_transactions_is_found(tmp_path):

@@ -82,6 +82,21 @@ def test_a_row_is_written_when_it_changes_and_not_otherwise(tmp_path):
         assert bench.opened.changelog()[-1] == (b"a", None)
 
 
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_row_has_the_newest_value_even_if_python_finds_the_old_one_equal(tmp_path, batches):
+    changes = [
+        envelope(SOURCES[0], n, "a", n, value) for n, value in enumerate([1, True, 1.0, {"x": [0]}, {"x": [False]}])
+    ]
+    with JoinBench(tmp_path, table_table) as bench:
+        for change in changes:
+            rows = bench.join.update_all([change]) if batches else [bench.join.update(change)]
+            assert repr(rows) == repr([{"profile": change.message}])
+            assert repr(bench.contents()) == repr({"a": {"profile": change.message}})
+        if batches:
+            bench.join.update_all(changes[:3])
+            assert repr(bench.contents()) == repr({"a": {"profile": 1.0}})
+
+
 def test_parts_need_names_of_their_own(tmp_path):
     for parts, names in (({LEFT: "x", RIGHT: "x"}, "x', 'x"), ({LEFT: "x"}, "x")):
         with pytest.raises(

@@ -32,6 +32,11 @@ class Reading:
     value: float
 
 
+@dataclass(slots=True)
+class SlottedReading:
+    value: float
+
+
 def put_and_serialize(store, value):
     store.put("a", value)
     store.flush()
@@ -76,12 +81,13 @@ def test_a_number_that_json_does_not_have_is_named_with_its_key(layers, value, t
         assert opened.store.get_all(["a", "b", "c"]) == {"a": None, "b": [None, 1.5, "null"], "c": "null"}
 
 
-def test_a_number_that_json_does_not_have_is_found_in_objects_of_a_class(tmp_path):
-    job = JOB | {"stores.s.msg.serde": "json", "stores.s.msg.type": f"{__name__}:Reading"}
+@pytest.mark.parametrize("kind", [Reading, SlottedReading])
+def test_a_number_that_json_does_not_have_is_found_in_objects_of_a_class(kind, tmp_path):
+    job = JOB | {"stores.s.msg.serde": "json", "stores.s.msg.type": f"{__name__}:{kind.__name__}"}
     with open_store(job, "s", tmp_path) as opened:
-        put_and_serialize(opened.store, Reading(1.5))
+        put_and_serialize(opened.store, kind(1.5))
         with pytest.raises(SerdeError, match="store 's': value of key 'a': json has no nan"):
-            put_and_serialize(opened.store, Reading(math.nan))
+            put_and_serialize(opened.store, kind(math.nan))
 
 
 def test_msgpack_keeps_every_float(tmp_path):

@@ -50,9 +50,13 @@ class DriverJvm:
     """One JVM with its gateway. Its output is held back until `settled`, and then goes to standard error: Spark itself is
     silent by then, so the lines are those that tasks print."""
 
-    def __init__(self, *, verbose: bool, began: Callable[[DriverJvm], None] = _nothing) -> None:
+    def __init__(
+        self, *, verbose: bool, began: Callable[[DriverJvm], None] = _nothing, grace_s: float = GRACE_S
+    ) -> None:
         """Start the JVM with the present environment (`samzapy.runner.spark.master.environment`). `began` gets the JVM as soon
-        as its process runs, so that it can be killed before it answers. Raises EnvironmentFailure."""
+        as its process runs, so that it can be killed before it answers. `grace_s`: seconds that it has for its end. Raises
+        EnvironmentFailure."""
+        self._grace_s = grace_s
         self._lines: deque[str] = deque(maxlen=200)
         self._pass_on = verbose
         # Removed only when the JVM has written its address, or has ended: without the folder it would go on for ever. A process that
@@ -148,7 +152,7 @@ class DriverJvm:
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            self._process.wait(GRACE_S)
+            self._process.wait(self._grace_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -1,0 +1,26 @@
+"""`samzapy bench events`."""
+
+JOB = """
+job.name=views
+job.default.system=local
+task.class=views:Views
+task.inputs=local.views-.*
+systems.local.samza.factory=local
+systems.local.path=log.db
+"""
+
+
+def test_events_need_an_input_with_a_name(samzapy, tmp_path):
+    (tmp_path / "job.properties").write_text(JOB)
+    code, _, errors = samzapy("bench", "events", "job.properties", "--count", "10")
+    assert code == 2
+    assert "task.inputs: must name a stream for the events, not only regular expressions" in errors
+    assert "got 'local.views-.*'" in errors
+
+
+def test_the_option_that_the_error_names_is_one(samzapy, tmp_path):
+    (tmp_path / "job.properties").write_text(JOB)
+    given = ("--count", "10", "-c", "task.inputs=local.views-a")
+    code, output, errors = samzapy("bench", "events", "job.properties", *given)
+    assert (code, errors) == (0, "")
+    assert output == "10 events written to local.views-a\n"
