@@ -32,6 +32,7 @@ from samzapy.runner.base import (
     scrape_tokens,
 )
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
+from samzapy.runner.input_streams import InputStreamsWatch
 from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import Restarts, backoff_of
 
@@ -165,6 +166,7 @@ class LocalRunner(Runner):
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
             _page(config, coordinator, exchange, options, access) as close_page,
+            InputStreamsWatch(prepared, coordinator, options.on_event),
             watching(prepared, coordinator, options.on_event, inputs.again) as watch,
             inputs,
         ):
