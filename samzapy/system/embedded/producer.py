@@ -12,7 +12,7 @@ from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
-from samzapy.errors import RecordRefused, RecordTooLarge, UnknownPartition
+from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition
 from samzapy.system.embedded.topic import Topic
 from samzapy.system.partitioner import KeyHashes
 from samzapy.system.producer_calls import ProducerCalls
@@ -134,7 +134,7 @@ class PendingRecords:
         if not 0 <= target.partition < topic.partitions:
             raise UnknownPartition(self._system, target.stream, target.partition, topic.partitions)
         if topic.compacted and None in keys:
-            raise RecordRefused(f"{target}: a record of a compacted stream needs a key, got None")
+            raise ProducerError(f"{target}: a record of a compacted stream needs a key, got None")
         sizes = _sizes(keys, values, headers)
         if max(sizes) > topic.max_message_bytes:
             raise RecordTooLarge(str(target), max(sizes), topic.max_message_bytes)
