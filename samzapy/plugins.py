@@ -77,7 +77,7 @@ def import_also_from(places: Iterable[str]) -> None:
 
 
 def place(path: str, found: object) -> None:
-    """Have `load_name` find the object at this path in this process, whose module is imported."""
+    """Let `load_name` find the object at this path in this process. Its module must be imported."""
     module, name = split_path(path)
     setattr(sys.modules[module], name, found)
 

@@ -20,22 +20,22 @@ from samzapy.version import VERSION
 _COMMANDS = {
     "init": "Create a project with a task, its job file, its tests and some input.",
     "run": "Run a job until it ends or is stopped.",
-    "drain": "Let a running job process the rest of its inputs, and stop.",
+    "drain": "Let a running job process its inputs to their ends, and stop it.",
     "logs": "Print the log of a job, and follow it.",
     "status": "Show lag, stalls and failures of a running job.",
     "check": "Explain a job file, and list all its problems.",
     "keys": "List the keys of job files.",
     "topic": "Create, list, describe, read and write streams.",
-    "store": "Show the stores of a job, and rebuild local ones.",
+    "store": "Show, rebuild and migrate the stores of a job.",
     "checkpoint": "Show and move the positions of a job.",
-    "replay": "Process messages of a task again, with the state it had, and send nothing.",
-    "startpoint": "Set where the next start of a job begins.",
+    "replay": "Process messages of a task again, with its state of that time, without sending.",
+    "startpoint": "Set the position of the next start of a job.",
     "metrics": "Print a Grafana dashboard and alert rules.",
-    "pack": "Pack the environment of a job's executors in one archive.",
+    "pack": "Pack the Python environment of a job's executors into an archive.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs and stores.",
-    "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
+    "verify": "Prove a delivery guarantee under kills, pauses and restarts.",
 }
 #: Commands that are in the module of another one.
 _TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint", "pack": "run"}

@@ -125,7 +125,8 @@ class Calls:
         await send({"type": "http.response.body", "body": body})
 
     def _answering(self, scope: Scope) -> Call:
-        """What answers the body of a request; it offers itself for more, if containers repeat such requests."""
+        """The function that answers the body of a request; it offers itself for more, if containers repeat such
+        requests."""
         path: str = scope["path"]
         if path == "/stop":
             return partial(_answered, path, self._stop)

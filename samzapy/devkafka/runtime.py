@@ -119,7 +119,7 @@ def verify(jars: Path, pinned: Mapping[str, str], memory: Path) -> None:
 
 
 def fetch(version: str, home: Path, jars: Path) -> None:
-    """Fetch the jars of a version into the new folder `jars`, unchecked; what Ivy says is in `home`/resolve.log. Raises
+    """Fetch the jars of a version into the new folder `jars`, unchecked; Ivy's output is in `home`/resolve.log. Raises
     EnvironmentFailure."""
     log, java, ivy = home / "resolve.log", find_java(KAFKA).line, installed_spark().jar("ivy-*.jar")
     with tempfile.TemporaryDirectory(dir=home, prefix="ivy-") as scratch:

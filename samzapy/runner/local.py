@@ -31,6 +31,7 @@ from samzapy.runner.base import (
     run_token,
     scrape_tokens,
 )
+from samzapy.runner.changelogs import ChangelogWatch
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
 from samzapy.runner.input_streams import InputStreamsWatch
 from samzapy.runner.refresh import InputsWatch
@@ -167,6 +168,7 @@ class LocalRunner(Runner):
             closing(ownership),
             _page(config, coordinator, exchange, options, access) as close_page,
             InputStreamsWatch(prepared, coordinator, options.on_event),
+            ChangelogWatch.of(config, prepared.model, coordinator),
             watching(prepared, coordinator, options.on_event, inputs.again) as watch,
             inputs,
         ):

@@ -29,10 +29,10 @@ _MARK = ".samzapy-demo"
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".samzapy/demo"),
     show_default=True,
-    help="The folder of the logs and the state; files of an earlier demo are removed.",
+    help="The folder of logs and state. The demo removes files of an earlier demo.",
 )
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="The runner.")
-@click.option("--verbose", is_flag=True, help="Show the log of Spark, too.")
+@click.option("--verbose", is_flag=True, help="Also show the log of Spark.")
 def demo(folder: Path, runner: str, verbose: bool) -> None:
     """Load 336,776 flights, run the flights job on them, and print its table of delays."""
     from samzapy.examples.flights.dataset import airlines

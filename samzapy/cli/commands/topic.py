@@ -118,8 +118,8 @@ _msg_serde = click.option("--msg-serde", metavar="NAME", help="Serde of messages
 def topic() -> None:
     """Create, list, describe, read and write streams.
 
-    A stream is addressed as SYSTEM.STREAM. The system is one of the job file given with --job; without one it is the
-    local system of this folder, or Kafka on this machine if it is called kafka or --bootstrap is given.
+    Write a stream as SYSTEM.STREAM. With --job the system is one of the job file. Without --job it is the local system
+    of this folder, or Kafka on this machine if SYSTEM is kafka or --bootstrap is given.
     """
 
 
@@ -128,13 +128,15 @@ def topic() -> None:
 @click.argument("address")
 @click.option("--partitions", type=click.IntRange(1, 100_000), required=True, help="The number of partitions.")
 @click.option(
-    "--topic-config", "texts", multiple=True, metavar="KEY=VALUE", help="A topic key, e.g. cleanup.policy=compact."
+    "--topic-config", "texts", multiple=True, metavar="KEY=VALUE", help="A topic setting, e.g. cleanup.policy=compact."
 )
-@click.option("--replication-factor", type=click.IntRange(1, 32_767), help="Copies; default the system's.")
+@click.option(
+    "--replication-factor", type=click.IntRange(1, 32_767), help="The number of copies; default: the system's."
+)
 def create(
     address: str, where: Addressing, partitions: int, texts: tuple[str, ...], replication_factor: int | None
 ) -> None:
-    """Create a stream. If it exists, that is an error, and it stays unchanged."""
+    """Create a stream. An existing stream is an error, and stays unchanged."""
     from samzapy.api.system import StreamSpec
 
     stream = stream_address(address)
@@ -150,7 +152,7 @@ def create(
 @addressed
 @click.argument("system", required=False)
 def list_streams(system: str | None, where: Addressing) -> None:
-    """List the streams of SYSTEM; without it, of all systems of the job, or of the local system."""
+    """List the streams of SYSTEM. Without SYSTEM, list those of all systems of the job, or of the local system."""
     config = where.config()
     named = [system] if system else list(config.systems) if config else ["kafka" if where.bootstrap else "local"]
     rows = []
@@ -187,14 +189,16 @@ def describe(address: str, where: Addressing) -> None:
 @addressed
 @click.argument("address")
 @click.option("--from", "start", default="oldest", show_default=True, help="oldest, newest, upcoming or an offset.")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable.")
+@click.option(
+    "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition; repeatable."
+)
 @click.option("--max", "most", type=click.IntRange(0), help="Stop after this number of records.")
 @click.option("--follow", is_flag=True, help="Wait for further records at the end, until Ctrl-C.")
 @click.option("--format", "shape", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @_key_serde
 @_msg_serde
 def read(address: str, where: Addressing, most: int | None, shape: str, **options: Any) -> None:
-    """Print a stream's records up to its present end: a line of JSON for each, or key, tab, message."""
+    """Print a stream's records up to its current end. A line is JSON, or key, tab, message."""
     from samzapy.admin.streams import as_text
     from samzapy.serializers import as_json
 
@@ -223,13 +227,14 @@ def read(address: str, where: Addressing, most: int | None, shape: str, **option
 @topic.command()
 @addressed
 @click.argument("address")
-@click.option("--key", help="The key of every message; each line is then a message as a whole.")
-@click.option("--partition", type=click.IntRange(0), help="Default: by the key's hash.")
-@click.option("--null", metavar="TEXT", help="A message that is exactly this becomes a null (a deletion).")
+@click.option("--key", help="The key of every message. Each line is then a whole message.")
+@click.option("--partition", type=click.IntRange(0), help="The partition; default: by the key's hash.")
+@click.option("--null", metavar="TEXT", help="A message with exactly this text becomes a null (a deletion).")
 @_key_serde
 @_msg_serde
 def write(address: str, where: Addressing, **options: Any) -> None:
-    """Write the lines of standard input: key, tab, message; a line without a tab is a message without a key."""
+    """Write the lines of standard input. A line is key, tab, message. A line without a tab is a message without a
+    key."""
     from samzapy.api.system import OutgoingRecord
 
     stream = stream_address(address)
