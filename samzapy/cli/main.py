@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import importlib.util
 import logging
@@ -14,7 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
-from samzapy.errors import SamzapyError
+from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.version import VERSION
 
 _COMMANDS = {
@@ -41,6 +42,8 @@ _COMMANDS = {
 _TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint", "pack": "run"}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
+#: Errors of a write that has no more room.
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class _Log(logging.Handler):
@@ -94,6 +97,7 @@ class Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run a command line and exit."""
+        _take_any_text()
         given = list(sys.argv[1:] if args is None else args)
         debug, given = _take_debug(given)
         if debug:
@@ -107,6 +111,15 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             code = _INTERRUPTED
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _take_any_text() -> None:
+    """Have standard output take every text: characters that its encoding lacks are escaped, and without standard output (`>&-`)
+    all of it is dropped."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # a device, for the life of the process
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _take_debug(args: list[str]) -> tuple[bool, list[str]]:
@@ -134,6 +147,9 @@ def _reported(error: Exception, *, debug: bool) -> int:
         for line in str(error).splitlines() or [type(error).__name__]:
             click.echo(f"error: {line}", err=True)
         return error.exit_code
+    if isinstance(error, OSError) and error.errno in _FULL:
+        click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
+        return EnvironmentFailure.exit_code
     hint = "" if debug else " (--debug shows where)"
     click.echo(f"error: internal: {type(error).__name__}: {' '.join(str(error).split())}{hint}", err=True)
     return 1

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from samzapy.cli.output import status_console
 from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure
@@ -39,7 +40,7 @@ def demo(folder: Path, runner: str, verbose: bool) -> None:
     from samzapy.examples.flights.table import read_results, results_table, totals_line
     from samzapy.runner.local import runner_of
 
-    console = Console(stderr=True)
+    console = status_console()
     config = _config(folder)
     chosen = runner_of(runner)
     chosen.check(config)

@@ -41,10 +41,15 @@ def logs(job: Path, overrides: tuple[str, ...], container: str | None, *, follow
         if container is None or own
         else (f"[container {container},", f"[container {container}]", f'"container":"{container}"')
     )
+    shown = 0
     with suppress(KeyboardInterrupt):
         for line in _lines(files, follow=follow):
             if wanted is None or any(mark in line for mark in wanted):
                 click.echo(line)
+                shown += 1
+        if not shown:
+            of = "" if container is None else f" of container {container}"
+            click.echo(f"{', '.join(map(str, files))}: no lines{of} yet", err=True)
 
 
 def _files(folder: Path, container: str | None) -> list[Path]:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from samzapy.cli.options import JOB, OVERRIDES, pairs
-from samzapy.cli.output import json_text
+from samzapy.cli.output import json_text, status_console
 from samzapy.cli.progress import RunDisplay, summary
 
 
@@ -45,8 +44,9 @@ class RunFlags:
 def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     """Run a job until it ends or is stopped.
 
-    After SIGTERM or Ctrl-C every task commits and stops, and the exit code is 0. A second signal ends the job at once.
-    Other exit codes: 1 the job failed, 2 the job file is wrong, 3 the environment is not ready.
+    After SIGTERM, Ctrl-C or the end of its terminal (not under nohup) every task commits and stops, and the exit code is 0. A
+    second SIGTERM or Ctrl-C ends the job at once. Other exit codes: 1 the job failed, 2 the job file is wrong, 3 the
+    environment is not ready.
     """
     flags = RunFlags(**given)
     keys = pairs(overrides)
@@ -67,7 +67,7 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     from samzapy.runner.local import runner_of
 
     config, runner, unfit = checked(load_job(job, overrides, strict=flags.strict), lambda: runner_of(flags.runner))
-    display = RunDisplay(Console(stderr=True))
+    display = RunDisplay(status_console())
     log = config.supervision.log
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
     here = flags.runner == "local"

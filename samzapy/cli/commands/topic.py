@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import wraps
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -109,7 +110,8 @@ def stream_address(text: str) -> SystemStream:
         raise click.BadParameter(str(cause), param_hint="ADDRESS") from cause
 
 
-_BATCH = 1_000
+#: Records that are sent together, and bytes of input that are read together, at the most.
+_BATCH, _PIECE = 1_000, 256 * 1024
 _key_serde = click.option("--key-serde", metavar="NAME", help="Serde of keys; default the job's, else string.")
 _msg_serde = click.option("--msg-serde", metavar="NAME", help="Serde of messages; default the job's, else string.")
 
@@ -242,31 +244,46 @@ def write(address: str, where: Addressing, **options: Any) -> None:
     settings = where.settings(stream.system, config)
     keys, messages = _literals(config, stream, options["key_serde"], options["msg_serde"])
 
-    def outgoing() -> Iterator[OutgoingRecord]:
-        for number, line in enumerate(sys.stdin.buffer, 1):
-            place = f"line {number}"
-            key, message = _split(_text(line, place), options["key"])
-            yield OutgoingRecord(
-                stream.stream,
-                None if key is None else keys.encode(key, place, "key"),
-                None if message == options["null"] else messages.encode(message, place, "message"),
-                options["partition"],
-            )
+    def outgoing(number: int, line: bytes) -> OutgoingRecord:
+        place = f"line {number}"
+        key, message = _split(_text(line, place), options["key"])
+        return OutgoingRecord(
+            stream.stream,
+            None if key is None else keys.encode(key, place, "key"),
+            None if message == options["null"] else messages.encode(message, place, "message"),
+            options["partition"],
+        )
 
+    with stream_admin(settings) as admin:
+        if admin.describe(stream.stream) is None:
+            raise UnknownStream(*stream)
     written = 0
     with stream_producer(settings) as producer:
-        try:
-            rows = outgoing()
-            while batch := list(islice(rows, _BATCH)):
-                producer.send(batch)
-                written += len(batch)
+        for lines in _arriving(cast("BufferedReader", sys.stdin.buffer)):
+            rows = iter(lines)
+            try:
+                while batch := list(islice(rows, _BATCH)):
+                    producer.send([outgoing(number, line) for number, line in enumerate(batch, written + 1)])
+                    written += len(batch)
+            except SerdeError as error:
+                if not written:
+                    raise
+                producer.flush()
+                raise SerdeError(f"{error}; the first {written} records were written") from error
+            # A slow writer's lines are on the stream before the next ones come.
             producer.flush()
-        except SerdeError as error:
-            if not written:
-                raise
-            producer.flush()
-            raise SerdeError(f"{error}; the first {written} records were written") from error
     click.echo(f"wrote {written} records to {stream}", err=True)
+
+
+def _arriving(lines: BufferedReader) -> Iterator[list[bytes]]:
+    """The whole lines of each piece of input, as soon as it comes; at the end what is left of a line."""
+    left = b""
+    while piece := lines.read1(_PIECE):
+        *whole, left = (left + piece).split(b"\n")
+        if whole:
+            yield whole
+    if left:
+        yield [left]
 
 
 def _literals(
