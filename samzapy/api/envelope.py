@@ -108,14 +108,17 @@ envelope_of: Callable[[tuple[Any, ...]], IncomingMessageEnvelope[Any, Any]] = ty
 def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
     """The headers as they are now: later changes of a list do not reach the message. Raises TypeError for anything but pairs of
     names and values."""
+    fixed = True
     try:
-        kept = tuple((name, value) for name, value in headers)
-        sound = all(isinstance(name, str) and (value is None or isinstance(value, bytes)) for name, value in kept)
+        kept = tuple(headers)
+        for pair in kept:
+            name, value = pair
+            if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+                raise TypeError  # noqa: TRY301  # as the ones of wrong shapes
+            fixed = fixed and type(pair) is tuple
     except (TypeError, ValueError):
-        sound = False
-    if not sound:
-        raise TypeError(f"headers: expected (str, bytes or None) pairs, got {headers!r}")
-    return kept
+        raise TypeError(f"headers: expected (str, bytes or None) pairs, got {headers!r}") from None
+    return kept if fixed else tuple((name, value) for name, value in kept)
 
 
 def whole_ms(timestamp: int) -> int:
