@@ -40,6 +40,8 @@ def tested_job(
     """
     on_top = dict(job_files.read(overrides or {}).values)
     if task is not None:
+        if not isinstance(task, type):
+            raise ConfigError([ConfigProblem("task", repr(task), "expected a class, not an object")])
         on_top[task_keys.CLASS.name] = path_of(task)
     given = {**job_files.read(config).values, **on_top}
     systems = set(_configured(given))
