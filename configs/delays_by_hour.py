@@ -1,6 +1,6 @@
-"""The delays that the flights job keeps, as a DataFrame: the hours of the day with the highest mean delay, by SQL.
+"""Reads the delays of the flights job as a DataFrame, and finds the hours of the day with the highest mean delay by SQL.
 
-After the first two commands of configs/flights.properties (the job may also be running):
+Run it after the first two commands of configs/flights.properties. The job may be running:
 
     python configs/delays_by_hour.py configs/flights.properties
 """

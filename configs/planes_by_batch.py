@@ -1,6 +1,6 @@
-"""The flights job's store of planes filled from a table, before the job's first start, so that it reads no plane again.
+"""Fills the flights job's store of planes from a table before the job's first start, so that the job reads no plane.
 
-After the first command of configs/flights.properties, and before the second:
+Run it after the first command of configs/flights.properties, and before the second:
 
     python configs/planes_by_batch.py configs/flights.properties
 

@@ -2,7 +2,7 @@
 
 A job is a properties file and a `StreamTask`. Import everything that a task needs from here.
 
-The way of a message through the packages:
+The path of a message through the packages:
 
     consume   system/kafka/consumer        a batch of raw records, by partition
     decode    container/inputs/decode      bytes -> IncomingMessageEnvelope
@@ -12,7 +12,7 @@ The way of a message through the packages:
     send      container/outputs/collector  outputs, batched to the producer
     commit    container/commit/protocol    the numbered steps; the only writer of checkpoints and changelogs
     restore   storage/changelog/restore    on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
-    fill      container/side_inputs        stores that streams fill: before the tasks start, and from then on
+    fill      container/side_inputs        stores that streams fill, before the tasks start and from then on
     time      container/event_time         the clock of a task: timers fire by it, senders of other jobs feed it
 
 The packages; each imports only from lines below its own:
@@ -20,7 +20,7 @@ The packages; each imports only from lines below its own:
     cli, spark, pytest_plugin             commands, `run` and `submit`; public name of the DataFrame functions; fixtures for tests of tasks
     examples, bench, verify               jobs to learn from; measurements of jobs; proofs of the guarantees
     runner, dataframe, testing, devkafka  run a job here or on Spark; stores as DataFrames; test kit; development broker
-    admin                                 positions, startpoints, running jobs, store queries: what an operator does
+    admin                                 positions, startpoints, running jobs, store queries: the work of an operator
     container, coordinator                run tasks; serve the containers of a run
     queries                               committed entries of a running job's stores, for others
     operators                             parts for tasks: windows, joins, persistent states
@@ -134,8 +134,9 @@ __all__ = [
 def query(job: Mapping[str, str] | Path | str, address: str | None = None, *, deadline_s: float = 30.0) -> JobQueries:
     """The committed entries of a running job with `job.query.enabled=true`: `query(job).store("counts").get(key)`.
 
-    `job`: the job file, by path or as flat pairs. `address`: the one that the run has printed, with its token; None: that of a
-    run on this machine. `deadline_s`: seconds until a question without an answer fails. Raises ConfigError.
+    `job`: the path of the job file, or its keys as a mapping. `address`: the address that the run has printed, with
+    its token; None: the run on this machine. `deadline_s`: seconds until a query without an answer fails. Raises
+    ConfigError.
     """
     # An HTTP client is of no use to a task.
     from samzapy.admin.queries import job_queries  # noqa: PLC0415
@@ -155,14 +156,15 @@ def run(
 ) -> JobOutcome:
     """Run a job until it ends or is stopped; returns its outcome: `run("job.properties", until_end=True).status.processed`.
 
-    1. `job`: the job file, by path, or its keys as a mapping. `task` stands for `task.class`; it may be a class of a notebook
-       or of the script itself. `until_end` stops at the present ends of the inputs.
-    2. `spark`: the SparkSession (or SparkContext) to run on. It is not stopped, and its settings stay. None: the session of
-       this process, if it has one, or that of `spark-submit`; else a Spark for this run alone. `runner="local"` runs the job
-       in this process, without Spark.
-    3. `overrides` are keys on top of the file's, with `_` for each dot: `task_commit_ms=1000`. Keys with `_` or `-` in them go
-       as `**{"job.non-logged.store.base.dir": "/data"}`.
-    4. The first interrupt (Ctrl-C, or the stop button of a notebook) and the first SIGTERM have every task commit and stop.
+    1. `job`: the path of the job file, or its keys as a mapping. `task` replaces `task.class`; it may be a class of a
+       notebook or of the script itself. `until_end` stops at the current ends of the inputs.
+    2. `spark`: the SparkSession (or SparkContext) to run on. The job does not stop it, and its settings stay. None:
+       the session of this process or of `spark-submit`, otherwise a new Spark for this run. `runner="local"` runs the
+       job in this process, without Spark.
+    3. `overrides` override keys of the file, with `_` for each dot: `task_commit_ms=1000`. Pass keys that contain `_`
+       or `-` as `**{"job.non-logged.store.base.dir": "/data"}`.
+    4. On the first interrupt (Ctrl-C, or the stop button of a notebook) or the first SIGTERM every task commits and
+       stops.
 
     Raises the errors of `samzapy.errors`: ConfigError with all problems of the job, EnvironmentFailure, JobFailed, TaskFailed
     and others.
@@ -182,10 +184,11 @@ def submit(
     progress: bool = False,
     **overrides: Any,
 ) -> RunningJob:
-    """Start a job as `run` does, and return at once with a handle, which as a context manager stops the job at its end.
+    """Start a job like `run`, and return a handle at once. As a context manager the handle stops the job at the end of
+    the block.
 
-    The handle has `wait()`, `stop()`, `status`, `page` and `done`. The job runs in a thread of this process, and ends with it.
-    Raises ConfigError and EnvironmentFailure for what is found before the start; what comes later is raised by `wait`.
+    The handle has `wait()`, `stop()`, `status`, `page` and `done`. The job runs in a thread of this process, and ends
+    with it. Raises ConfigError and EnvironmentFailure for problems before the start. `wait` raises later errors.
     """
     from samzapy.cli.submission import submit as submit_job  # noqa: PLC0415  # a task needs none of it
 

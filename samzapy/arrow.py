@@ -101,7 +101,7 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
 
 
 def _milliseconds(name: str, column: Any) -> Any:
-    """The times of a column in whole milliseconds: what is finer is cut off. Whole numbers stay."""
+    """The times of a column in whole milliseconds: finer parts are cut off. Whole numbers stay."""
     pa = _arrow()
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
@@ -114,7 +114,8 @@ def _milliseconds(name: str, column: Any) -> Any:
 
 
 def _in_microseconds(table: Any) -> Any:
-    """The table with the times that Python has: what is finer than microseconds is cut off, as from frames of pandas."""
+    """The table with the times that Python has: parts finer than microseconds are cut off, as from frames of
+    pandas."""
     pa = _arrow()
     for place, field in enumerate(table.schema):
         kind, wanted = field.type, None

@@ -1,6 +1,6 @@
 """The errors of samzapy, one class for each reaction.
 
-The class decides what the runtime or its operator does next; the attributes say where:
+The class decides on the next step of the runtime or its operator. The attributes name the place:
 
 ==================== ============================================= =========
 class                reaction                                      exit code
@@ -16,7 +16,7 @@ TaskFailed           the user's code failed; restart from commit   1
 ForeignRecords       find the other writer, or adopt its records   3
 ==================== ============================================= =========
 
-Every message is one line and names the key or the ``stream[partition]@offset``, the value and what is allowed.
+Every message is one line and names the key or the ``stream[partition]@offset``, the value and the allowed values.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ConfigProblem:
 
 
 class ConfigError(SamzapyError):
-    """Raised when a configuration cannot be used; carries all its problems."""
+    """Raised when a configuration is not valid. Carries all its problems."""
 
     exit_code = 2
 
@@ -74,15 +74,15 @@ class EnvironmentFailure(SamzapyError):
 
 
 class Unreachable(EnvironmentFailure):
-    """Raised when a system does not answer within a call's time; it may do so later."""
+    """Raised when a system does not answer within a call's time. It may answer later."""
 
 
 class TooFewFiles(EnvironmentFailure):
-    """Raised when a container needs more open files than its process is allowed; a restart does not help."""
+    """Raised when a container needs more open files than its process may have. A restart does not help."""
 
 
 class UnknownStream(EnvironmentFailure):
-    """Raised when a stream does not exist on its system; streams are never created by accident."""
+    """Raised when a stream does not exist on its system. samzapy never creates streams by accident."""
 
     def __init__(self, system: str, stream: str, where: str = "") -> None:
         self.system, self.stream = system, stream
@@ -117,11 +117,11 @@ class RetriableError(SamzapyError):
 
 
 class ProducerError(SamzapyError):
-    """Raised when a record was not acknowledged; the producer is poisoned and nothing after it may be committed."""
+    """Raised when a record was not acknowledged. The producer is poisoned, and no later work may be committed."""
 
 
 class RecordTooLarge(ProducerError):
-    """Raised when a record is larger than its stream accepts; `advice` names other possible causes."""
+    """Raised when a record is larger than its stream accepts. `advice` names other possible causes."""
 
     def __init__(self, where: str, size: int, limit: int | None, advice: str = "") -> None:
         self.size, self.limit = size, limit
@@ -130,15 +130,15 @@ class RecordTooLarge(ProducerError):
 
 
 class ProducerFenced(ProducerError):
-    """Raised when a newer producer with the same transactional id has taken over; final for this producer."""
+    """Raised when a newer producer with the same transactional id has taken over. Final for this producer."""
 
 
 class TransactionIndeterminate(ProducerError):
-    """Raised when a transactional call timed out: its outcome is unknown, so the producer must be rebuilt."""
+    """Raised when a transactional call timed out. Its outcome is unknown, so the producer must be rebuilt."""
 
 
 class TransactionAborted(ProducerError):
-    """Raised when the transaction cannot be committed but the producer can go on after an abort."""
+    """Raised when the transaction cannot be committed, but the producer can continue after an abort."""
 
 
 class TransactionsRefused(EnvironmentFailure):
@@ -146,7 +146,7 @@ class TransactionsRefused(EnvironmentFailure):
 
 
 class StaleEpoch(RetriableError):
-    """Raised when a sink, outside the job's systems, has seen a greater epoch than this attempt's: `newest`."""
+    """Raised when a sink outside the job's systems has seen a later epoch than this attempt's: `newest`."""
 
     def __init__(self, message: str, newest: int) -> None:
         self.newest = newest
@@ -154,8 +154,8 @@ class StaleEpoch(RetriableError):
 
 
 class StateLost(EnvironmentFailure):
-    """Raised when a changelog no longer has the state of a checkpoint. `lost` says so; `way_out` is for a start of the job, and
-    who reads the state for another purpose has another way out."""
+    """Raised when a changelog no longer has the state of a checkpoint. `lost` describes the loss. `way_out` is the
+    remedy for a start of the job; other readers of the state have other remedies."""
 
     def __init__(self, lost: str, way_out: str = "") -> None:
         self.lost = lost
@@ -175,10 +175,11 @@ class SerdeError(SamzapyError):
 
     `store`: the store of the key or value, empty for a stream. `late`: the task put it at any time since its last
     commit, since objects are serialized in batches; otherwise the error concerns the current call.
+    `refused`: that call gave a key or a value that the serde does not take, and nothing has changed.
     """
 
-    def __init__(self, message: str, *, store: str = "", late: bool = False) -> None:
-        self.store, self.late = store, late
+    def __init__(self, message: str, *, store: str = "", late: bool = False, refused: bool = False) -> None:
+        self.store, self.late, self.refused = store, late, refused
         super().__init__(message)
 
 

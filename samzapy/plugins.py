@@ -9,8 +9,13 @@ import difflib
 import importlib
 import re
 import sys
+import sysconfig
+import traceback
 from collections.abc import Iterable
+from importlib.machinery import PathFinder
 from itertools import count
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -43,14 +48,57 @@ def load_name(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as cause:  # a module may call sys.exit, which must not end the process silently
-        raise PluginError(f"cannot import {module_name} ({type(cause).__name__}: {cause})") from cause
+        reason = " ".join(f"{type(cause).__name__}: {cause}".split())
+        hint = _with_ending(module_name, name) or _hidden_package(module_name, cause)
+        raise PluginError(f"cannot import {module_name} ({reason}{_raised_at(cause)}){hint}") from cause
     found = getattr(module, name, None)
     if found is not None:
         return found
     classes = [n for n, value in vars(module).items() if isinstance(value, type)]
     near = difflib.get_close_matches(name, classes, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    raise PluginError(f"{module_name} has no {name}{hint}")
+    raise PluginError(f"{module_name} has no {name}{hint}{_hidden(module)}")
+
+
+def _raised_at(cause: BaseException) -> str:
+    """The innermost line of the user's own code, as `, at tasks/counts.py:42`. Empty for an error before any line of it ran; a
+    SyntaxError has its line already."""
+    installed = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    frames = [
+        frame
+        for frame in traceback.extract_tb(cause.__traceback__)
+        if frame.filename != __file__ and not frame.filename.startswith(("<", *installed))
+    ]
+    return f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _with_ending(module_name: str, name: str) -> str:
+    """The hint for the path of a file in place of a module's name."""
+    module, dot, ending = module_name.rpartition(".")
+    return f"; a module is named without .py: {module}:{name}" if dot and ending == "py" else ""
+
+
+def _hidden_package(module_name: str, cause: BaseException) -> str:
+    """The hint for a module that is missing in its package: that package may be the wrong one of two."""
+    package = sys.modules.get(module_name.partition(".")[0])
+    if package is None or not isinstance(cause, ModuleNotFoundError) or cause.name is None:
+        return ""
+    return _hidden(package) if f"{module_name}.".startswith(f"{cause.name}.") else ""
+
+
+def _hidden(module: ModuleType) -> str:
+    """The hint that another file was meant: one of the module's name that comes later on the import path, as a user's `types.py`
+    does after Python's."""
+    name, own = module.__name__, getattr(module, "__file__", None)
+    if "." in name or (own is None and hasattr(module, "__path__")):
+        return ""
+    for entry in sys.path:
+        other = PathFinder.find_spec(name, [entry])
+        if other is None or other.origin is None or not other.has_location:
+            continue
+        if own is None or Path(other.origin).resolve() != Path(own).resolve():
+            return f"; that is {own or 'a part of Python'}, which hides {other.origin}: give this file another name"
+    return ""
 
 
 _numbers = count(1)
@@ -77,7 +125,7 @@ def import_also_from(places: Iterable[str]) -> None:
 
 
 def place(path: str, found: object) -> None:
-    """Have `load_name` find the object at this path in this process, whose module is imported."""
+    """Let `load_name` find the object at this path in this process. Its module must be imported."""
     module, name = split_path(path)
     setattr(sys.modules[module], name, found)
 

@@ -128,12 +128,15 @@ class SimulatedContainer:
                     return
                 now = time.monotonic()
                 if now >= details_due:
-                    details_due = now + pace.details_s
+                    details_due = now + self._varied(pace.details_s)
                     await self._details(self._changes(epoch, metrics=now >= metrics_due))
                     metrics_due = now + METRICS_S if now >= metrics_due else metrics_due
             except (OSError, ValueError) as failure:
                 self._heard.failures.append(str(failure))
-            await asyncio.sleep(min(registered.lease_ms / 3000, pace.heartbeat_s))
+            await asyncio.sleep(min(registered.lease_ms / 3000, self._varied(pace.heartbeat_s)))
+
+    def _varied(self, seconds: float) -> float:
+        return seconds * (0.75 + self._chance.random() / 2)
 
     async def _heartbeat(self, epoch: int) -> Answer:
         self._beats += 1

@@ -13,7 +13,7 @@ JOB = Path(__file__).with_name("shopper-features.properties")
 
 
 def features_of(shopper: str, address: str | None = None) -> Any:
-    """The committed features, None for a stranger. `address`: of a run on another machine, as it has printed it."""
+    """The committed features, None for an unknown shopper. `address`: as printed by a run on another machine."""
     with samzapy.query(JOB, address) as job:
         return job.store("features").get(shopper)
 

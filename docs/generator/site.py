@@ -12,9 +12,10 @@ from docs.generator.commands import commands
 from docs.generator.errors import errors
 from docs.generator.keys import keys, unsupported_keys
 from docs.generator.markdown import relinked, target
-from docs.generator.metrics import metrics
+from docs.generator.metrics import alerts, metrics
 
 GENERATED = {
+    "alerts": alerts,
     "commands": commands,
     "errors": errors,
     "keys": keys,

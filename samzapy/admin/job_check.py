@@ -162,7 +162,7 @@ def look_around(
 def check_serdes(config: JobConfig, model: JobModel, warn: Warn) -> None:
     """Raise ConfigError if a store was written with other serdes, as the checkpoints of the tasks say; EnvironmentFailure
     if one is being migrated; NotReachable when a system does not answer."""
-    with _records(config, "what stores were written with", warn) as (checkpoints, _):
+    with _records(config, "the serdes of the stores", warn) as (checkpoints, _):
         refuse_unfinished(checkpoints, config.stores)
         committed = [checkpoints.read(task.name) for task in model.tasks]
         check_checkpoints(config, load_engines(config), committed)
@@ -170,7 +170,7 @@ def check_serdes(config: JobConfig, model: JobModel, warn: Warn) -> None:
 
 def _known_inputs(config: JobConfig, warn: Warn) -> dict[SystemStream, InputPartitions]:
     """The inputs as earlier runs of the job have recorded them."""
-    with _records(config, "what earlier runs knew of the inputs", warn) as (checkpoints, _):
+    with _records(config, "the inputs of earlier runs", warn) as (checkpoints, _):
         return from_json(checkpoints.read_record(JobRecord.INPUTS))
     return {}
 
@@ -178,7 +178,7 @@ def _known_inputs(config: JobConfig, warn: Warn) -> dict[SystemStream, InputPart
 def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn, describe: Describe) -> None:
     """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs with records of
     another."""
-    with _records(config, "who owns the checkpoints and changelogs", warn) as (checkpoints, clients):
+    with _records(config, "the owner of the checkpoints and changelogs", warn) as (checkpoints, clients):
         refuse_another_job(config, checkpoints.read_owner())
         committed = checkpoints.read_all(task.name for task in model.tasks)
         refuse_foreign(config, model, committed, checkpoints, clients, describe)

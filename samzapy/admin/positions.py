@@ -152,7 +152,7 @@ def _refuse_own_state(path: str) -> None:
         # If the class cannot be imported here, nothing is known about its positions.
         return
     if issubclass(task_class, StateCheckpointTask):
-        message = "keeps its positions with a state of its own; use `samzapy startpoint set`, which moves both"
+        message = "keeps its positions with its own state; use `samzapy startpoint set`, which moves both"
         raise ConfigError([ConfigProblem("task.class", path, message)])
 
 

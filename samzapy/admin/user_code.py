@@ -1,5 +1,5 @@
-"""Looks after the user's code: the modules beside the job file, what a job ships, and its task class, imported within a
-deadline."""
+"""Looks after the user's code: the modules beside the job file, the files that a job ships, and its task class,
+imported within a deadline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _TASK_CLASS = "task.class"
 
 
 def make_importable(config: JobConfig) -> None:
-    """Make the code of a job importable here: the modules beside its file, and what it ships. Raises ConfigError."""
+    """Make the code of a job importable here: the modules beside its file, and the files that it ships. Raises
+    ConfigError."""
     add_import_paths(config.spark.py_files)
     if config.folder is not None:
         import_also_from([str(config.folder)])
@@ -85,7 +86,7 @@ def _check_constructor(task: type[AnyTask]) -> None:
     try:
         inspect.signature(task).bind()
     except TypeError as cause:
-        raise _problem(f"{task.__name__}() must take no arguments ({cause}): use init for what it needs") from cause
+        raise _problem(f"{task.__name__}() must take no arguments ({cause}): use init for its set-up") from cause
     except ValueError:
         return  # some classes written in C have no signature
 

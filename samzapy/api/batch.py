@@ -1,4 +1,4 @@
-"""Tasks that process a run of messages at a time, and the run as columns."""
+"""Batch tasks, and batches of messages as columns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStreamPartition
 
 
-class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
+class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
     """Consecutive messages of one partition, in the order of their offsets, as columns of equal length.
 
-    1. `keys`, `messages` and `offsets` are there; a null key or message (a tombstone) is None. Offsets may have holes.
-    2. Envelopes and frames are made when they are asked for, `timestamps` and `headers` if the system has kept none. So a
+    1. A null key or message (a tombstone) is None. Offsets may have holes.
+    2. A batch makes envelopes and frames on demand, and `timestamps` and `headers` if the system keeps none. So a
        task that reads columns pays for nothing else.
     3. A slice is a MessageBatch. Two batches are equal only if they are the same object.
     4. The columns belong to the runtime: do not change them.
@@ -38,7 +38,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
         arrival_ms: int = -1,
     ) -> None:
         """`timestamps` None: the system keeps none. `headers` None: no message has any. `values`: the serialized
-        messages, for the sizes of envelopes. `arrival_ms`: when they came, in milliseconds since 1970."""
+        messages, for the sizes of envelopes. `arrival_ms`: the time of their arrival, in milliseconds since 1970."""
         self.ssp = ssp
         self.offsets = offsets
         self.keys = keys
@@ -49,14 +49,14 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
         self._arrival_ms = arrival_ms
 
     @classmethod
-    def of(cls, envelopes: Sequence[IncomingMessageEnvelope]) -> MessageBatch[K, V]:
+    def of(cls, envelopes: Sequence[IncomingMessageEnvelope[K, V]]) -> MessageBatch[K, V]:
         """The batch of these envelopes, at least one: consecutive messages of one partition."""
         ssp, offsets, keys, messages, headers, timestamps, arrivals, _ = zip(*envelopes, strict=True)
         return cls(ssp[0], offsets, keys, messages, timestamps, headers, arrival_ms=arrivals[0])
 
     @classmethod
     def joined(cls, batches: Sequence[MessageBatch[K, V]]) -> MessageBatch[K, V]:
-        """One batch of several that follow one another, at least one. It came when the first did."""
+        """One batch of one or more consecutive batches, with the arrival time of the first."""
         first = batches[0]
         if len(batches) == 1:
             return first
@@ -103,7 +103,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def __iter__(self) -> Iterator[IncomingMessageEnvelope]:
+    def __iter__(self) -> Iterator[IncomingMessageEnvelope[K, V]]:
         sizes = repeat(0) if self._values is None else map(_size, self._values)
         columns = zip(
             repeat(self.ssp),
@@ -118,12 +118,12 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
         return map(envelope_of, columns)
 
     @overload
-    def __getitem__(self, index: int) -> IncomingMessageEnvelope: ...
+    def __getitem__(self, index: int) -> IncomingMessageEnvelope[K, V]: ...
 
     @overload
     def __getitem__(self, index: slice) -> MessageBatch[K, V]: ...
 
-    def __getitem__(self, index: int | slice) -> IncomingMessageEnvelope | MessageBatch[K, V]:
+    def __getitem__(self, index: int | slice) -> IncomingMessageEnvelope[K, V] | MessageBatch[K, V]:
         timestamps, headers, values = self._timestamps, self._headers, self._values
         if isinstance(index, slice):
             return MessageBatch(
@@ -154,11 +154,11 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
         """A `pyarrow.RecordBatch` with the columns `key`, those of the messages, `offset` and `timestamp`.
 
         1. Messages that are dicts or have fields (msgspec Structs, dataclasses, attrs classes, NamedTuples, pydantic
-           models) are a column a field; others are the column `message`. A null message is null in every column.
-        2. Annotations give the types of columns; values do where there are none. `message_type` names the class if the
+           models) have one column per field. Others are the column `message`. A null message is null in every column.
+        2. Annotations, or without them values, set the types of columns. `message_type` names the class if the
            messages do not, as with a TypedDict.
-        3. `timestamp` is in milliseconds of UTC, null where there is none. A column gets an underscore in front if a
-           field has its name: `_key`.
+        3. `timestamp` is in milliseconds of UTC, null for a message without one. If a field has the name of a
+           column, the column gets an underscore in front: `_key`.
 
         Needs `samzapy[arrow]` (ImportError). Raises TypeError, with the column, for values that Arrow does not take.
         """
@@ -227,23 +227,24 @@ class _Chained(Sequence[Any]):
 
 
 class BatchTask(ABC, Generic[K, V]):
-    """One task that processes the messages of its partitions a run at a time, in the order of each partition."""
+    """One task that processes the messages of its partitions in batches, in the order of each partition."""
 
     @abstractmethod
     def process_batch(
         self, batch: MessageBatch[K, V], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        """Process a run of messages of one partition, never an empty one.
+        """Process a batch of messages of one partition, never an empty one.
 
-        1. The run holds the partition's messages of one poll, unless `task.batch.max.messages` and
-           `task.batch.max.wait.ms` say otherwise. It ends early where an event timer is due; a timer that this call
-           sets fires after the run. After a crash the same messages may come in other runs.
+        1. The batch holds the partition's messages of one poll, unless `task.batch.max.messages` or
+           `task.batch.max.wait.ms` is set. It ends early where an event timer is due. A timer that this call sets
+           fires after the batch. After a crash the same messages may come in other batches.
         2. Its messages are done when this returns. Requests to the coordinator take effect then.
-        3. After an exception the changes to stores, outputs and sinks are undone, and each half of the run is processed
-           by a separate call, until the message that fails stands alone. `task.error.process.policy` applies to that
-           message; all others are processed once. Under the policy `fail` the error names that message, and the attempt
-           ends without a commit. A value that was changed in place is undone only with
+        3. After an exception samzapy undoes the changes to stores, outputs and sinks. It processes each half of the
+           batch by a separate call, until the failing message stands alone. `task.error.process.policy` applies to
+           that message. All others are processed once. Under the policy `fail` the error names that message, and the
+           attempt ends without a commit. A value that was changed in place is undone only with
            `stores.X.object.cache.mode=copy`, the default under other policies than `fail`.
-        4. In effectively-once each output needs the input that it comes from: `send_batch(..., inputs=batch.offsets)`.
-           What an input sends must not depend on where runs end. With `task.batch.max.messages=1` the input is known.
+        4. With effectively-once each output must name its input: `send_batch(..., inputs=batch.offsets)`. The
+           outputs of an input must not depend on the ends of batches. With `task.batch.max.messages=1` the
+           input is known.
         """

@@ -15,7 +15,7 @@ from samzapy.api.system import SystemProducer
 
 class SenderState(NamedTuple):
     """The latest state of a task that writes to an intermediate stream: its watermark (None: none yet), the number of
-    tasks of its job, and whether it has ended or is drained."""
+    tasks of its job, and whether the task has ended or is drained."""
 
     time_ms: int | None
     senders: int
@@ -82,21 +82,21 @@ class JobRecord(Enum):
     LOCALITY = "samzapy-locality"
     """The hosts that have local state of its tasks."""
     CLOCK = "samzapy-clock"
-    """The event time at which the states of all its tasks start again."""
+    """The event time at which the states of all tasks start again."""
     STARTPOINTS = "samzapy-startpoints"
     """Positions at which partitions start instead of the committed ones."""
     DRAIN = "samzapy-drain"
     """The run that was asked to drain."""
     ENDED = "samzapy-ended"
-    """The run that has ended properly, so that no part of it is still running, and whether its process starts the job again."""
+    """The run that has ended properly, and whether its process starts the job again. No part of the run is still active."""
     HANDOVER = "samzapy-handover"
-    """The run that is asked to hand the job over, and the one that asks."""
+    """The run that should hand the job over, and the run that asks for it."""
     HEARD = "samzapy-heard"
-    """The run that has heard that it is asked, and by whom."""
+    """The run that has seen the request for a handover, and the run that asks."""
     ADOPTED = "samzapy-adopted"
     """The changelog offsets up to which records of tools and other jobs are adopted as the job's own state."""
     MIGRATION = "samzapy-migration"
-    """The stores that are being rewritten with other serdes, and how far that is."""
+    """The unfinished migrations of stores, and their progress."""
 
 
 class CheckpointManager(ABC):
@@ -140,20 +140,20 @@ class CheckpointManager(ABC):
 
     @abstractmethod
     def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
-        """Keep the mapping, durably; replaces the one before."""
+        """Keep the mapping durably, in place of the previous one."""
 
     @abstractmethod
     def read_owner(self) -> JobRun | None:
         """The run of the latest `write_owner`, None before the first."""
 
     def peek_owner(self) -> tuple[JobRun | None, bool]:
-        """The owner as far as it is readable without waiting for open transactions, and whether that was everything."""
+        """The owner as readable without waiting for open transactions, and whether nothing remained unread."""
         return self.read_owner(), True
 
     @abstractmethod
     def write_owner(self, run: JobRun) -> None:
-        """Make `run` the owner of the job, durably and outside of any transaction. Every other run has to let go from
-        now on."""
+        """Make `run` the owner of the job, durably and outside of any transaction. From now on every other run must
+        let go."""
 
     @abstractmethod
     def read_record(self, record: JobRecord) -> Mapping[str, Any] | None:

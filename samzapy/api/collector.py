@@ -5,9 +5,9 @@ intermediate stream:
 
 1. A task sends one with `collector.send_control(stream, message)`. It goes to every partition of the stream, behind
    everything that the task has sent before.
-2. The reading task never gets it in `process`. The container combines those of all senders of a partition: the least
-   watermark counts, and the partition has ended when all of its senders have ended.
-3. A stream is intermediate if `streams.ID.samza.intermediate` is true. The sending and the reading job both have to set
+2. The reading task never gets it in `process`. The container combines the messages of all senders of a partition: the
+   lowest watermark counts, and the partition has ended when all of its senders have ended.
+3. A stream is intermediate if `streams.ID.samza.intermediate` is true. The sending and the reading job must both set
    it.
 """
 
@@ -64,7 +64,7 @@ class MessageCollector(ABC):
         """
 
     def send_message(self, stream: SystemStream, message: Any, key: Any = None) -> None:
-        """As `send(OutgoingMessageEnvelope(stream, message, key))`, without an envelope."""
+        """Like `send(OutgoingMessageEnvelope(stream, message, key))`, without an envelope."""
         self.send(OutgoingMessageEnvelope(stream, message, key))
 
     def send_batch(
@@ -80,7 +80,7 @@ class MessageCollector(ABC):
     ) -> None:
         """Send one output for each message, in order, as `send` does; columns are serialized as a whole.
 
-        1. The columns have the length of `messages`. A column of None, or a None in it, means what it means in an
+        1. The columns have the length of `messages`. A column of None, or a None in it, has the same meaning as in an
            OutgoingMessageEnvelope.
         2. `inputs` are the offsets in the batch at hand that the outputs come from; one may occur several times.
            Effectively-once makes ids of them, and then outputs leave in the order of their inputs.
@@ -154,5 +154,5 @@ class TaskCoordinator(ABC):
     @abstractmethod
     def shutdown(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:
         """Stop. ALL_TASKS_IN_CONTAINER stops the container at once, with a final commit. CURRENT_TASK is a vote: the
-        container stops after every task in it has voted; until then a task that has voted continues to process.
+        container stops when every task in it has voted. Until then a task that has voted continues to process.
         """

@@ -82,15 +82,15 @@ class TaskContext(ABC):
     @property
     @abstractmethod
     def positions(self) -> Mapping[SystemStreamPartition, int]:
-        """The next offset to process of each partition, as of between two messages."""
+        """The next offset to process of each partition, between two messages."""
 
     @abstractmethod
     def replay_from(self, ssp: SystemStreamPartition, offset: int) -> int:
-        """Start this partition at `offset`, before the committed one, to rebuild the task's private state; only in
+        """Start this partition at `offset`, before the committed offset, to rebuild the task's private state; only in
         `init`.
 
-        Returns the committed offset. The outputs of the messages before it were sent earlier, and commits do not go
-        back. Has no effect if a startpoint or `reset.offset` decides where the partition starts.
+        Returns the committed offset. The task has already sent the outputs of earlier messages, and commits do not go
+        back. Has no effect if a startpoint or `reset.offset` sets the start of the partition.
         """
 
     @property

@@ -1,12 +1,13 @@
 """The SPI of a storage engine, and of a view that gives tasks another interface than get and put.
 
-A storage engine keeps bytes in order, and committed state only: a commit writes to it once, a restore loads it. A
-commit's data and its marker go in together, so a persistent engine always holds the state of some earlier commit, at
-whatever instant the process dies.
+A storage engine keeps bytes in order, and committed state only: a commit writes to it once, a restore loads it. It
+stores a commit's data and its marker together. So a persistent engine always holds the state of some earlier commit,
+no matter when the process dies.
 
-A view lies over the key-value store. Its entries take the same way as those of any store: object cache, uncommitted
-bytes, changelog, storage engine. A view adds the interface that the task calls and the layout in entries. It keeps no
-state between two calls, so commit, restore, rollback and the undo of a failed message need nothing from it.
+A view stands on top of the key-value store. Its entries take the same path as those of any store: object cache,
+uncommitted bytes, changelog, storage engine. A view adds the task's interface and the layout of its data in entries.
+It keeps no state between two calls, so commit, restore, rollback and the undo of a failed message need no help from
+it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Cursor = AbstractContextManager[Iterator[tuple[bytes, bytes]]]
 
 @dataclass(frozen=True)
 class CommittedPage:
-    """The entries that one `read_committed` has found, in order. `marker`: that of the write which they are as of, None before
-    the first; `more`: whether the range goes on after them."""
+    """The entries of one `read_committed`, in order. `marker`: the marker of the write that they show, None before the
+    first write. `more`: whether the range has further entries."""
 
     pairs: Sequence[tuple[bytes, bytes]]
     marker: bytes | None
@@ -88,7 +89,7 @@ class StorageEngine(ABC):
 
     @abstractmethod
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        """Pairs with lower <= key < upper in unsigned byte order (None: unbounded), as they are now.
+        """The current pairs with lower <= key < upper in unsigned byte order (None: unbounded).
 
         Raises StoreCorrupted, never ends early, when a block cannot be read.
         """
@@ -103,7 +104,7 @@ class StorageEngine(ABC):
 
     @abstractmethod
     def snapshot(self) -> EngineSnapshot:
-        """The contents as they are now."""
+        """The current contents."""
 
     def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
         """The first pairs with lower <= key < upper, and the marker, all as of the same write: at most `most` pairs, and no
@@ -119,9 +120,9 @@ class StorageEngine(ABC):
         """Apply `changes` and replace the marker, atomically: after a crash both are present, or neither."""
 
     def load(self, changes: Changes, marker: bytes) -> None:
-        """As `write` and `flush`, for the many changes that a restore has gathered, in any order.
+        """Like `write` and `flush`, for the many changes of a restore, in any order.
 
-        An engine with a faster way overrides it; that has to be atomic as well.
+        Override it if the engine has a faster way, which must also be atomic.
         """
         # RocksDB takes sorted keys ten times as fast. Sorting the keys alone compares only bytes; sorting the pairs
         # takes five times as long.
@@ -179,9 +180,9 @@ class EngineSettings:
 
 @dataclass(frozen=True)
 class EngineMemory:
-    """The memory of one store in a container, in bytes. `each`: of every task's part, from its opening on. `own`: the most that the
-    store takes beside that, by name. `shared`: the most that it takes together with other stores, which have the same name
-    and number. `unknown`: why there is more, empty if there is not."""
+    """The memory of one store in a container, in bytes. `each`: of every task's part, from its opening on. `own`: the
+    maximum that the store takes besides, by name. `shared`: the maximum that it takes together with other stores,
+    which have the same name and number. `unknown`: the reason for further memory, empty if there is none."""
 
     each: int = 0
     own: Mapping[str, int] = field(default_factory=dict)
@@ -212,7 +213,8 @@ class StorageEngineFactory(ABC):
 
     @abstractmethod
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
-        """Open, creating what is missing. `directory` is the task's own for a persistent engine, else None.
+        """Open the store, and create it if it is missing. `directory` is the task's own for a persistent engine,
+        otherwise None.
 
         A persistent engine locks the file `LOCK` in its directory while it is open, so that others see the holder.
         Raises StoreLocked (with the holder, if known), StoreCorrupted, or StoreError with path and cause.

@@ -61,9 +61,9 @@ else:
 class IncomingMessageEnvelope(_Row, Generic[K, V]):
     """One input message, deserialized. A tuple, so that a batch of them is built without a Python frame each.
 
-    `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none); `size` is
-    the serialized value's bytes; `offset` is the position in the partition; `headers` is None if there are none. A null
-    key or message (a tombstone) is None.
+    `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none); `size`
+    is the number of bytes of the serialized value; `offset` is the position in the partition; `headers` is None if
+    there are none. A null key or message (a tombstone) is None.
 
     `IncomingMessageEnvelope[K, V]` gives type checkers the classes of key and message, `Any` without brackets. In the
     signature of a task's `process` it also names the class to decode to, if the job file names none.
@@ -187,7 +187,7 @@ class Origin(NamedTuple):
 
 
 class OutputId(NamedTuple):
-    """The source of an output, the offset of the input it came from, and its number among that input's outputs."""
+    """The source of an output, the offset of its input, and its number among that input's outputs."""
 
     source: str
     offset: int

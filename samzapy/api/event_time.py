@@ -1,8 +1,8 @@
 """Event time as a task sees it: its clock, its timers, and the checkpoints of its private state.
 
 The checkpoints follow Gearpump's model. All tasks take them at the same event times, so their checkpoints of one time
-make up the state of the whole job at that time. The greatest time for which every task has one is the job's checkpoint
-clock; a job that starts again starts there.
+form the state of the whole job at that time. The job's checkpoint clock is the latest time for which every task has a
+checkpoint. A restart begins there.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from samzapy.api.collector import MessageCollector, TaskCoordinator
 
 
 class TaskClock(NamedTuple):
-    """A task's clock: the least, over its inputs, of the event time processed; milliseconds since 1970, None until
-    every input has one. Watermarks of the senders tell the time of an intermediate stream. Partitions that are idle or
-    have ended do not count. `idle`: all of them are idle or have ended."""
+    """A task's clock: the lowest processed event time of its inputs, in milliseconds since 1970, None until
+    every input has one. The time of an intermediate stream comes from the watermarks of its senders. Partitions that are idle
+    or have ended do not count. `idle`: all of them are idle or have ended."""
 
     time_ms: int | None
     idle: bool = False
@@ -29,18 +29,18 @@ class ClockListenerTask(ABC):
 
     @abstractmethod
     def on_clock(self, clock: TaskClock, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called when the clock has moved: between messages, after a run that the task has processed in one go."""
+        """Called when the clock has moved: between messages, after messages that the task has processed together."""
 
 
 class TimerClock(Enum):
     """The clock by which a timer fires."""
 
     EVENT = "event"
-    """The task's clock: the least, over its input partitions, of the latest event time of each. A partition of an
-    intermediate stream goes by its watermark instead of the times of its messages. `samzapy checkpoint show` names the
+    """The task's clock: the lowest of the latest event times of its input partitions. A partition of an intermediate
+    stream counts with its watermark instead of the times of its messages. `samzapy checkpoint show` names the
     partition that holds the clock back."""
     WALL = "wall"
-    """The time of day."""
+    """The wall clock."""
 
 
 class Timers(ABC):
@@ -62,8 +62,8 @@ class Timers(ABC):
         """
 
     def schedule_all(self, keys: Sequence[Any], times_ms: Sequence[int], clock: TimerClock = TimerClock.EVENT) -> None:
-        """As `schedule` of each key with its time; of a key that comes twice the last time counts. The store is read and
-        written once for all of them.
+        """Like `schedule` for each key with its time. If a key comes twice, the last time counts. The store is read
+        and written once for all of them.
 
         Raises StoreRefused for a key or a time that `schedule` refuses, ValueError for columns of different lengths; then none
         is set.

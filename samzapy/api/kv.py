@@ -1,4 +1,4 @@
-"""The key-value store a task sees."""
+"""The key-value store of a task."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class KeyValueStore(ABC, Generic[K, V]):
     """A task's local map. Reads see the task's own writes at once; a crash takes it back to the last commit.
 
     1. None is neither a key nor a value (StoreError).
-    2. Values are handed out by reference: a change without a `put` is not saved. `stores.X.object.cache.mode=copy`
-       hands out copies.
+    2. `get` returns values by reference: a change without a `put` is not saved. With `stores.X.object.cache.mode=copy`
+       it returns copies.
     3. Not thread-safe: a task has one thread.
     4. After `close` every call raises StoreClosed.
     """
@@ -72,7 +72,7 @@ class KeyValueStore(ABC, Generic[K, V]):
 
     @abstractmethod
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """The values of `keys`, one entry a key, with None for absent keys. All misses are read in one go."""
+        """The values of `keys`, one entry per key, with None for absent keys. One call reads all misses."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
@@ -85,9 +85,9 @@ class KeyValueStore(ABC, Generic[K, V]):
     def merge_all(self, entries: Mapping[K, V], combine: Callable[[V, V], V]) -> None:
         """Set each key to `combine(held, given)`, or to the given value where the store holds none.
 
-        1. `store.merge_all(Counter(keys), operator.add)` counts a batch of keys. All misses of the cache are read in
-           one go.
-        2. Nothing is written if an entry is refused or `combine` raises.
+        1. `store.merge_all(Counter(keys), operator.add)` counts a batch of keys. One call reads all misses of the
+           cache.
+        2. Nothing is written if the store refuses an entry or `combine` raises.
         3. `combine` returns a new value: a `held` that it changes in place stays changed.
         4. Keys that serialize alike must be one key of the mapping.
         """

@@ -1,4 +1,4 @@
-"""Counters, gauges, timers and histograms. None of them is called once a message: count in the batch, publish once a batch."""
+"""Counters, gauges, timers and histograms. Never call them once per message: count within a batch, publish once per batch."""
 
 from __future__ import annotations
 

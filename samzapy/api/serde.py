@@ -9,8 +9,8 @@ from typing import Any
 class Serde(ABC):
     """Turns objects of one kind into bytes and back. None never reaches a serde: a null stays null.
 
-    Implementations may bind `to_bytes` and `from_bytes` to functions of a C library: they are called once a message,
-    mapped over whole batches. Their errors on bad data are reported as a SerdeError with stream and offset.
+    Implementations may bind `to_bytes` and `from_bytes` to functions of a C library. samzapy calls them once per
+    message, mapped over whole batches. Their errors on bad data are reported as a SerdeError with stream and offset.
     """
 
     #: Whether `to_bytes(x + y)` starts with `to_bytes(x)`, as a prefix scan needs.
@@ -43,7 +43,7 @@ class Serde(ABC):
         """Deserialize. Raises SerdeError or ValueError if `to_bytes` cannot have written `data`."""
 
     def refusal(self, value: Any, cause: Exception) -> str:
-        """Why `to_bytes` refused `value`, for an error: `long serde takes an int, got str 'x'`.
+        """The reason why `to_bytes` refused `value`, for an error: `long serde takes an int, got str 'x'`.
 
         Overridden by serdes with a `to_bytes` from a C library, since its exception `cause` does not name the serde.
         """
@@ -58,18 +58,19 @@ class Serde(ABC):
         return self
 
     def ready(self, *, writing: bool) -> None:
-        """Ask for what reading needs, and writing, if the job is `writing`. Called once at a start of the job.
+        """Fetch everything that reading needs, and with `writing` also everything that writing needs. Called once at a
+        start of the job.
 
         Raises SerdeError if the job's settings do not fit, EnvironmentFailure for a service that does not answer.
         """
 
     def wider(self) -> Serde | None:
-        """A serde of the same format that takes more values and costs more: a stream goes on with it when this one has
-        refused an output. None if there is none."""
+        """A serde of the same format that takes more values and costs more. A stream switches to it when this serde
+        has refused an output. None if there is none."""
         return None
 
     def misfit(self, cause: Exception) -> str:
-        """Why `from_bytes` refused some bytes, for an error: `$.user: Expected str, got int`."""
+        """The reason why `from_bytes` refused some bytes, for an error: `$.user: Expected str, got int`."""
         return str(cause) or type(cause).__name__
 
 

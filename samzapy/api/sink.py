@@ -3,8 +3,8 @@
 1. A sink keeps the input offsets beside its rows, in one transaction.
 2. It commits in step 3 of the task's commit, before the changelog and the checkpoint. So after a crash it may be ahead
    of the checkpoint, and is never behind.
-3. The inputs between the two are processed again, because the stores (and outputs in an aborted transaction) need them.
-   Their rows are already in the sink. The sink knows from its own offsets which inputs it has, and drops those rows.
+3. The task processes the inputs between the two again, because the stores (and outputs in an aborted transaction) need
+   them. Their rows are already in the sink. The sink recognises these inputs by its own offsets, and drops the rows.
 
 So every row must come from an input. If an input always gives the same rows (a deterministic task), they are in the
 sink exactly once under every guarantee but at-most-once:
@@ -12,10 +12,9 @@ sink exactly once under every guarantee but at-most-once:
 ================  ==========================  ================================================================
 guarantee         rows of each input          content of rows that comes from a store
 ================  ==========================  ================================================================
-at-most-once      once, or not after a crash  follows the store: may miss what was lost
-at-least-once     once                        each input applied once
-effectively-once  once                        each input applied once
-exactly-once      once                        each input applied once
+at-most-once      once, or not after a crash  follows the store: may miss lost inputs at-least-once     once
+each input applied once effectively-once  once                        each input applied once exactly-once      once
+each input applied once
 ================  ==========================  ================================================================
 """
 
@@ -82,13 +81,13 @@ class Sink(ABC):
         letter. A sink that does not override this keeps the rows."""
 
     def mark(self) -> int | None:
-        """The place where the rows of the next batch begin, for `back_to`. None, the default: the sink keeps no such
-        places. Then `forget` takes back the rows of a failed batch, message by message, and rows without a message
+        """The place where the rows of the next batch begin, for `back_to`. With None, the default, the sink keeps no
+        such places. Then `forget` takes back the rows of a failed batch message by message, and rows without a message
         stay."""
         return None
 
     def back_to(self, mark: int) -> None:
-        """Take back all rows since `mark`. A sink that overrides `mark` overrides this, too."""
+        """Take back all rows since `mark`. A sink that overrides `mark` must also override this."""
         raise TypeError(f"{type(self).__name__} overrides mark, so it must override back_to as well")
 
     def full(self) -> bool:

@@ -4,9 +4,9 @@
    control records).
 2. `oldest` is the first offset that can still be read. `upcoming` is the offset that the next record will get at the
    earliest. So a reader is at the end when its position is >= `upcoming`. Never `==`, never "last + 1".
-3. A chooser says which partition's messages come next. The container asks it a few times a poll, about partitions and
-   how much of each waits; never once a message. Within a partition the order is always kept: a choice takes from its
-   front.
+3. A chooser chooses the partition of the next messages. The container asks it a few times per poll, with the
+   partitions and their numbers of waiting records, and never once per message. A choice takes from the front of a
+   partition, so the order within it stays.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class OutgoingColumns(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many records they are."""
+        """The number of records."""
         return len(self.values)
 
     def records(self) -> Iterator[OutgoingRecord]:
@@ -246,8 +246,8 @@ class SystemProducer(ABC):
         """
 
     def report_offsets(self) -> None:
-        """Called by a writer that will ask for `last_offset`, before its first record and before `init_transactions`.
-        Default: nothing, for a system that always knows offsets."""
+        """Prepare for calls of `last_offset`. A writer calls this before its first record and before
+        `init_transactions`. Default: nothing, for a system that always knows offsets."""
 
     def purge(self) -> None:
         """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any
@@ -436,7 +436,7 @@ class SystemFactory(ABC):
 
 
 class WaitingRecords(ABC):
-    """The waiting records of one partition, polled and not chosen yet; at least one."""
+    """The waiting records of one partition: polled, but not chosen yet. At least one."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -454,7 +454,7 @@ class WaitingRecords(ABC):
 
 
 class Choice(NamedTuple):
-    """The first `records` waiting records of `ssp`, or as many of them as the container takes in one go."""
+    """The first `records` waiting records of `ssp`, or as many of them as the container takes together."""
 
     ssp: SystemStreamPartition
     records: int

@@ -1,9 +1,9 @@
 """The interfaces that a user implements: one of `StreamTask`, `AsyncStreamTask`, `CoroutineTask` and `BatchTask` (in
 `samzapy.api.batch`), and any of the others, each of which adds one ability.
 
-A class has an ability if it defines the method, whether or not it names the interface as a base: the interface is for the
-type checker, which then checks the method's parameters. A method of that name that takes other arguments is the class's
-own."""
+A class has an ability if it defines the method, whether or not it names the interface as a base. The interface is for
+the type checker, which then checks the method's parameters. A method of that name with other parameters is no
+ability."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ AnyTask = StreamTask | AsyncStreamTask | CoroutineTask | BatchTask[Any, Any]
 
 
 def takes(function: Callable[..., object], count: int) -> bool:
-    """Whether a function can be called with so many positional arguments; True for one that does not say."""
+    """Whether a function accepts so many positional arguments; True for a function without a signature."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:
@@ -127,9 +127,9 @@ class InitableTask(Ability):
 class CopartitionedTask:
     """A task that joins its inputs, so messages with equal keys have to reach the same task.
 
-    A job with inputs of different partition counts is refused before it starts (EnvironmentFailure); for other tasks
-    that is a warning. samzapy cannot check how the writers of the inputs choose partitions: let them use the same
-    partitioner.
+    samzapy refuses a job with inputs of different partition counts before it starts (EnvironmentFailure); for other
+    tasks this is a warning. samzapy cannot check how the writers of the inputs choose partitions, so let them use the
+    same partitioner.
     """
 
 
@@ -149,7 +149,7 @@ class TimerTask(Ability):
         """Called once for each timer when its time has come, in the order of their times, never at the same time as
         `process`.
 
-        The timer is removed by then. It comes back only if the call is not committed.
+        By then the store no longer has the timer. It comes back only if the call is not committed.
         """
 
 
@@ -177,8 +177,8 @@ class WatermarkListenerTask(Ability):
     def on_watermark(self, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Called when the task's watermark has moved, after all messages before it are processed.
 
-        The watermark is the least one of all senders of the task's intermediate partitions. A task that sends on
-        forwards it with `collector.send_control(stream, Watermark(time_ms))`.
+        The watermark is the lowest of all senders of the task's intermediate partitions. To forward it to the next
+        stage, call `collector.send_control(stream, Watermark(time_ms))`.
         """
 
 

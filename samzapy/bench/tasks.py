@@ -1,7 +1,7 @@
 """The tasks of `configs/bench/`, and the marks that they write for the measurement.
 
 A task marks when it is ready, when it is closed, and the CPU time between. The runtime restores before `init` and
-commits before `close`, so from the first ready task to the last closed one is exactly what the job does with its
+commits before `close`, so the time from the first ready task to the last closed one is exactly the processing of the
 messages, without start-up and restore. The marks are lines in a file, appended by the processes that run the tasks.
 """
 

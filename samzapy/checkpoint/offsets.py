@@ -40,7 +40,7 @@ def starting_offset(
         return committed
     key = f"systems.{ssp.system}.streams.{ssp.stream}.samza"
     repair = (
-        "the committed offset is outside; to start from what is there (skipping what is gone), run the job once with "
+        "the committed offset is outside; to start with the oldest record that is left, run the job once with "
         f"--config {key}.reset.offset=true --config {key}.offset.default=oldest"
     )
     raise OffsetOutOfRange(ssp, committed, log.oldest, log.upcoming, repair)

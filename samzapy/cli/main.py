@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import importlib.util
 import logging
@@ -14,33 +15,35 @@ from typing import Any, NoReturn
 
 import click
 
-from samzapy.errors import SamzapyError
+from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.version import VERSION
 
 _COMMANDS = {
     "init": "Create a project with a task, its job file, its tests and some input.",
     "run": "Run a job until it ends or is stopped.",
-    "drain": "Let a running job process the rest of its inputs, and stop.",
+    "drain": "Let a running job process its inputs to their ends, and stop it.",
     "logs": "Print the log of a job, and follow it.",
     "status": "Show lag, stalls and failures of a running job.",
     "check": "Explain a job file, and list all its problems.",
     "keys": "List the keys of job files.",
     "topic": "Create, list, describe, read and write streams.",
-    "store": "Show the stores of a job, and rebuild local ones.",
+    "store": "Show, rebuild and migrate the stores of a job.",
     "checkpoint": "Show and move the positions of a job.",
-    "replay": "Process messages of a task again, with the state it had, and send nothing.",
-    "startpoint": "Set where the next start of a job begins.",
+    "replay": "Process messages of a task again, with its state of that time, without sending.",
+    "startpoint": "Set the position of the next start of a job.",
     "metrics": "Print a Grafana dashboard and alert rules.",
-    "pack": "Pack the environment of a job's executors in one archive.",
+    "pack": "Pack the Python environment of a job's executors into an archive.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs and stores.",
-    "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
+    "verify": "Prove a delivery guarantee under kills, pauses and restarts.",
 }
 #: Commands that are in the module of another one.
 _TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint", "pack": "run"}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
+#: Errors of a write that has no more room.
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class _Log(logging.Handler):
@@ -94,6 +97,7 @@ class Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run a command line and exit."""
+        _take_any_text()
         given = list(sys.argv[1:] if args is None else args)
         debug, given = _take_debug(given)
         if debug:
@@ -107,6 +111,15 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             code = _INTERRUPTED
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _take_any_text() -> None:
+    """Have standard output take every text: characters that its encoding lacks are escaped, and without standard output (`>&-`)
+    all of it is dropped."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # a device, for the life of the process
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _take_debug(args: list[str]) -> tuple[bool, list[str]]:
@@ -134,6 +147,9 @@ def _reported(error: Exception, *, debug: bool) -> int:
         for line in str(error).splitlines() or [type(error).__name__]:
             click.echo(f"error: {line}", err=True)
         return error.exit_code
+    if isinstance(error, OSError) and error.errno in _FULL:
+        click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
+        return EnvironmentFailure.exit_code
     hint = "" if debug else " (--debug shows where)"
     click.echo(f"error: internal: {type(error).__name__}: {' '.join(str(error).split())}{hint}", err=True)
     return 1

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import numbers
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import Any, final
+from typing import Any, TextIO, cast, final
 
 import click
 from rich.console import Console
@@ -31,6 +34,60 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 def warn(message: str) -> None:
     """One line on standard error."""
     click.echo(f"warning: {message}", err=True)
+
+
+def status_console() -> Console:
+    """A console on standard error that outlives its reader: once a pipe is closed, or a terminal is gone, it shows nothing, and
+    whatever else is written there is dropped as well."""
+    return Console(file=cast("TextIO", _Lasting(sys.stderr)), stderr=True)
+
+
+@final
+class _Lasting:
+    """Standard error as it was when this was made. A write that fails says nothing about the job, so it raises nothing."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        """`stream` is None in a process without standard error."""
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def fileno(self) -> int:
+        if self._stream is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        """Write, or drop the text."""
+        if self._stream is not None:
+            try:
+                self._stream.write(text)
+            except OSError as cause:
+                self._failed(cause)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop what is left."""
+        if self._stream is not None:
+            try:
+                self._stream.flush()
+            except OSError as cause:
+                self._failed(cause)
+
+    def _failed(self, cause: OSError) -> None:
+        if cause.errno in {errno.EPIPE, errno.EIO}:
+            # For good. The user's code and the clients write there as well, and the interpreter does at its end.
+            with suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                try:
+                    os.dup2(nowhere, self.fileno())
+                finally:
+                    os.close(nowhere)
 
 
 def line_on(console: Console, line: str) -> None:
@@ -87,7 +144,7 @@ class Bars:
     """Shows progress bars; called with (name, done, total)."""
 
     def __init__(self, unit: str) -> None:
-        console = Console(stderr=True)
+        console = status_console()
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),

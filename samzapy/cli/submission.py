@@ -18,9 +18,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, final
 
-from rich.console import Console
-
 from samzapy.api.task import AnyTask
+from samzapy.cli.output import status_console
 from samzapy.cli.progress import RunDisplay
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
@@ -201,7 +200,7 @@ def submit(
     if loaded.folder is None:
         loaded = replace(loaded, folder=_folder_of_program())
     config, made, unfit = checked(loaded, lambda: runner_of(runner, spark))
-    display = RunDisplay(Console(stderr=True)) if progress else _LoggedEvents()
+    display = RunDisplay(status_console()) if progress else _LoggedEvents()
     given = (job, task, overrides)
     return RunningJob(config, made, display, until_end=until_end, unfit=unfit, given=given)
 

@@ -16,11 +16,10 @@ from types import FrameType, TracebackType
 from typing import final
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from samzapy.cli.options import pairs
-from samzapy.cli.output import json_text, line_on, table
+from samzapy.cli.output import json_text, line_on, status_console, table
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.tasks.task import CLASS
 from samzapy.devkafka import DevBroker
@@ -158,7 +157,7 @@ class _Display(Listener):
     """Shows the current scenario on standard error: a bar on a terminal, lines elsewhere."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
+        self._console = status_console()
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         shown = self._console.is_terminal
         self._progress = Progress(

@@ -25,22 +25,24 @@ IDLE_MS = Key(
     "task.watermark.idle.timeout.ms",
     integer(),
     60_000,
-    "Milliseconds after which an input partition without messages, or a sender of an intermediate stream without control "
-    "messages, no longer holds the task's event time; a task without any other holds the job's no longer. <= 0: never.",
+    "Milliseconds after which a silent input partition, or a silent sender of an intermediate stream, no longer "
+    "holds back the task's event time. A task with only such partitions no longer holds back the job's clock. <= "
+    "0: never.",
     "60000; -1 for a job with timers or an intermediate input",
 )
 STALL_MS = Key(
     "job.clock.stall.ms",
     integer(1),
     120_000,
-    "Milliseconds the job's clock may stand still while another task's goes on, until the task and the partition that hold "
-    "it are named. More than task.watermark.idle.timeout.ms, or inputs that are merely idle are named, too.",
+    "Milliseconds that the job's clock may stand still while another task's clock advances. After that a warning "
+    "names the task and the partition that hold it back. Set more than task.watermark.idle.timeout.ms, or the "
+    "warning also names idle inputs.",
 )
 TIMERS_STORE = Key(
     "task.timers.store",
     TEXT,
     None,
-    "The store of the task's timers; its stores.NAME.factory is timers.",
+    "The store of the task's timers, with stores.NAME.factory=timers.",
     "the only store of that kind",
 )
 KEYS = collect(globals())

@@ -1,4 +1,4 @@
-"""The four delivery guarantees of `task.guarantee`, and what each of them needs.
+"""The four delivery guarantees of `task.guarantee`, and their requirements.
 
 ================  ===============================  =====================================================
 guarantee         outputs after a crash            how
@@ -20,7 +20,7 @@ from enum import Enum
 
 
 class Guarantee(Enum):
-    """What a crash may do to outputs and positions."""
+    """The guarantee for outputs and positions after a crash."""
 
     AT_MOST_ONCE = "at-most-once"
     AT_LEAST_ONCE = "at-least-once"

@@ -220,8 +220,8 @@ def _without_ids(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarni
         return
     if issubclass(task_class, BatchTask) and config.task.batch.max_messages != 1:
         message = (
-            "the ids of its outputs are those of their inputs, so receivers drop repetitions only if what an input sends does "
-            f"not depend on where batches end; with {processing.MAX_MESSAGES.name}=1 it cannot"
+            "the ids of its outputs are those of their inputs, so receivers drop repetitions only if the outputs of an input "
+            f"do not depend on the ends of batches; with {processing.MAX_MESSAGES.name}=1 they cannot"
         )
         yield GuaranteeWarning(task.CLASS.name, message)
     for kind, method in _WITHOUT_INPUT.items():

@@ -50,11 +50,12 @@ class JobConfig:
 
     `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
     `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, built-in ones included.
-    `handover_ms`: how long a new run waits for the previous one to commit and let go. `timers_store` names the store of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object
-    caches of one container. `raw` is the flat file with its
-    overrides and unresolved values (`${env:X}` as written), to carry the job elsewhere. `resolved` has the values in
-    clear; its `repr` hides secrets. `warnings` are sentences about oddities that do not stop the job. `folder`:
-    the folder of the job file, whose modules the job may import; None for a job of pairs.
+    `handover_ms`: how long a new run waits for the previous one to commit and let go. `timers_store` names the store
+    of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object caches of one container.
+    `raw` is the flat file with its overrides and unresolved values (`${env:X}` as written), to carry the job
+    elsewhere. `resolved` has the values in clear; its `repr` hides secrets. `warnings` are sentences about oddities
+    that do not stop the job. `folder`: the folder of the job file; the job may import modules from there; None for a
+    job of pairs.
     """
 
     name: str
@@ -132,22 +133,23 @@ NAME = Key(
     ("app.name",),
 )
 ID = Key("job.id", NAME_KIND, "1", "Distinguishes jobs of one name.", otherwise=("app.id",))
-DEFAULT_SYSTEM = Key("job.default.system", TEXT, None, "The system of streams that are written without one.")
+DEFAULT_SYSTEM = Key("job.default.system", TEXT, None, "The system of streams without a system in their name.")
 CHANGELOG_SYSTEM = Key(
-    "job.changelog.system", TEXT, None, "The system of changelogs that are written without one.", "job.default.system"
+    "job.changelog.system", TEXT, None, "The system of changelogs without a system in their name.", "job.default.system"
 )
 CONTAINER_COUNT = Key(
     "job.container.count",
     integer(1, 100_000),
     1,
-    "Number of containers that the tasks are spread over.",
+    "Number of containers for the tasks.",
     otherwise=("yarn.container.count",),
 )
 CACHE_MAX_BYTES = Key(
     "container.cache.max.bytes",
     integer(1, 2**53),
     268_435_456,
-    "Bytes of memory for the object caches of one container. Its stores without object.cache.size share them by use.",
+    "Bytes of memory for the object caches of one container. Its stores without object.cache.size share this "
+    "memory by use.",
 )
 GROUPER = Key(
     "job.systemstreampartition.grouper.factory",
@@ -160,43 +162,43 @@ LOGGED_STORE_BASE_DIR = Key(
     "job.logged.store.base.dir",
     TEXT,
     None,
-    "Folder of the stores that have a changelog; the variable LOGGED_STORE_BASE_DIR wins.",
+    "Folder of the stores with a changelog. The variable LOGGED_STORE_BASE_DIR overrides it.",
     "state",
 )
 NON_LOGGED_STORE_BASE_DIR = Key(
-    "job.non-logged.store.base.dir", TEXT, None, "Folder of the stores that have none.", "state"
+    "job.non-logged.store.base.dir", TEXT, None, "Folder of the stores without a changelog.", "state"
 )
 STARTPOINTS = Key(
     "job.startpoint.enabled",
     BOOLEAN,
     True,
-    "Whether a start follows the startpoints that `samzapy startpoint set` has written.",
+    "Whether a start follows the startpoints of `samzapy startpoint set`.",
 )
 HOST_AFFINITY = Key(
     "job.host-affinity.enabled",
     BOOLEAN,
     False,
-    "Whether a container goes back, where that is possible, to the host that has the local state of its tasks.",
+    "Whether a container returns, if possible, to the host with the local state of its tasks.",
 )
 COPIES = Key(
     "job.standbytasks.replication.factor",
     integer(1, 10),
     1,
-    "Copies of each task's state in all, the active one included; 2 and more keep standby containers in other executors.",
+    "Copies of each task's state, including the active one. 2 and more keep standby containers in other executors.",
 )
 ORPHAN_TTL_MS = Key(
     "job.orphaned.stores.ttl.ms",
     integer(-1),
     604_800_000,
-    "Milliseconds after which an unused local store of this job is set aside, and deleted at the next start; its changelog "
-    "has everything. -1: never.",
+    "Milliseconds without use after which a start sets aside a local store of this job. The next start deletes "
+    "it. Its changelog has all entries. -1: never.",
 )
 PAGE_PORT = Key(
     "job.page.port",
     optional(integer(0, 65_535)),
     None,
-    "The port of the status page, `/metrics` and the probes on this machine's loopback address (0: any free one). With Spark the "
-    "coordinator's port has them, too.",
+    "The port of the status page, `/metrics` and the probes on this machine's loopback address (0: any free "
+    "port). With Spark the coordinator's port serves them as well.",
     "no page with `--runner local`",
 )
 PAGE_HOSTS = Key(
@@ -210,8 +212,8 @@ HANDOVER_MS = Key(
     "job.handover.ms",
     integer(0, 3_600_000),
     10_000,
-    "Milliseconds that a new run of the job waits for the previous run to commit and stop, once everything else is ready. After "
-    "that, and with 0 at once, it takes the job over without.",
+    "Milliseconds that a new run of the job waits for the previous run to commit and stop, once everything else "
+    "is ready. After that the new run fences the previous one. 0: at once.",
 )
 KEYS = collect(globals())
 BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"

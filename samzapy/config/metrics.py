@@ -74,38 +74,41 @@ BLACKLIST = Key(
     "metrics.reporter.{reporter}.blacklist",
     Kind("a regular expression", _pattern),
     None,
-    "Metrics to leave out, by `group.name`.",
+    "Excluded metrics, by `group.name`.",
 )
 ENDPOINT = Key(
     "metrics.reporter.{reporter}.endpoint",
     TEXT,
     None,
-    "otel: the address to export to, as http://host:4318/v1/metrics.",
+    "otel: the address for the export, such as http://host:4318/v1/metrics.",
     "OpenTelemetry's environment variables",
 )
 PORT = Key(
     "metrics.prometheus.port",
     integer(0, 65_535),
     0,
-    "Container N serves its metrics to Prometheus on this port + N; 0: none does. The driver serves the whole job's anyway.",
+    "Container N serves its metrics to Prometheus on this port + N. 0: on no port. The driver always serves the "
+    "metrics of the whole job.",
 )
 HOST = Key(
     "metrics.prometheus.host",
     TEXT,
     LOOPBACK,
-    "The address that the containers' ports are bound to.",
+    "The address of the containers' ports.",
 )
 OPEN = Key(
     "metrics.prometheus.open",
     BOOLEAN,
     False,
-    "Whether the containers' ports answer without a token. Else a scrape shows the token that reads (`Authorization: Bearer`).",
+    "Whether the containers' ports answer without a token. Otherwise a scrape sends the token that reads "
+    "(`Authorization: Bearer`).",
 )
 MAX_SERIES = Key(
     "metrics.prometheus.max.series",
     integer(1_000, 10_000_000),
     100_000,
-    "The most series that the driver serves; beyond, families of clients, stores and tasks are left out whole, in this order.",
+    "Maximum number of series that the driver serves. Beyond it the driver omits whole families: first of "
+    "clients, then of stores, then of tasks.",
 )
 KEYS = collect(globals())
 

@@ -60,13 +60,14 @@ ARCHIVES = Key(
     "job.spark.archives",
     LIST,
     (),
-    "Archives to ship to the executors; `env.tar.gz#env` is unpacked there into the folder env. `samzapy pack` writes one.",
+    "Archives to ship to the executors. Spark unpacks `env.tar.gz#env` there into the folder env. `samzapy pack` "
+    "writes such an archive.",
 )
 START_TIMEOUT_MS = Key(
     "job.spark.start.timeout.ms",
     integer(0, 86_400_000),
     600_000,
-    "Milliseconds that Spark may take to start before the run ends; 0: any time.",
+    "Milliseconds that Spark may take to start. After that the run ends. 0: no limit.",
 )
 CLASS_ARCHIVE = Key(
     "job.spark.class.archive",
@@ -79,23 +80,24 @@ MAX_RESUBMITS = Key(
     "job.spark.max.resubmits",
     integer(0, 1_000_000),
     8,
-    "How often the driver resubmits a container that Spark has given up, or `--runner local` restarts one after an error that "
-    "may pass.",
+    "How often the driver resubmits a container that Spark has given up, or `--runner local` restarts a container "
+    "after a temporary error.",
 )
 RESUBMIT_BACKOFF_MS = Key(
     "job.spark.resubmit.backoff.ms",
     integer(0, 86_400_000),
     1_000,
-    "Milliseconds before the first resubmission; doubles. After a run that lasted for ten times the longest back-off there is none.",
+    "Milliseconds before the first resubmission. Each further pause doubles. After a run of ten times the longest "
+    "back-off there is no pause.",
 )
 RESUBMIT_BACKOFF_MAX_MS = Key(
-    "job.spark.resubmit.backoff.max.ms", integer(0, 86_400_000), 30_000, "Milliseconds the back-off grows to."
+    "job.spark.resubmit.backoff.max.ms", integer(0, 86_400_000), 30_000, "Maximum back-off in milliseconds."
 )
 LEASE_MS = Key(
     "job.spark.lease.ms",
     integer(1_000, 3_600_000),
     15_000,
-    "Milliseconds without an answer from the driver after which a container stops itself.",
+    "A container stops itself after so many milliseconds without an answer from the driver.",
 )
 COORDINATOR_HOST = Key(
     "job.spark.coordinator.host",
@@ -104,7 +106,7 @@ COORDINATOR_HOST = Key(
     "The address at which executors reach the driver.",
     "spark.driver.host, else this machine's own address",
 )
-COORDINATOR_PORT = Key("job.spark.coordinator.port", integer(0, 65_535), 0, "The coordinator's port; 0: any free one.")
+COORDINATOR_PORT = Key("job.spark.coordinator.port", integer(0, 65_535), 0, "The coordinator's port. 0: any free port.")
 TLS_ENABLED = Key(
     "job.spark.coordinator.tls.enabled",
     choice("auto", "true", "false"),
@@ -115,15 +117,15 @@ TLS_CERTIFICATE = Key(
     "job.spark.coordinator.tls.certificate.location",
     TEXT,
     None,
-    "A file in PEM on the driver's machine with the coordinator's certificate, and those that lead to its authority. Containers "
-    "pin it by its fingerprint.",
+    "A PEM file on the driver's machine with the coordinator's certificate and its chain to an authority. "
+    "Containers pin it by its fingerprint.",
     "made for the run",
 )
 TLS_KEY = Key(
     "job.spark.coordinator.tls.key.location",
     TEXT,
     None,
-    "A file in PEM on the driver's machine with the key of that certificate, without a password.",
+    "A PEM file on the driver's machine with the key of that certificate, without a password.",
     "made for the run",
 )
 KEYS = collect(globals())

@@ -1,4 +1,4 @@
-"""What people and programs see of a running job: its logs, its stalls, its positions in a consumer group, its stores."""
+"""The keys for watching a running job: its logs, its stalls, its positions in a consumer group, its stores."""
 
 from __future__ import annotations
 
@@ -53,78 +53,80 @@ LOG_LEVEL = Key(
     "job.log.level",
     choice("debug", "info", "warning", "error"),
     "info",
-    "The least level of log lines that are shown and kept, the user's own included.",
+    "The lowest level of log lines to show and keep, including the task's own lines.",
 )
 LOG_FORMAT = Key("job.log.format", choice("text", "json"), "text", "The form of a log line.")
 LOG_DIR = Key(
     "job.log.dir",
     TEXT,
     ".samzapy/logs",
-    "Folder of the logs: a folder for the job, a file for the driver and one for each container, on its own machine.",
+    "Folder of the logs. It has a folder for the job, with a file for the driver and one for each container on "
+    "the container's machine.",
 )
 LOG_MAX_BYTES = Key(
     "job.log.max.bytes",
     integer(10_000, 2**40),
     10_485_760,
-    "Bytes after which a log file is renamed and a new one begun.",
+    "Maximum bytes of a log file. A full file is renamed, and a new one begins.",
 )
 LOG_FILES = Key(
-    "job.log.files", integer(1, 1_000), 5, "Older log files that are kept of the driver and each container."
+    "job.log.files", integer(1, 1_000), 5, "Number of older log files to keep, of the driver and of each container."
 )
 STALL_MS = Key(
     "task.stall.ms",
     integer(0, 86_400_000),
     30_000,
-    "Milliseconds without getting on after which a container is shown as stalled, with the reason; 0: never.",
+    "Milliseconds without progress after which a container counts as stalled. The status shows the reason. 0: never.",
 )
 STALL_POLICY = Key(
     "task.stall.policy",
     choice("report", "fail"),
     "report",
-    "What a container does that is stalled in the user's code: report it, or fail, so that another attempt begins. A local "
-    "run ends then.",
+    "The reaction to a stall in the user's code: report it, or fail, so that another attempt starts. With fail, a "
+    "local run ends.",
 )
 LAG_INTERVAL_MS = Key(
     "job.lag.interval.ms",
     integer(100, 3_600_000),
     5_000,
-    "Milliseconds between two looks of a container at the ends of its inputs: one request a broker. Positions are copied to "
-    "the consumer group as often.",
+    "The interval in milliseconds at which a container reads the ends of its inputs, with one request per broker, "
+    "and copies positions to the consumer group.",
 )
 MIRROR = Key(
     "job.offsets.mirror",
     BOOLEAN,
     True,
-    "Whether committed positions are copied to a consumer group named after the job (NAME-ID), for tools that show lag. No "
-    "start reads them.",
+    "Whether to copy committed positions to a consumer group with the job's name (NAME-ID), for tools that show "
+    "lag. No start reads them.",
 )
 QUERY_ENABLED = Key(
     "job.query.enabled",
     BOOLEAN,
     False,
-    "Whether the driver answers `GET /stores/NAME/KEY` from the running job's stores: committed entries, with the read token.",
+    "Whether the driver answers `GET /stores/NAME/KEY` from the running job's stores. It returns committed "
+    "entries, and needs the token that reads.",
 )
 QUERY_KEYED = Key(
     "job.query.keyed.stores",
     LIST,
     (),
-    "Stores with keys that are the keys of the input messages, in the same bytes: a query for a key asks one task then, else "
-    "all of them.",
+    "Stores with the same keys as the input messages, in the same bytes. A query for a key then asks one task, "
+    "otherwise all tasks.",
 )
 QUERY_MOST = Key(
-    "job.query.page.max.entries", integer(1, 100_000), 1_000, "Entries that one page of a query has at most."
+    "job.query.page.max.entries", integer(1, 100_000), 1_000, "Maximum number of entries in one page of a query."
 )
 QUERY_MOST_BYTES = Key(
     "job.query.page.max.bytes",
     integer(1_024, 8_388_608),
     1_048_576,
-    "Bytes of keys and values after which a page of a query ends.",
+    "Maximum bytes of keys and values in one page of a query.",
 )
 QUERY_TIMEOUT_MS = Key(
     "job.query.timeout.ms",
     integer(100, 60_000),
     5_000,
-    "Milliseconds that a container may take to answer a query; then the answer is 503.",
+    "Milliseconds that a container may take to answer a query. After that the answer is 503.",
 )
 KEYS = collect(globals())
 

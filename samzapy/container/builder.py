@@ -105,7 +105,7 @@ class ContainerBuilder:
         self._clients.purge()
 
     def read_progress(self, ownership: Ownership) -> JobProgress:
-        """What the job has written down of its tasks, in one pass. Raises JobTakenOver."""
+        """The job's records about its tasks, read in one pass. Raises JobTakenOver."""
         with self._checkpoints.one_pass():
             ownership.check(self._checkpoints)
             found = self._checkpoints.read_all(task.name for task in self.model.tasks)

@@ -198,8 +198,8 @@ class RestartingContainer:
         logger.warning("Starting again from the last commit after: %s", failure)
         if isinstance(failure, ProducerFenced):
             logger.warning(
-                "No newer attempt has fenced it, so the broker has: a transaction was open for longer than "
-                "task.transaction.timeout.ms (%d); raise it, commit more often, or do less in one process()",
+                "No newer attempt has fenced it, so the broker did: a transaction was open for longer than "
+                "task.transaction.timeout.ms (%d); raise this key, commit more often, or do less in one process()",
                 self._transaction_timeout_ms,
             )
 

@@ -116,8 +116,8 @@ def standby_container(
 
 @dataclass(frozen=True)
 class StandbyParts:
-    """What a standby needs of its job. `clients` and `stores` are made when it runs; `sweep` is called once the copies are open;
-    `readers` read them."""
+    """The parts of a job that a standby needs. `clients` and `stores` are made when it runs; `sweep` is called once
+    the copies are open; `readers` read them."""
 
     clients: Callable[[], SystemClients]
     stores: Callable[[SystemClients], JobStores]

@@ -247,7 +247,7 @@ class HttpLease(ContainerLease):
         return answer.directive
 
     def details(self, report: ContainerReport) -> None:
-        """Send what has changed, if it is time: at each new phase, and else at the coordinator's pace."""
+        """Send the changes, if it is time: at each new phase, and else at the coordinator's pace."""
         self._note(report.facts)
         now = self._clock.monotonic()
         new_phase = report.phase != self._phase

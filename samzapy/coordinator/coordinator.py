@@ -10,7 +10,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
-from samzapy.coordinator.progress import ContainerFailure, JobStatus, Progress
+from samzapy.coordinator.progress import ChangelogSize, ContainerFailure, JobStatus, Progress
 from samzapy.coordinator.same_failures import SameFailures
 from samzapy.coordinator.wire import STANDBY_BEATS, AttemptProcess, JobSpec, Overdue, Pace
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
@@ -83,6 +83,7 @@ class Coordinator:
         self._newest = 0.0
         self._processes: dict[str, AttemptProcess | None] = {}
         self._abandoned: str | None = None
+        self._changelogs: Mapping[str, ChangelogSize] = {}
         self._changed = threading.Condition()
 
     @property
@@ -262,7 +263,13 @@ class Coordinator:
                 standbys,
                 self._clocks.status(),
                 leases.draining,
+                self._changelogs,
             )
+
+    def note_changelogs(self, sizes: Mapping[str, ChangelogSize]) -> None:
+        """Take the sizes of the job's changelogs, by store."""
+        with self._changed:
+            self._changelogs = sizes
 
     @property
     def checkpoint_clocks(self) -> tuple[int | None, int | None]:

@@ -32,6 +32,15 @@ class RestoredStore:
 
 
 @dataclass(frozen=True)
+class ChangelogSize:
+    """The changelog of a store: its partitions, and the offsets between beginning and end of all of them. There are at most so
+    many records, since compaction and the ends of transactions leave gaps."""
+
+    partitions: int
+    offsets: int
+
+
+@dataclass(frozen=True)
 class ContainerFailure:
     """The reason why an attempt ended: the error's class name, its message in one line, its exit code, whether another
     attempt would fail in the same way, and the failure of the user's code, if it was one."""
@@ -135,7 +144,7 @@ class JobStatus:
     """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the number
     of failures; `failures` has the newest. `downgrades` are reasons why the job's guarantee is weakened; `counts`, by
     `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their `remaining` counts the
-    offsets that they still have to read. `clocks` are in event time."""
+    offsets that they still have to read. `clocks` are in event time. `changelogs`, by store, are as of the driver's last look."""
 
     name: str
     stopping: bool
@@ -149,6 +158,7 @@ class JobStatus:
     standbys: tuple[ContainerStatus, ...] = ()
     clocks: ClockStatus = field(default_factory=ClockStatus)
     draining: bool = False
+    changelogs: Mapping[str, ChangelogSize] = field(default_factory=dict)
 
     def following(self, before: JobStatus | None) -> JobStatus:
         """This status of a run that has started its containers again, with the sums of the part `before`; None: there was none."""
@@ -233,6 +243,7 @@ class JobStatus:
             "counts": dict(self.counts),
             "standbys": [container(each) for each in self.standbys],
             "clocks": self.clocks,
+            "changelogs": {store: vars(size) for store, size in self.changelogs.items()},
         }
 
 

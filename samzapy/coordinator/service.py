@@ -19,7 +19,9 @@ without uvicorn, or any framework.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 import socket
 import threading
@@ -125,7 +127,8 @@ class Calls:
         await send({"type": "http.response.body", "body": body})
 
     def _answering(self, scope: Scope) -> Call:
-        """What answers the body of a request; it offers itself for more, if containers repeat such requests."""
+        """The function that answers the body of a request; it offers itself for more, if containers repeat such
+        requests."""
         path: str = scope["path"]
         if path == "/stop":
             return partial(_answered, path, self._stop)
@@ -328,7 +331,15 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port))
     except OSError as cause:
-        raise EnvironmentFailure(f"coordinator: cannot listen on {host}:{port} ({cause.strerror})") from cause
+        unknown = isinstance(cause, socket.gaierror)
+        # Python's text repeats the address.
+        reason = cause.strerror if unknown or not cause.errno else os.strerror(cause.errno)
+        way_out = (
+            "name an address of this machine with job.spark.coordinator.host"
+            if unknown or cause.errno == errno.EADDRNOTAVAIL
+            else "choose another port with job.page.port or job.spark.coordinator.port, or 0 for any free one"
+        )
+        raise EnvironmentFailure(f"the driver cannot listen on {host}:{port} ({reason}): {way_out}") from cause
 
 
 def _url(scheme: str, host: str, listening: socket.socket) -> str:

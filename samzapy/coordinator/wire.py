@@ -1,7 +1,8 @@
 """The messages between the coordinator and its containers, as JSON.
 
-A container keeps its lease with a `Heartbeat`: some numbers, as small with a thousand tasks as with one. Everything else of
-its reports travels as `Details`: what has changed, compressed, in pieces of bounded size (`samzapy.coordinator.changes`).
+A container keeps its lease with a `Heartbeat`: some numbers, as small with a thousand tasks as with one. Everything
+else of its reports travels as `Details`: changes, compressed, in pieces of bounded size
+(`samzapy.coordinator.changes`).
 
 Driver and executors have the same version of samzapy, so msgspec writes and reads the classes themselves. The coordinator
 trusts no body: a field that does not fit its class is a WireError that names it.

@@ -43,8 +43,8 @@ def conversion(wanted: sql.DataType) -> Conversion:
     times.
 
     A struct takes the fields that it names; other entries of a dict are left out, and missing ones are null. The
-    conversion raises SerdeError, which names the place in the value and what was found there. Raises ConfigError for a
-    type without a conversion.
+    conversion raises SerdeError, which names the place in the value and its content. Raises ConfigError for a type
+    without a conversion.
     """
     make = _MAKERS.get(type(wanted))
     if make is not None:

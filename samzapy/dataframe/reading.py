@@ -238,16 +238,16 @@ def read_store(
     source: str | None = None,
     folder: Path | str | None = None,
 ) -> DataFrame:
-    """The committed contents of a job's store, one row a key and task; the job may be running.
+    """The committed contents of a job's store, one row per key and task. The job may be running.
 
-    `job` is the path of its file, its flat pairs, or what `load_job` made. A task's keys are its own, so the same key
-    may be in several tasks.
+    `job` is the path of its file, its flat pairs, or a result of `load_job`. Each task has its own keys, so the same
+    key may be in several tasks.
 
-    Types follow the serdes: string and uuid give string, long bigint, integer int, double double, bytes binary.
-    Structured ones (json, msgpack, your own) give what `schema` (values) and `key_schema` (keys) ask for: a DataType or
-    DDL, as in `"flights bigint, delay array<bigint>"`; the fields of a struct are found by name, and a value that does
-    not fit is an error. Without a schema they give JSON as text; so do the entries of a view, as `samzapy
-    store` shows it. `columns`: some of partition (the changelog's), task, key, value.
+    Types follow the serdes: string and uuid give string, long bigint, integer int, double double, bytes binary. For
+    structured serdes (json, msgpack, your own) `schema` (values) and `key_schema` (keys) set the type: a DataType or
+    DDL, as in `"flights bigint, delay array<bigint>"`. The fields of a struct are found by name, and a value that does
+    not fit is an error. Without a schema the column is JSON as text, also for the entries of a view, as
+    `samzapy store` shows it. `columns`: some of partition (the changelog's), task, key, value.
 
     `source`: `"changelog"` (default, if the store has one) or `"local"`.
 
@@ -259,7 +259,7 @@ def read_store(
     - local: the files of the job's tasks on this machine, as their last flush left them, a Spark task each; for a
       `local` master only. `folder` is where stores are (default: the job's), or one task's store.
 
-    With pandas and pyarrow (`pip install 'samzapy[dataframe]'`) rows go to Spark by Arrow, else one by one.
+    With pandas and pyarrow (`pip install 'samzapy[dataframe]'`) rows travel to Spark by Arrow, otherwise one by one.
 
     Raises ConfigError for an unknown store, column, schema or source, UnknownStream for a changelog that does not
     exist. The frame's actions raise what Spark makes of a SerdeError that names stream[partition]@offset.

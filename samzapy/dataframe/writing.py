@@ -316,15 +316,16 @@ def write_store(
     Columns fit the serdes as those of `read_store` do; structured values come from a struct, array or map column, or
     from a string column as JSON text. Nulls are refused. In a store with a time to live, a row counts as put now.
 
-    - Place: by the key, as the producers of the job's inputs hash it (murmur2 over their partitions), which is right
-      for a store that has the keys of the inputs. Else `place_by` names a column with the task's name (string) or the
-      changelog's partition (whole number), as `read_store` gives them.
-    - One record a key and task: `order_by` names a column of which each key's greatest row is taken; without it a key
+    - Place: by the key, as the producers of the job's inputs hash it (murmur2 over their partitions). This is right
+      for a store with the keys of the inputs. For other stores `place_by` names a column with the task's name (string)
+      or the changelog's partition (whole number), as `read_store` returns them.
+    - One record per key and task: `order_by` names a column, and the greatest row of each key counts. Without it a key
       that occurs twice is refused.
-    - A changelog that holds something is refused, unless `overwrite`: then keys that are not in the frame are deleted.
-    - `positions`: where the job starts to read, a target of `samzapy checkpoint set` (oldest, upcoming, an offset, a
-      time) for all inputs, or targets by `system.stream` or `system.stream[partition]`. None leaves its positions
-      alone.
+    - A changelog with records is refused, unless `overwrite` is set, which also deletes keys that are not in the
+      frame.
+    - `positions`: the start of the job's inputs. A target of `samzapy checkpoint set` (oldest, upcoming, an
+      offset, a time) for all inputs, or targets by `system.stream` or `system.stream[partition]`. None keeps the
+      positions.
 
     Steps: refuse a job that runs (as `samzapy checkpoint set` sees it; `take_over` makes one elsewhere let go);
     serialize, place and check every row, so that bad data stops it before anything is written; become the job's owner;

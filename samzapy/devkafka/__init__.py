@@ -1,6 +1,6 @@
 """A real Kafka for development, without containers: its jars from Maven Central, run by the Java that Spark needs.
 
-`start`, `stop` and `status` are what `samzapy kafka` calls; tests and benchmarks use `DevBroker`.
+`samzapy kafka` calls `start`, `stop` and `status`; tests and benchmarks use `DevBroker`.
 """
 
 from __future__ import annotations

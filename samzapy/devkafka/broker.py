@@ -118,13 +118,15 @@ _FILE = "broker.json"
 
 
 class RunningBroker(NamedTuple):
-    """A broker's process; `created`, its time of creation, distinguishes it from a later process with the same pid. `version`
-    is Kafka's; empty for a broker that an older samzapy has started."""
+    """A broker's process; its start distinguishes it from a later process with the same pid. `born`: in ticks since the boot of
+    the machine. `created`, in seconds since 1970, counts if there are none: it moves when the clock is set. `version` is
+    Kafka's. `version` and `born` are empty for a broker that an older samzapy has started."""
 
     pid: int
     created: float
     port: int
     version: str = ""
+    born: int = 0
 
     @property
     def bootstrap(self) -> str:
@@ -134,7 +136,7 @@ class RunningBroker(NamedTuple):
 
 def remember(folder: Path, pid: int, port: int, version: str) -> RunningBroker:
     """Record that `pid` serves the folder."""
-    running = RunningBroker(pid, psutil.Process(pid).create_time(), port, version)
+    running = RunningBroker(pid, psutil.Process(pid).create_time(), port, version, _ticks(pid))
     (folder / _FILE).write_text(json.dumps(running._asdict()))
     return running
 
@@ -155,9 +157,19 @@ def _process(broker: RunningBroker) -> psutil.Process | None:
     """The broker's process; None if it has ended."""
     with suppress(psutil.Error):
         found = psutil.Process(broker.pid)
-        if found.create_time() == broker.created and found.status() != psutil.STATUS_ZOMBIE:
+        same = _ticks(broker.pid) == broker.born if broker.born else found.create_time() == broker.created
+        if same and found.status() != psutil.STATUS_ZOMBIE:
             return found
     return None
+
+
+def _ticks(pid: int) -> int:
+    """The start of a process in ticks since the boot; 0 where the kernel does not say, and for no process."""
+    try:
+        # The name, in parentheses, may have blanks; the start is the 20th field after it.
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 @contextmanager
@@ -284,18 +296,24 @@ class DevBroker:
     def start(self) -> str:
         """Start it unless it runs, wait until it answers, and return its bootstrap string.
 
-        Raises EnvironmentFailure without Java 17+, if the port is taken, or if the broker does not come up.
+        Raises EnvironmentFailure without Java 17+, if the port is taken, if the folder cannot be written to, or if the broker does
+        not come up. A folder that it makes is for this user only; one that is there keeps its rights.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._folder.chmod(0o700)
-        with _locked(self._folder):
-            running = self.running
-            if running is None:
-                running = self._launch()
-            else:
-                self._refuse_another(running)
-            self._wait_until_it_answers(running)
-            return running.bootstrap
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _locked(self._folder):
+                running = self.running
+                if running is None:
+                    running = self._launch()
+                else:
+                    self._refuse_another(running)
+                self._wait_until_it_answers(running)
+                return running.bootstrap
+        except OSError as cause:
+            place = cause.filename or self._folder
+            raise EnvironmentFailure(
+                f"{place}: Kafka cannot be started in {self._folder} ({cause.strerror})"
+            ) from cause
 
     def stop(self) -> bool:
         """Stop it in good order, within 30 s; False if it did not run."""

@@ -78,11 +78,18 @@ def pinned_jars(version: str) -> dict[str, str]:
 def kafka_class_path(version: str, cache: Path | None = None) -> str:
     """A class path that runs that version of Kafka's server, from the cache or else from Maven Central (about 43 MB, once).
 
-    Raises EnvironmentFailure if a jar cannot be fetched, is missing or is not the pinned one.
+    Raises EnvironmentFailure if a jar cannot be fetched or kept, is missing or is not the pinned one.
     """
-    home = (cache or cache_folder()) / f"kafka_2.13-{version}"
-    home.mkdir(parents=True, exist_ok=True)
-    home.chmod(0o700)
+    try:
+        home = (cache or cache_folder()) / f"kafka_2.13-{version}"
+    except RuntimeError as cause:  # a user without a home
+        raise EnvironmentFailure(f"no folder for Kafka's jars: {cause} Set SAMZAPY_CACHE to one") from cause
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        home.chmod(0o700)
+    except OSError as cause:
+        message = f"{home}: Kafka's jars cannot be kept there ({cause.strerror}); set SAMZAPY_CACHE to another folder"
+        raise EnvironmentFailure(message) from cause
     jars = home / "jars"
     with _locked(home / "lock"):
         if not jars.is_dir():
@@ -119,7 +126,7 @@ def verify(jars: Path, pinned: Mapping[str, str], memory: Path) -> None:
 
 
 def fetch(version: str, home: Path, jars: Path) -> None:
-    """Fetch the jars of a version into the new folder `jars`, unchecked; what Ivy says is in `home`/resolve.log. Raises
+    """Fetch the jars of a version into the new folder `jars`, unchecked; Ivy's output is in `home`/resolve.log. Raises
     EnvironmentFailure."""
     log, java, ivy = home / "resolve.log", find_java(KAFKA).line, installed_spark().jar("ivy-*.jar")
     with tempfile.TemporaryDirectory(dir=home, prefix="ivy-") as scratch:

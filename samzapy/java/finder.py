@@ -57,8 +57,8 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A `java` program of version 17 or newer. `variables`: what leads Spark's scripts to it. `complete`: whether it has every
-    module that Spark's launcher names."""
+    """A `java` program of version 17 or newer. `variables`: the variables that lead Spark's scripts to it. `complete`:
+    whether it has every module that Spark's launcher names."""
 
     command: Path
     version: int

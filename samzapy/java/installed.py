@@ -1,4 +1,4 @@
-"""Finds the installed Spark, and knows in what the versions that jobs run on differ: 3.5 and 4.
+"""Finds the installed Spark, and knows the differences between its supported versions, 3.5 and 4.
 
 Everything is read from files: pyspark takes a second to import, and the question comes before Spark is started. The
 differences, beside those that a call of both versions hides:

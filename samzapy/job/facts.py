@@ -1,4 +1,4 @@
-"""The facts about a container that people look at: lag, stalls, the user's last error, log lines.
+"""The facts about a container for its operators: lag, stalls, the user's last error, log lines.
 
 They travel in the field `facts` of a container's report, and the driver keeps the newest of each kind.
 

@@ -34,6 +34,7 @@ USER_FAMILIES = 200
 #: Cached shapes. A job has few, unless each container creates its metrics in another order.
 _KEPT = 4_096
 
+_Append = Callable[[Any], None]
 #: A group's name, or None for a task, and its metrics.
 Pattern = tuple[str | None, tuple[str, ...]]
 #: Selects the values of one series from a group's.
@@ -72,13 +73,17 @@ class Series(NamedTuple):
     samples: list[Sample]
 
 
+#: A Sample of a tuple, without the Python frame of its constructor.
+_sample = partial(tuple.__new__, Sample)
+
+
 class Row(NamedTuple):
-    """A series of a container, or of each of its tasks: `part` as in a Sample, `labels` without the place, and what selects
-    its values, by number of pattern."""
+    """A series of a container, or of each of its tasks: `part` as in a Sample, `labels` without the place, and the places of its
+    values in a group, by number of pattern."""
 
     part: str
     labels: Labels
-    picks: tuple[tuple[int, Pick], ...]
+    places: tuple[tuple[int, tuple[int, ...]], ...]
 
 
 class _Entry(NamedTuple):
@@ -111,7 +116,7 @@ class Shape:
         series = buckets = 0
         for of_tasks in (False, True):
             for row in self.rows(family, detail, of_tasks=of_tasks):
-                times = groups[row.picks[0][0]] if of_tasks else 1
+                times = groups[row.places[0][0]] if of_tasks else 1
                 if row.part == BUCKET:
                     buckets += times
                 else:
@@ -136,8 +141,8 @@ class Shape:
                 key = (part, left, pattern if of_tasks else None)
                 found.setdefault(key, {}).setdefault(pattern, []).append(at)
         return [
-            Row(part, labels, tuple((pattern, _pick(indices)) for pattern, indices in picks.items()))
-            for (part, labels, _), picks in found.items()
+            Row(part, labels, tuple((pattern, tuple(indices)) for pattern, indices in places.items()))
+            for (part, labels, _), places in found.items()
         ]
 
 
@@ -190,11 +195,14 @@ class Blocks:
 
     def merged(self, picks: Iterable[tuple[int, Pick]], merge: Merge) -> float:
         """Merge the values that `picks` select."""
-        combine, known = COMBINE[merge], self._merged
-        return combine([combine(pick(known.get((each, merge)) or self._columns(each, merge))) for each, pick in picks])
+        combine = COMBINE[merge]
+        return combine([combine(pick(self.columns(each, merge))) for each, pick in picks])
 
-    def _columns(self, number: int, merge: Merge) -> Sequence[float]:
+    def columns(self, number: int, merge: Merge) -> Sequence[float]:
         """Each value of a pattern, merged over its groups."""
+        known = self._merged.get((number, merge))
+        if known is not None:
+            return known
         groups = self.groups[number]
         if len(groups) == 1:
             merged: Sequence[float] = groups[0][1]
@@ -312,26 +320,41 @@ class BoundedSeries:
 
 
 class _Writer:
-    """Makes the samples of containers of one shape."""
+    """Makes the samples of containers of one shape. Most rows have one value in one pattern, and are written in a loop of their
+    own: a job of 1,000 containers has sixty thousand."""
 
     def __init__(self, shape: Shape, chosen: Mapping[str, _Chosen], found: Mapping[str, Series]) -> None:
-        rows = [
-            (found[name].samples.append, family, of_tasks, row)
-            for name, family in shape.families.items()
-            if name in found
-            for of_tasks in (False, True)
-            for row in shape.rows(name, chosen[name].detail, of_tasks=of_tasks)
-            if chosen[name].buckets or row.part != BUCKET
-        ]
-        self._of_container = [(append, family, row) for append, family, of_tasks, row in rows if not of_tasks]
-        self._of_tasks = [(append, family, row) for append, family, of_tasks, row in rows if of_tasks]
+        self._plain: dict[tuple[int, Merge], list[tuple[_Append, str, Labels, int, float]]] = {}
+        self._merged: list[tuple[_Append, Row, Family, list[tuple[int, Pick]]]] = []
+        self._of_tasks: list[tuple[_Append, Row, Family, list[tuple[int, Pick]]]] = []
+        for name, family in shape.families.items():
+            if name not in found:
+                continue
+            append, how = found[name].samples.append, chosen[name]
+            for of_tasks in (False, True):
+                for row in shape.rows(name, how.detail, of_tasks=of_tasks):
+                    if how.buckets or row.part != BUCKET:
+                        self._add(append, family, row, of_tasks=of_tasks)
+
+    def _add(self, append: _Append, family: Family, row: Row, *, of_tasks: bool) -> None:
+        (pattern, places), *more = row.places
+        if not of_tasks and not more and len(places) == 1:
+            rows = self._plain.setdefault((pattern, family.merge), [])
+            rows.append((append, row.part, row.labels, places[0], family.scale))
+        else:
+            picks = [(number, _pick(indices)) for number, indices in row.places]
+            (self._of_tasks if of_tasks else self._merged).append((append, row, family, picks))
 
     def write(self, place: Labels, blocks: Blocks) -> None:
         """Append the samples of one container."""
-        for append, family, (part, labels, picks) in self._of_container:
-            append(Sample(part, place, labels, blocks.merged(picks, family.merge) * family.scale))
-        for append, family, (part, labels, picks) in self._of_tasks:
+        for (pattern, merge), rows in self._plain.items():
+            values = blocks.columns(pattern, merge)
+            for append, part, labels, index, scale in rows:
+                append(_sample((part, place, labels, values[index] * scale)))
+        for append, (part, labels, _), family, picks in self._merged:
+            append(_sample((part, place, labels, blocks.merged(picks, family.merge) * family.scale)))
+        for append, (part, labels, _), family, picks in self._of_tasks:
             combine = COMBINE[family.merge]
             for number, pick in picks:
                 for task, values in blocks.groups[number]:
-                    append(Sample(part, place, (("task", task), *labels), combine(pick(values)) * family.scale))
+                    append(_sample((part, place, (("task", task), *labels), combine(pick(values)) * family.scale)))

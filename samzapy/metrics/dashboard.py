@@ -113,6 +113,11 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
         Panel(
             "Changelog bytes a second", "Bps", [(_rate("store_changelog_written_bytes_total", "store"), "{{store}}")]
         ),
+        Panel(
+            "Changelogs: offsets from beginning to end",
+            "short",
+            [(f"samzapy_job_changelog_offsets{_JOB}", "{{store}}")],
+        ),
         Panel("Object caches", "bytes", [(_sum("store_cache_bytes", "store"), "{{store}}")]),
         Panel("RocksDB memtables", "bytes", [(_sum("store_rocksdb_memtables_bytes", "store"), "{{store}}")]),
         Panel("Keys, estimated", "short", [(_sum("store_rocksdb_keys", "store"), "{{store}}")]),

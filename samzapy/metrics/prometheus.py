@@ -57,21 +57,22 @@ def render(job: JobSnapshot, bounds: Bounds = _BOUNDS, pause: Callable[[], None]
 
 def as_text(series: Iterable[Series]) -> Iterator[bytes]:
     """Series as Prometheus text, UTF-8, in pieces of some ten kilobytes."""
-    # Containers share the labels that do not name a place.
-    known: dict[Labels, str] = {(): ""}
-    for family, samples in series:
+    # Series share their labels: those of a place are one object, and containers share the others. All series are kept meanwhile,
+    # so that no other object gets the id of one.
+    known: dict[int, str] = {}
+    for family, samples in list(series):
         name = PREFIX + family.name + ("_total" if family.kind is Kind.COUNTER else "")
         help_ = family.help.replace("\\", "\\\\").replace("\n", "\\n")
         yield f"# HELP {name} {help_}\n# TYPE {name} {_TYPES[family.kind]}\n".encode()
         for start in range(0, len(samples), _LINES):
             lines = []
             for part, place, own, value in samples[start : start + _LINES]:
-                where = known.get(place)
+                where = known.get(id(place))
                 if where is None:
-                    where = known[place] = ",".join(_labels(place))
-                more = known.get(own)
+                    where = known[id(place)] = ",".join(_labels(place))
+                more = known.get(-id(own))
                 if more is None:
-                    more = known[own] = "".join(f",{label}" for label in _labels(own))
+                    more = known[-id(own)] = "".join(f",{label}" for label in _labels(own))
                 lines.append(f"{name}{part}{{{where}{more}}} {value!r}\n")
             yield "".join(lines).encode()
 

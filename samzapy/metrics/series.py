@@ -63,6 +63,7 @@ class JobSnapshot:
 
     `processed` and `commits` count all attempts. Clocks are in event time, milliseconds since 1970, None before there is
     one; `stalled_s` is the time for which the job's clock has stood still while a task's advanced, 0 if it does not.
+    `changelog_offsets`: by store, the offsets between beginning and end of its changelog's partitions.
     """
 
     name: str
@@ -77,6 +78,7 @@ class JobSnapshot:
     clock_ms: int | None = None
     checkpoint_clock_ms: int | None = None
     stalled_s: float = 0.0
+    changelog_offsets: Mapping[str, int] = field(default_factory=dict)
 
 
 _BUILD = gauge("build_info", "The version of samzapy that the driver has; always 1.", Merge.MAX)
@@ -91,6 +93,10 @@ _CHECKPOINT_CLOCK = gauge(
     "job_checkpoint_timestamp_seconds", "Latest event time for which every task has a checkpoint of its state."
 )
 _STALLED = gauge("job_clock_stalled_seconds", "Time for which the job's clock has stood still while a task's advanced.")
+_CHANGELOG = gauge(
+    "job_changelog_offsets",
+    "Offsets between beginning and end of a store's changelog: at most so many records, as compaction leaves gaps.",
+)
 _CONTAINERS = gauge("containers", "Containers, by the state of their lease and by phase.")
 _UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended well.")
 _RESTARTS = counter("container_restarts", "Attempts of the container after the first.")
@@ -114,7 +120,7 @@ _LEFT_OUT = gauge(
 #: The families that only the driver exports.
 OF_THE_JOB = (
     *(_BUILD, _SECONDS, _JOB_PROCESSED, _JOB_COMMITS, _FAILURES, _WEAKENED, _STOPPING),
-    *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CONTAINERS, _UP, _RESTARTS),
+    *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CHANGELOG, _CONTAINERS, _UP, _RESTARTS),
     *(_POSITION, _END, _LAG, _WORST_LAG, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL),
     *(_NAMES_LEFT_OUT, _LEFT_OUT),
 )
@@ -148,6 +154,8 @@ def job_series(job: JobSnapshot, bounds: Bounds = _BOUNDS, pause: Callable[[], N
     for family, time_ms in ((_CLOCK, job.clock_ms), (_CHECKPOINT_CLOCK, job.checkpoint_clock_ms)):
         if time_ms is not None:
             collected.add(family, time_ms / 1000)
+    for store, offsets in job.changelog_offsets.items():
+        collected.add(_CHANGELOG, float(offsets), (("store", store),))
     everyone = (*job.containers, *job.standbys)
     dropped = _dropped_of_partitions(everyone, bounds.family)
     for role, containers in (("active", job.containers), ("standby", job.standbys)):
@@ -203,20 +211,29 @@ def _add_partitions(
     collected: BoundedSeries, partitions: Mapping[str, PartitionSnapshot], place: Labels, dropped: tuple[str, ...]
 ) -> None:
     together: dict[Labels, list[PartitionSnapshot]] = {}
+    if partitions and dropped == DROPPED:
+        together[()] = list(partitions.values())
+        partitions = {}
     for ssp, partition in partitions.items():
         stream, _, number = ssp.rpartition("[")
         labels = (("stream", stream), ("partition", number.rstrip("]")))
         together.setdefault(tuple([pair for pair in labels if pair[0] not in dropped]), []).append(partition)
+    worst: list[int] = []
     for own, each in together.items():
-        collected.add(_POSITION, float(sum(at.position for at in each)), place + own)
-        ends, lags = ([getattr(at, name) for at in each if getattr(at, name) is not None] for name in ("end", "lag"))
+        where = place + own
+        collected.add(_POSITION, float(sum([at.position for at in each])), where)
+        ends = [at.end for at in each if at.end is not None]
+        lags = [at.lag for at in each if at.lag is not None]
         ages = [at.age_s for at in each if at.age_s is not None]
-        for family, values, combine in ((_END, ends, sum), (_LAG, lags, sum), (_AGE, ages, max)):
-            if values:
-                collected.add(family, float(combine(values)), place + own)
-    known = [each.lag for each in partitions.values() if each.lag is not None]
-    if known:
-        collected.add(_WORST_LAG, float(max(known)), place)
+        if ends:
+            collected.add(_END, float(sum(ends)), where)
+        if lags:
+            collected.add(_LAG, float(sum(lags)), where)
+            worst.append(max(lags))
+        if ages:
+            collected.add(_AGE, max(ages), where)
+    if worst:
+        collected.add(_WORST_LAG, float(max(worst)), place)
 
 
 def family_names(families: Iterable[Family]) -> set[str]:

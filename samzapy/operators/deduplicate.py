@@ -2,13 +2,13 @@
 
 1. A store keeps the ids that were seen. It is restored with the task and committed with its offsets, so the receiver itself
    needs `task.guarantee=effectively-once` or `exactly-once`.
-2. By default the id that an effectively-once job puts on its outputs identifies a message. The store has, by source and
-   receiving partition, the greatest (offset, number) so far, and the last `window` ids one by one. A greater id is new. So
-   is a lower one that is not among the remembered ids, unless more than `window` messages of its source came after the
-   first greater one. An id below all remembered ones is a repetition.
+2. By default the output id of an effectively-once job identifies a message. For each source and receiving partition
+   the store has the greatest (offset, number) so far, and the last `window` ids one by one. A greater id is new. A
+   lower id that is not among the remembered ids is also new, unless more than `window` messages of its source came
+   after the first greater one. An id below all remembered ones is a repetition.
 3. A sender of this version sends in order, so the window matters only where order is lost: see
    `samzapy.container.outputs.output_ids`. The store remembers received ids, so inputs without outputs cost nothing.
-4. With a key chosen by the user (a message's UUID) the last `capacity` keys are kept.
+4. With a key of the user's choice (a message's UUID) the store keeps the last `capacity` keys.
 """
 
 from __future__ import annotations
@@ -130,10 +130,11 @@ class Deduplicator:
 
 
 class DeduplicatingTask(StreamTask[K, V], InitableTask):
-    """A task that gets every message once, in `process_new`; repetitions are dropped and counted.
+    """A task that gets every message once, in `process_new`. It drops and counts repetitions.
 
-    By default the output id identifies a message; override `message_key` for another key. The job needs the store named by
-    `deduplication_store`, with string keys and json values. A subclass with an `init` calls that of this class.
+    By default the output id identifies a message; override `message_key` for another key. The job needs the store
+    named by `deduplication_store`, with string keys and json values. A subclass with an `init` must call this class's
+    `init`.
     """
 
     deduplication_store = "deduplication"

@@ -58,8 +58,8 @@ def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
 
 
 def must_keep_entries(context: Context, store: str) -> None:
-    """Raise ConfigError for a store with entries that expire by processing time. Windows and joins need each entry until event
-    time has passed it; without the newest event times, what was over would open again."""
+    """Raise ConfigError for a store with entries that expire by processing time. Windows and joins need each entry
+    until event time has passed it; without the newest event times, closed windows would open again."""
     ttl_ms = Reader(context.job.config).get(TTL_MS, store=store)
     if ttl_ms is not None and ttl_ms > 0:
         allowed = "must not be set for a store of windows or joins, which delete entries by event time (grace, gap, tolerance)"

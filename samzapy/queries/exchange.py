@@ -1,4 +1,4 @@
-"""Holds questions in the driver until the containers that answer them ask for them.
+"""Holds questions in the driver until the containers fetch and answer them.
 
 1. Only the attempt that holds a container's lease gets its questions, and only its answers count. An attempt that was
    superseded, or has let its lease run out, answers nothing.

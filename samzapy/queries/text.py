@@ -42,7 +42,7 @@ from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 
 
 class BadQuestion(SamzapyError):
-    """Raised for a question that a store does not allow; the message says what it allows."""
+    """Raised for a question that a store does not allow; the message names the allowed values."""
 
 
 class StoreText:

@@ -173,7 +173,7 @@ class ReplayAttempt:
         return self._engines[store].entries()
 
     def start(self) -> None:
-        """Restore the stores, and call `init`. Raises what a container's start raises."""
+        """Restore the stores, and call `init`. Raises the errors of a container's start."""
         try:
             self._loop = self._container.start()
         except TaskFailed as failure:

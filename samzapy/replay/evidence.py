@@ -79,7 +79,7 @@ def lost_state(
     *,
     deletions_kept: bool,
 ) -> str | None:
-    """The reason why the records may not be what the commit had, None if they are.
+    """The reason why the records may differ from those of the commit, None if they are the same.
 
     `log`: the committed range now. `deletions_kept`: the commit is younger than `delete.retention.ms`. Over a snapshot nothing
     may be missing: a deletion that was removed would leave the snapshot's entry.

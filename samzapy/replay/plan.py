@@ -1,4 +1,5 @@
-"""Plans a replay: finds the commit with the state, the records after it, and the gaps in what is known of the original run.
+"""Plans a replay: finds the commit with the state, the records after it, and the gaps in the records of the original
+run.
 
 Only one thing ties state to offsets: a commit. So a replay begins at the last commit before the first record of interest, with
 the state and the positions of that commit.
@@ -38,8 +39,9 @@ from samzapy.system.factories import load_factory
 
 @dataclass(frozen=True)
 class Request:
-    """What to replay, as on the command line. `until`: the last record. `start`: the first record that is shown, None for
-    all since the commit. `from_empty`: with empty stores instead of the state of a commit, from `start` on."""
+    """The request for a replay, as on the command line. `until`: the last record. `start`: the first record that is
+    shown, None for all since the commit. `from_empty`: with empty stores instead of the state of a commit, from
+    `start` on."""
 
     until: str
     task: str | None = None

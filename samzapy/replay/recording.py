@@ -1,4 +1,4 @@
-"""Records what a task does in a replay: its outputs, and the changes of its stores with the values before them.
+"""Records the actions of a task in a replay: its outputs, and the changes of its stores with the previous values.
 
 A step of a replay ends with a commit, so the changes of a step are those of its commit, one a key. They are taken where they
 enter the storage engine, so they include those of caches, views, timers and expiry.
@@ -188,7 +188,7 @@ class Recorder:
         return outputs, changes, failures
 
     def forget(self) -> None:
-        """Drop what was collected."""
+        """Drop the collected records."""
         self._sent, self._changes, self._failures = [], {}, []
 
 
@@ -200,7 +200,7 @@ def _output(values: Values, system: str, record: OutgoingRecord) -> Output:
 
 
 class RecordingEngines(StorageEngineFactory):
-    """Opens the engines of another factory, and records what is written to them."""
+    """Opens the engines of another factory, and records all writes to them."""
 
     def __init__(self, real: StorageEngineFactory, recorder: Recorder) -> None:
         self._real = real

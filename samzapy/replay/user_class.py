@@ -80,7 +80,7 @@ class Watch:
         self._last: BaseException | None = None
 
     def call(self, method: Callable[..., Any], task: Any, messages: Any, *rest: Any) -> Any:
-        """Call a method that processes a message or a batch. Raises what it raises."""
+        """Call a method that processes a message or a batch. Raises its exceptions."""
         stops = self._before is not None and _holds(messages, self._before)
         try:
             return self._debugger.run(method, task, messages, *rest) if stops else method(task, messages, *rest)

@@ -219,6 +219,6 @@ class Runner(ABC):
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Claim the job, and run it; blocks.
 
-        At SIGTERM and SIGINT the containers commit and stop; a second signal ends the process at once, with 128 + its
-        number. Raises SamzapyError if the job fails; its `exit_code` is that of the process.
+        At SIGTERM, SIGINT and SIGHUP the containers commit and stop; a second SIGTERM or SIGINT ends the process at once, with
+        128 + its number. Raises SamzapyError if the job fails; its `exit_code` is that of the process.
         """

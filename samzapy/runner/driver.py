@@ -3,7 +3,7 @@
 1. `OwnershipWatch` checks whether a newer run has taken the job over, and whether this run was asked to drain, or to hand
    the job over.
 2. `ClockKeeper` records the job's checkpoint clock.
-3. `StopSignals` asks the job to stop at the first SIGTERM or SIGINT, and ends the process at the second.
+3. `StopSignals` asks the job to stop at the first SIGTERM, SIGINT or SIGHUP, and ends the process at a second SIGTERM or SIGINT.
 
 The first two run in their own threads (`Periodic`), with their own clients, so a slow broker does not delay the containers.
 """
@@ -355,12 +355,15 @@ class ClockKeeper:
 #: The event after the first signal.
 STOPPING = "stopping: every task commits first; a second signal ends the job at once"
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @final
 class StopSignals:
     """While entered, the first signal calls `stop`; any further one calls `abort` and ends the process with 128 + its number.
+
+    SIGHUP says that the terminal is gone: shell and kernel both send it, so it stops the job and never ends the process. Under
+    `nohup` it is ignored.
 
     A runner enters it before it claims the job, and says with `calls` how the job is stopped once it can be. A signal in
     between is kept until then: a run that has claimed its job stops in order, and gives the job back.
@@ -382,7 +385,9 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+            nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            heard = [number for number in SIGNALS if number != signal.SIGHUP or not nohup]
+            self._previous = {number: signal.signal(number, self._handle) for number in heard}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -393,6 +398,8 @@ class StopSignals:
         if not self.received:
             self.received = True
             self._stop()
+            return
+        if number == signal.SIGHUP:
             return
         try:
             self._abort()

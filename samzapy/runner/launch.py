@@ -41,7 +41,7 @@ def launch(
     """Check the surroundings of a job, claim it and run it; blocks. `shown` is entered after the checks. `unfit`: the
     warnings of `checked`; they and the job's go to `options.on_event`.
 
-    Raises ConfigError, EnvironmentFailure, and what the run raises.
+    Raises ConfigError, EnvironmentFailure, and the errors of the run.
     """
     page = PageAddress(config.supervision.log, config.job_name)
 

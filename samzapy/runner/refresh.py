@@ -1,4 +1,4 @@
-"""Notices the new inputs of a running job, and waits for the first input of one without.
+"""Notices new inputs of a running job, and waits for the first input of a job without any.
 
 A job with regular expressions in `task.inputs` and `job.inputs.refresh.ms` goes on with a new input like this:
 

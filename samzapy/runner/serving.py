@@ -155,6 +155,7 @@ def job_snapshot(status: JobStatus, tasks: frozenset[str], pause: Callable[[], N
         clocks.job,
         clocks.checkpoint,
         0.0 if clocks.stalled is None else clocks.stalled.seconds,
+        {store: size.offsets for store, size in status.changelogs.items()},
     )
 
 

@@ -83,7 +83,7 @@ class _JsonSerdeWithOptions(JsonSerde):
 
 
 class _JsonSerdeOfObjects(JsonSerde):
-    """JSON in which objects are what msgspec writes for them."""
+    """JSON with objects as msgspec writes them."""
 
     def __init__(self, option: int = 0) -> None:
         order: Any = "sorted" if option & orjson.OPT_SORT_KEYS else None

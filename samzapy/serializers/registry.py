@@ -14,7 +14,7 @@ from samzapy.config.streams.stream import typed_streams
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class, load_name
 from samzapy.serializers.documents import DocumentSerde
-from samzapy.serializers.typed import shown
+from samzapy.serializers.typed import TypedSerde, holds_sets, shown
 
 
 class UnknownSerde(ConfigError, KeyError):
@@ -114,6 +114,11 @@ def task_serdes(config: JobConfig) -> TaskSerdes:
             unhashable = sorted(map(shown, filter(_is_unhashable, getattr(serde, "classes", None) or ())))
             if unhashable:
                 message = f"a store's key must be hashable, {unhashable[0]} is not: freeze it (frozen=True)"
+                problems.append(ConfigProblem(key, path, message))
+            elif isinstance(serde, TypedSerde) and holds_sets(serde.object_type):
+                message = (
+                    "a store's key must have the same bytes in every process, and a set has not: take a sorted tuple"
+                )
                 problems.append(ConfigProblem(key, path, message))
     if problems:
         raise ConfigError(problems)

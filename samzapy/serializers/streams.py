@@ -43,7 +43,7 @@ class StreamSerdes:
         )
 
     def make_ready(self) -> None:
-        """Let the serdes of the job's streams ask for what they need. Raises ConfigError with every problem, or
+        """Let the serdes of the job's streams fetch their requirements. Raises ConfigError with every problem, or
         EnvironmentFailure."""
         problems = []
         sources = (store.source.all_streams for store in self._config.stores.values() if store.source is not None)

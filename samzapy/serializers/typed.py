@@ -153,6 +153,11 @@ def _parts(info: inspect.Type) -> Iterator[Any]:
             waiting += [each for each in held if isinstance(each, (inspect.Type, inspect.Field))]
 
 
+def holds_sets(kind: Any) -> bool:
+    """Whether objects of a class, or their fields, are sets. Equal sets may have other bytes in each process."""
+    return any(isinstance(part, (inspect.SetType, inspect.FrozenSetType)) for part in _parts(inspect.type_info(kind)))
+
+
 _PLAIN: dict[type, tuple[type, ...]] = {
     inspect.BoolType: (bool,),
     inspect.IntType: (int,),

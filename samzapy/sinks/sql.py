@@ -31,7 +31,7 @@ WaitingRow = tuple[SystemStreamPartition | None, int, Row]
 
 
 class WaitingRows:
-    """The rows that a sink got since its last commit, in order."""
+    """The rows of a sink since its last commit, in order."""
 
     __slots__ = ("_rows", "add")
 
@@ -77,16 +77,16 @@ _NAME = re.compile(rf"{_PART}(\.{_PART})*", re.ASCII)
 
 
 class SqlSink(Sink):
-    """One table as a task's sink: `write` in `process`, and at each of the task's commits one transaction with the
-    rows and the offsets (in `samzapy_offsets`, which is made in the same database if it is missing).
+    """One table as a task's sink. Call `write` in `process`. At each commit of the task one transaction writes the
+    rows and the offsets (to `samzapy_offsets` in the same database, which the sink creates if it is missing).
 
-    `transactional`: rows are inserted; those of an input that is processed again are dropped. `upsert`: a row replaces
-    the one with the same `key`, for which the table needs a unique constraint; rows of an input that is processed again
-    are written again, so the table follows the task's state even where that depends on more than the inputs, and
-    `window` may write too. Either way, writes of an older attempt of the task are refused.
+    `transactional`: the sink inserts rows, and drops those of an input that is processed again. `upsert`: a row
+    replaces the row with the same `key`, for which the table needs a unique constraint. The sink writes rows of a
+    repeated input again, so the table follows the task's state even where that depends on more than the inputs, and
+    `window` may also write. Both modes refuse writes of an older attempt of the task.
 
-    The task's container connects when it starts, and again when it starts again after a lost connection. Tested with
-    sqlite3 and with psycopg 3 on PostgreSQL, where rows are inserted by COPY; `transactional` is standard SQL.
+    The container connects at its start, and again when it restarts after a lost connection. Tested with sqlite3 and
+    with psycopg 3 on PostgreSQL, where COPY inserts the rows; `transactional` is standard SQL.
     """
 
     def __init__(
@@ -149,8 +149,8 @@ class SqlSink(Sink):
             self._waiting.add((ssp, offset, row))
 
     def open(self, attempt: TaskAttempt) -> Mapping[SystemStreamPartition, int]:
-        """As the interface says. Raises TaskMigrated, RetriableError, or EnvironmentFailure for a table that is not
-        there or has no such columns."""
+        """See `Sink.open`. Raises TaskMigrated, RetriableError, or EnvironmentFailure for a missing table or missing
+        columns."""
         self._what = f"{attempt}: table {self._target.table}"
         try:
             connection = self._connect()
@@ -172,7 +172,7 @@ class SqlSink(Sink):
         return dict(self._held)
 
     def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
-        """As the interface says. Raises TaskMigrated, RetriableError, or TaskFailed for rows that the table refuses."""
+        """See `Sink.commit`. Raises TaskMigrated, RetriableError, or TaskFailed for rows that the table refuses."""
         assert self._opened is not None, "open comes first, and nothing after a failure"
         opened = self._opened
         done = self._waiting.before(offsets)

@@ -79,7 +79,7 @@ def entry_serdes(
 
 
 def make_ready(config: JobConfig, engines: Mapping[str, StorageEngineFactory], known: Mapping[str, Serde]) -> None:
-    """Let the serdes of a job's stores ask for what they need. Raises ConfigError with every problem, or
+    """Let the serdes of a job's stores fetch their requirements. Raises ConfigError with every problem, or
     EnvironmentFailure."""
     problems = []
     for store in config.stores.values():

@@ -1,8 +1,8 @@
 """Opens and restores the stores of a container's tasks.
 
 1. `begin_all_stores` opens the files of every task and takes the ends of the changelogs.
-2. `restore_together` looks into the tails that decide whether a store is too old, then reads what is missing, with one
-   consumer a system for all tasks.
+2. `restore_together` looks into the tails that decide whether a store is too old, then reads the missing records, with
+   one consumer per system for all tasks.
 """
 
 from __future__ import annotations

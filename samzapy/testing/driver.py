@@ -1,5 +1,4 @@
-"""Drives a task under test: stores, commits and crashes are as in a job; the test controls its time and its
-messages."""
+"""Drives a task under test: stores, commits and crashes work as in a job, and the test controls time and messages."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from samzapy.testing.streams import Outputs, Partitions
 
 
 class ManualClock:
-    """Stands still until it is moved; a `samzapy.clock.Clock`."""
+    """A `samzapy.clock.Clock` that stands still until a test moves it."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         """`wall_ms`: the time of day to begin with, in milliseconds since 1970; `monotonic` begins at 0."""
@@ -45,13 +44,13 @@ class ManualClock:
         self.advance_to(self._now + seconds)
 
     def advance_to(self, monotonic: float) -> None:
-        """Move both on until `monotonic()` is that. Raises ValueError if it is past already."""
+        """Move both on until `monotonic()` has this value. Raises ValueError if it is greater already."""
         if monotonic < self._now:
             raise ValueError(f"the clock is at {self._now} s and cannot go back to {monotonic}")
         self._now = monotonic
 
     def set_wall(self, wall_ms: int) -> None:
-        """Set the time of day alone, as an operator may, in either direction."""
+        """Set only the time of day, in either direction, as an operator may."""
         self._began_ms = wall_ms - round(self._now * 1000)
 
 
@@ -64,15 +63,15 @@ class TaskTestDriver:
             driver.send("page-views", {"user": "ann"}, key="/home")
             assert driver.outputs("counts").messages == [{"page": "/home", "views": 1}]
 
-    What it drives are a container's own parts, in the order that they have in a job: caches, stores (in a folder of its
-    own), serdes, commits with their numbered steps in the job's guarantee, restores. Time stands still but for
-    `advance`: commits and windows come when `task.commit.ms` and `task.window.ms` have passed on `clock`, when the task
-    asks, or when `commit` and `window` are called. Only the pauses of `task.error.*` retries, and what asynchronous
-    tasks wait for, take real time. What a job would start again for by itself, a transaction that was aborted say, ends
-    the task here.
+    It drives a container's own parts, in the same order as in a job: caches, stores (in a folder of its own), serdes,
+    commits with their numbered steps in the job's guarantee, restores. Time stands still but for `advance`: commits
+    and windows come when `task.commit.ms` and `task.window.ms` have passed on `clock`, when the task asks, or when
+    `commit` and `window` are called. Only the pauses of `task.error.*` retries and the waits of asynchronous tasks
+    take real time. Failures after which a job starts again by itself, such as an aborted transaction, end the task
+    here.
 
-    What the task raises, or the product for it (TaskFailed, SerdeError, ConfigError, ...), is raised by the call that
-    made it happen; the task has then ended without a commit, and `restart` goes on from the last one. Not thread-safe.
+    A call raises the errors of the task, or of samzapy for it (TaskFailed, SerdeError, ConfigError, ...). The task has
+    then ended without a commit, and `restart` continues from the last commit. Not thread-safe.
     """
 
     def __init__(
@@ -85,12 +84,12 @@ class TaskTestDriver:
         clock: ManualClock | None = None,
         patience_s: float = 30.0,
     ) -> None:
-        """`config`: a job file or its pairs, `overrides` on top; `task` stands for its `task.class`, None leaves that.
+        """`config`: a job file or its pairs, with `overrides` on top. `task` replaces its `task.class`; None keeps it.
 
-        `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). For a job with regular
-        expressions in `task.inputs` it names the streams that match. Outputs exist
-        when they are first written, as wide as the widest input. `patience_s`: seconds of CPU time that a task gets
-        to come to rest, and real seconds that an asynchronous one gets to end one of its messages; then it is a TimeoutError.
+        `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). For a job
+        with regular expressions in `task.inputs` it names the streams that match. Outputs exist when they are first
+        written, as wide as the widest input. `patience_s`: seconds of CPU time in which a task must come to rest, and
+        real seconds in which an asynchronous task must end one of its messages, or the call raises TimeoutError.
 
         Raises ConfigError with every problem, and the errors of the task's start.
         """
@@ -108,7 +107,7 @@ class TaskTestDriver:
 
     @property
     def job(self) -> JobConfig:
-        """The job as it is tested."""
+        """The tested job."""
         return self._bench.job
 
     # Messages
@@ -123,11 +122,11 @@ class TaskTestDriver:
         timestamp: int | None = None,
         headers: Headers | None = None,
     ) -> None:
-        """Let a message arrive, and the task process it and all that follows from it.
+        """Let a message arrive, and process it with all its consequences.
 
         `stream`: `in`, `system.in` or an id. Without `partition` the key's hash chooses, 0 without a key. `timestamp`:
         milliseconds since 1970, default the clock's. A None message is a tombstone. Raises ConfigError for a stream
-        that the job does not read, SerdeError for what its serdes do not take, and what processing raises.
+        that the job does not read, SerdeError for values that its serdes do not take, and the errors of processing.
         """
         self._running()
         self.post(stream, message, key, partition=partition, timestamp=timestamp, headers=headers)
@@ -160,12 +159,12 @@ class TaskTestDriver:
         timestamp: int | None = None,
         headers: Headers | None = None,
     ) -> None:
-        """As `send`, but nothing is processed before the next `run`; also while the task is down."""
+        """Like `send`, but without processing before the next `run`. Allowed while the task is down."""
         streams = self._bench.streams
         streams.send(streams.input(stream), message, key, partition, timestamp, headers)
 
     def run(self) -> None:
-        """Process everything that is there."""
+        """Process all waiting messages."""
         attempt, loop = self._running()
         if any(store.source for store in self.job.stores.values()):
             # Streams that fill stores are looked at so often.
@@ -181,8 +180,8 @@ class TaskTestDriver:
             attempt.finish()
 
     def turn(self) -> bool:
-        """Go around the run loop once, and not until all is done: for a test that completes the callbacks of an
-        asynchronous task itself. Returns whether there is more to do right now."""
+        """Take one turn of the run loop, for a test that completes the callbacks of an asynchronous task itself.
+        Returns whether more work is ready."""
         attempt, loop = self._running()
         with attempt.alive():
             return loop.turn(0.0)
@@ -220,7 +219,7 @@ class TaskTestDriver:
     # State
 
     def store(self, name: str, partition: int = 0, *, task: str | None = None) -> Any:
-        """The store as the task has it, uncommitted changes included; what a test puts into it is the task's change.
+        """The store as the task has it, uncommitted changes included; a put of the test counts as the task's change.
 
         It is that of the task that reads `partition`, or of the task of that name. Ends with the task. Raises
         ConfigError.
@@ -243,16 +242,17 @@ class TaskTestDriver:
 
     @property
     def running(self) -> bool:
-        """Whether the task runs: not after a crash, a failure or a stop, its own wish to shut down included."""
+        """Whether the task runs. False after a crash, a failure, a stop, and a shutdown that the task has
+        requested."""
         return self._attempt is not None and self._attempt.running
 
     def crash(self, at: str | None = None, during: Callable[[], object] | None = None, nth: int = 1) -> None:
         """End as a SIGKILL would, now or at a fail point (`samzapy.failpoints`): no task is closed, no transaction is
-        aborted, and what a disk had at that instant is all that is left.
+        aborted, and only the contents of the disk at that instant are left.
 
         `at`: `commit.1` to `commit.7` (after that step of a commit), `start.1` to `start.7`, `restore.batch`, ...; the
-        `nth` passing counts. `during`: what makes it pass there; by default a commit for `commit.*`, a start after a
-        crash for the others. Raises RuntimeError if it did not pass there; it runs on then.
+        `nth` passing counts. `during`: the call that makes it pass there; by default a commit for `commit.*`, a start
+        after a crash for the others. Raises RuntimeError if the task did not pass there; it then keeps running.
         """
         if at is None:
             self._running()[0].crash()

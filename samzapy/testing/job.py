@@ -34,12 +34,14 @@ def tested_job(
 ) -> JobConfig:
     """The job of `config` with `overrides` on top, for this test alone.
 
-    `task` stands for `task.class`; None leaves that to the file. Pairs need neither `job.name` (default: test) nor
-    anything about a system that `task.inputs` or `job.default.system` names. Every system is in memory and new; stores
-    and file checkpoints are below `folder`; no store has backups. Raises ConfigError with every problem.
+    `task` replaces `task.class`; None keeps the file's. Pairs need neither `job.name` (default: test) nor keys of a
+    system that `task.inputs` or `job.default.system` names. Every system is in memory and new; stores and file
+    checkpoints are below `folder`; no store has backups. Raises ConfigError with every problem.
     """
     on_top = dict(job_files.read(overrides or {}).values)
     if task is not None:
+        if not isinstance(task, type):
+            raise ConfigError([ConfigProblem("task", repr(task), "expected a class, not an object")])
         on_top[task_keys.CLASS.name] = path_of(task)
     given = {**job_files.read(config).values, **on_top}
     systems = set(_configured(given))
@@ -115,7 +117,8 @@ class Workbench:
         partitions: Partitions,
         clock: Clock,
     ) -> None:
-        """As `tested_job`; what the job reads is created, with `partitions`. Raises ConfigError with every problem."""
+        """As `tested_job`; the streams that the job reads are created, with `partitions`. Raises ConfigError with
+        every problem."""
         self._task = task  # keeps a class alive that only the kit has a name for
         self._folder = Path(tempfile.mkdtemp(prefix="samzapy-test-"))
         try:

@@ -91,7 +91,7 @@ class FinishedRun:
         return self._streams.read(stream, partition, committed=True)
 
     def store(self, name: str, partition: int | None = None) -> dict[Any, Any]:
-        """The entries that a store holds, of all tasks or of the one with that changelog partition.
+        """The entries of a store, of all tasks or of the task with that changelog partition.
 
         Raises ConfigError if there is no such store, StoreError for one that ended with the run (in memory, without a
         changelog), and for a key that several partitions have.
@@ -117,8 +117,8 @@ class FinishedRun:
 @final
 @dataclass(frozen=True)
 class TestRunner:
-    """Runs a job in this process on streams in memory, from its start to the ends of its inputs, as `samzapy run
-    --until-end --runner local` would, and takes no more time than that. Nothing outside the test is touched.
+    """Runs a job in this process on streams in memory, from its start to the ends of its inputs, like
+    `samzapy run --until-end --runner local`. It touches nothing outside the test.
 
         run = TestRunner.of(PageViewCountTask).with_config(config).with_input("page-views", [("/home", {...})]).run()
         assert run.store("counts") == {"/home": 1}
@@ -139,7 +139,8 @@ class TestRunner:
         return cls(job, {}) if isinstance(job, type) else cls(None, job)
 
     def with_config(self, config: Mapping[str, str]) -> TestRunner:
-        """With these pairs on top of what there is. Of a task, pairs need no `job.name`, and nothing about systems."""
+        """With these pairs on top of the configuration. Of a task, pairs need no `job.name`, and nothing about
+        systems."""
         if isinstance(self.config, Mapping):
             return replace(self, config={**self.config, **config})
         return replace(self, overrides={**self.overrides, **config})
@@ -148,13 +149,14 @@ class TestRunner:
         """With these messages in `stream` (`in`, `system.in` or an id), all there before the start and read from the
         first.
 
-        A message is a pair (key, message), an `Input`, an envelope that another run has put out, or anything else: that
-        is a message without a key. Inputs that are not given are empty, and as wide as the widest that is.
+        A message is a pair (key, message), an `Input`, or an output envelope of another run. Anything else is a
+        message without a key. Other inputs are empty, with as many partitions as the widest given input.
         """
         return replace(self, inputs={**self.inputs, stream: (tuple(map(_input, messages)), partitions)})
 
     def run(self) -> FinishedRun:
-        """Run to the end. Raises ConfigError with every problem of the job, and what a run raises (TaskFailed, ...)."""
+        """Run to the end. Raises ConfigError with every problem of the job, and the errors of a run (TaskFailed,
+        ...)."""
         widths = {stream: partitions for stream, (_, partitions) in self.inputs.items()}
         bench = Workbench(self.task, self.config, self.overrides, widths, SYSTEM_CLOCK)
         try:

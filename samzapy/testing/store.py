@@ -46,10 +46,10 @@ def open_store(
 ) -> Iterator[OpenStore]:
     """Open store `name` of a job (its configuration, flat pairs, or a properties file) in the directory `path`.
 
-    The stack, its options and its serdes are the job's; the changelog, if it has one, is kept on the system
-    `changelogs` (default: in this process, and it ends with the context). Local files stay in `path`, but a later
-    `open_store` with a changelog of its own does not use them. The store gets its share of the memory of a container
-    with `tasks_in_container` tasks. Raises ConfigError for a job that has no such store.
+    The stack, its options and its serdes are the job's. The changelog, if the store has one, is on the system
+    `changelogs` (default: in this process, until the end of the context). Local files stay in `path`, but a later
+    `open_store` with another changelog does not use them. The store gets its share of the memory of a container with
+    `tasks_in_container` tasks. Raises ConfigError for a job that has no such store.
     """
     job = config if isinstance(config, JobConfig) else load_job(config)
     alone = _isolated(job, name, Path(path))
@@ -114,7 +114,7 @@ class ChangelogSystem:
 
 
 class OpenStore:
-    """A store with the two things that happen to it from outside: a commit and a crash."""
+    """A store with the two events from outside: a commit and a crash."""
 
     def __init__(
         self,

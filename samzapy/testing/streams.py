@@ -67,8 +67,8 @@ class Streams:
             cluster.clock = clock
 
     def create_inputs(self, partitions: Partitions) -> None:
-        """Create what the job reads: inputs, broadcast inputs, streams that fill stores, and its stream of dead
-        letters."""
+        """Create the streams that the job reads: inputs, broadcast inputs, streams that fill stores, and its stream of
+        dead letters."""
         counts = {self.input(name): count for name, count in _by_name(partitions).items()}
         widest = partitions if isinstance(partitions, int) else max(partitions.values(), default=1)
         wanted = {stream: counts.get(stream, widest) for stream in sorted(self.inputs)}
@@ -124,9 +124,9 @@ class Streams:
         headers: Headers | None = None,
     ) -> None:
         """Append a message: an object of the stream's class, or plain values as another writer may send them. Without
-        `partition` the key's hash says where it goes, as everywhere, and 0 without a key.
+        `partition` the key's hash chooses it, or 0 without a key.
 
-        Raises SerdeError for what the stream's serdes do not take, UnknownPartition.
+        Raises SerdeError for values that the stream's serdes do not take, UnknownPartition.
         """
         keys, messages = self._stream_serdes(stream)
         config = self._job.stream(stream)
@@ -174,7 +174,7 @@ class Streams:
         return 0 if found is None else found.partitions
 
     def forget(self) -> None:
-        """Take the clusters out of the process's register; this object goes on with them."""
+        """Take the clusters out of the process's register; this object keeps them."""
         for settings in self._job.systems.values():
             MemoryCluster.forget(settings.properties["cluster"])
 

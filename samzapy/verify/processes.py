@@ -1,8 +1,7 @@
 """The fault harness: runs `samzapy run` as a separate process, watches it from outside, and ends or stops its
 processes.
 
-The soak, the integration tests and the torture tests share it. It touches only what it has started itself, found by its
-process id:
+The soak, the integration tests and the torture tests share it. It touches only its own processes, by their ids:
 
 1. `JobProcess` starts a job, reads its output and its coordinator's status, and finds the processes of Spark below it.
 2. `end`, `suspend` and `resume` send signals to processes; `gone` checks whether one has ended.
@@ -144,7 +143,7 @@ class JobProcess:
         return left
 
     def suspend(self) -> list[psutil.Process]:
-        """SIGSTOP to the driver and everything below it; returns what was stopped."""
+        """SIGSTOP to the driver and everything below it; returns the stopped processes."""
         stopped = with_children(self.process.pid)
         suspend(stopped)
         return stopped
@@ -228,7 +227,8 @@ def until(
     timeout_s: float = 60.0,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Found:
-    """The first true answer of `look`. Raises NoProgress, which names what was `awaited`, after `timeout_s` seconds."""
+    """The first true answer of `look`. Raises NoProgress, which names the `awaited` event, after `timeout_s`
+    seconds."""
     deadline = clock.monotonic() + timeout_s
     pause = threading.Event()
     while True:

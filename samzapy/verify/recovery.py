@@ -59,7 +59,7 @@ def starts_of(run: JobProcess, processes: list[psutil.Process]) -> list[float]:
 
 
 def longest(recoveries: tuple[Recovery, ...]) -> tuple[float | None, float | None, float | None]:
-    """The longest recovery, Spark's part of it, and the longest pause; None for what is not known."""
+    """The longest recovery, Spark's part of it, and the longest pause; None for an unknown time."""
     slowest = max(recoveries, key=lambda each: each.seconds, default=None)
     pauses = [each.pause_s for each in recoveries if each.pause_s is not None]
     return (

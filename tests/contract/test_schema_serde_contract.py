@@ -10,10 +10,11 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
+import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import schema_job as jobs
-from rigs.schema_registry import schema_registry
+from rigs.schema_registry import schema_registry, tls_of
 
 from samzapy.errors import EnvironmentFailure, SerdeError, Unreachable
 from samzapy.serializers import serde_registry
@@ -182,6 +183,53 @@ def test_a_registry_that_is_down_is_no_fault_of_the_message(case):
         with pytest.raises(Unreachable, match=f"schema registry {found.url}: does not answer") as caught:
             call()
         assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    """Its certificate in a file, and those that it signs."""
+    made = trustme.CA()
+    path = tmp_path_factory.mktemp("authority") / "ca.pem"
+    made.cert_pem.write_to_path(path)
+    return made, str(path)
+
+
+def test_a_registry_over_tls_is_asked_with_its_authority(case, authority):
+    signs, ca = authority
+    with schema_registry(tls=tls_of(signs.issue_cert("127.0.0.1"))) as found:
+        made = writing(case, found.url, ssl_ca_location=ca)
+        assert made.from_bytes(made.to_bytes(case.value)) == case.value
+        assert found.url.startswith("https://")
+
+
+def test_a_registry_that_wants_a_certificate_gets_it(authority, tmp_path):
+    signs, ca = authority
+    own = tmp_path / "own.pem"
+    signs.issue_cert("a-job").private_key_and_cert_chain_pem.write_to_path(own)
+    with schema_registry(tls=tls_of(signs.issue_cert("127.0.0.1"), clients=signs)) as found:
+        trusting = {"ssl_ca_location": ca}
+        writing(CASES[0], found.url, **trusting, ssl_certificate_location=str(own)).to_bytes(CASES[0].value)
+        with pytest.raises(Unreachable, match="does not answer") as caught:
+            writing(CASES[0], found.url, **trusting).to_bytes(CASES[0].value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_registry_with_a_certificate_of_another_authority_is_refused_in_one_line(case):
+    key = rf"serializers\.registry\.{case.name}\.ssl\.ca\.location"
+    expected = rf"https://\S+: its certificate is not trusted \((?:self.signed|unable to get local).*\): set {key} to .*, got none$"
+    with schema_registry(tls=tls_of(trustme.CA().issue_cert("127.0.0.1"))) as found:
+        with pytest.raises(Unreachable, match=expected) as caught:
+            writing(case, found.url).to_bytes(case.value)
+        assert "\n" not in str(caught.value)
+        assert found.requests == []
+
+
+def test_a_registry_with_a_certificate_for_another_host_is_refused_with_the_reason(authority):
+    signs, ca = authority
+    with schema_registry(tls=tls_of(signs.issue_cert("registry.example"))) as found:
+        expected = r"not trusted \(.*not valid for '127\.0\.0\.1'.*\)$"
+        with pytest.raises(Unreachable, match=expected):
+            writing(CASES[0], found.url, ssl_ca_location=ca).to_bytes(CASES[0].value)
 
 
 def test_known_schemas_are_read_from_the_folder_while_the_registry_is_down(case, tmp_path):

@@ -307,9 +307,10 @@ def test_what_a_module_prints_does_not_mix_with_the_output(place, monkeypatch, t
 
 
 @both_commands
-def test_an_async_process_is_refused(refused, command):
-    (line,) = refused(command, {"task.class": "bad_tasks:Asynchronous"})
-    assert line.startswith("error: task.class: Asynchronous must not define process as a coroutine function: only a ")
+@pytest.mark.parametrize(("name", "method"), [("Asynchronous", "process"), ("AsynchronousInit", "init")])
+def test_an_async_method_is_refused(refused, command, name, method):
+    (line,) = refused(command, {"task.class": f"bad_tasks:{name}"})
+    assert line.startswith(f"error: task.class: {name} must not define {method} as a coroutine function: only a ")
 
 
 @both_commands
@@ -412,8 +413,7 @@ FAILING_TASKS = [
     ("Raising", 1, "ValueError: no such airline"),
     ("Exiting", 1, "SystemExit"),
     ("Interrupting", 1, "KeyboardInterrupt"),
-    ("ReturningCoroutine", 1, "returned a coroutine, which nobody awaits: only a CoroutineTask's is"),
-    ("AsynchronousInit", 1, "init returned a coroutine, which nobody awaits: only a CoroutineTask's is"),
+    ("ReturningCoroutine", 1, "returned a coroutine, which is never awaited: only a CoroutineTask's is"),
 ]
 
 
@@ -459,7 +459,7 @@ def test_a_coroutine_that_nobody_awaits_is_no_message_to_skip(place, policy):
     changes = {**STORE, **policy, "task.commit.ms": "1000", "task.class": "bad_tasks:ReturningCoroutine"}
     code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
     assert code == 1
-    assert any("@0 returned a coroutine, which nobody awaits" in line for line in lines), lines
+    assert any("@0 returned a coroutine, which is never awaited" in line for line in lines), lines
 
 
 def test_what_else_a_process_returns_means_nothing(place):

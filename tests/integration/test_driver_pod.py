@@ -89,13 +89,14 @@ def test_a_pod_answers_its_probes_and_commits_before_it_ends_within_its_grace_pe
     pages = [b"/%d" % (number % 7) for number in range(1_000)]
     producer = streams.producer()
     producer.send([OutgoingRecord(f"{name}-in", page, b'{"user": "u"}') for page in pages])
+    producer.flush()
     producer.close()
     pod = DriverPod(tmp_path, kafka)
     try:
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             until(lambda probe=probe: pod.asked(probe) == 200, lambda: pod.errors, 120)
         assert [pod.metrics(host) for host in ("page-views.prod.svc:7070", "foreign.example")] == [200, 403]
-        pod.until_status(lambda status: status["processed"] == len(pages))
+        pod.until_status(lambda status: status["processed"] == len(pages), 120)
         assert not any(streams.replay(f"{name}-changelog"))
         pod.terminate()
         assert pod.wait(driver_pod.template()["spec"]["terminationGracePeriodSeconds"]) == 0, pod.errors

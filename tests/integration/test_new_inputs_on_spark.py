@@ -12,7 +12,7 @@ from rigs.job_process import JobProcess
 from samzapy.cli.main import cli
 from samzapy.verify.processes import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def command(*arguments, stdin=None):
@@ -61,10 +61,10 @@ def test_a_new_stream_is_read_beside_the_others_on_the_same_spark(run):
         assert run.exit_code is None, run.errors
         return sent() == expected
 
-    until(lambda: look({"/a": 1, "/b": 1, "/c": 1}), lambda: run.errors)
+    until(lambda: look({"/a": 1, "/b": 1, "/c": 1}), lambda: run.errors, 240)
     jvms = java(run)
     add_stream("views-2", ["/a", "/b", "/d"])
-    until(lambda: look({"/a": 2, "/b": 2, "/c": 1, "/d": 1}), lambda: run.errors)
+    until(lambda: look({"/a": 2, "/b": 2, "/c": 1, "/d": 1}), lambda: run.errors, 240)
     assert "local.views-2 is a new input: every task commits, and the containers start again" in run.errors
     assert jvms
     assert java(run) == jvms

@@ -98,7 +98,7 @@ def test_orders_that_are_sent_again_come_out_once_though_the_job_is_killed(syste
     streams, pick = StreamsOf(pipeline.job, "events"), random.Random(3)
     for stream in names.values():
         streams.create(stream, 2)
-    orders = [(str(uuid.uuid4()).encode(), b"%d" % number) for number in range(6000)]
+    orders = [(str(uuid.uuid4()).encode(), b'{"total":%d}' % number) for number in range(6000)]
     arrived = sent_again(orders, pick)
     feeder = Feeder(streams, names["orders"], arrived)
     feeder.start()

@@ -167,6 +167,24 @@ _INPUTS = (
         ("tests/unit/job/test_inputs.py",),
     ),
     Mutant(
+        "samzapy/admin/running.py",
+        ' and not ended.get("again")',
+        "",
+        ("tests/unit/admin/test_drain_request.py",),
+    ),
+    Mutant(
+        "samzapy/runner/handover.py",
+        "                self._before = owner\n",
+        "",
+        ("tests/unit/runner/test_handover.py",),
+    ),
+    Mutant(
+        "samzapy/coordinator/web/access.py",
+        'known = _name(headers.get(b"host", b"")) in self._hosts',
+        "known = True",
+        ("tests/unit/coordinator/test_coordinator_service.py",),
+    ),
+    Mutant(
         "samzapy/runner/prepare.py",
         "owner.id not in {self._occasion.renews, self._run.id}",
         "False",

@@ -4,6 +4,7 @@ Compatibility is Avro's backward rule for fields: a new field needs a default. `
 """
 
 import json
+import ssl
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -96,9 +97,37 @@ class SchemaRegistryServer:
                 raise Refused(409, 409, message)
 
 
+def tls_of(certificate, clients=None):
+    """The TLS of a server with a `trustme` certificate. `clients`: the authority whose certificates its clients must have."""
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(found)
+    if clients is not None:
+        found.verify_mode = ssl.CERT_REQUIRED
+        clients.configure_trust(found)
+    return found
+
+
+class _TlsServer(ThreadingHTTPServer):
+    """Shakes hands in the thread of each connection, so that one that fails there holds up nobody."""
+
+    def __init__(self, address, handler, tls):
+        super().__init__(address, handler)
+        self._tls = tls
+
+    def finish_request(self, request, client_address):
+        if self._tls is None:
+            return super().finish_request(request, client_address)
+        try:
+            with self._tls.wrap_socket(request, server_side=True) as secured:
+                return super().finish_request(secured, client_address)
+        except OSError:
+            return None  # the client does not trust the server, or has no certificate
+
+
 @contextmanager
-def schema_registry(authorization=None):
-    """The server, with its `url`; it ends with the context. `authorization`: the header that it asks for."""
+def schema_registry(authorization=None, tls=None):
+    """The server, with its `url`; it ends with the context. `authorization`: the header that it asks for. `tls`: see
+    `tls_of`."""
     found = SchemaRegistryServer(authorization)
 
     class Handler(BaseHTTPRequestHandler):
@@ -124,8 +153,8 @@ def schema_registry(authorization=None):
         def log_message(self, *_):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.url = f"http://127.0.0.1:{server.server_address[1]}"
+    server = _TlsServer(("127.0.0.1", 0), Handler, tls)
+    found.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

@@ -1,5 +1,5 @@
-"""Rewrites a store with other serdes or classes. `protocol` has the steps, `plan` says from what to what, `rewriting`
-converts the entries of a partition, `writing` brings them to the changelog."""
+"""Rewrites a store with other serdes or classes. `protocol` has the steps, `plan` decides on source and target,
+`rewriting` converts the entries of a partition, `writing` brings them to the changelog."""
 
 from samzapy.admin.migration.plan import StoreForm
 from samzapy.admin.migration.protocol import MigrationRequest, migrate_store

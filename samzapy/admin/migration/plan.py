@@ -1,9 +1,10 @@
-"""Decides what a store is rewritten from, and to: serdes and classes of its keys and values, and the function in between.
+"""Decides on the source and the target of a migration: serdes and classes of keys and values, and the function in
+between.
 
-1. The target is what the job file says, unless the command says otherwise.
-2. The source is what the command says, else the serdes that the checkpoints have recorded. No record has the class of the
-   entries, only the serde. Without a function they are read as objects of the target's class; with one it gets plain
-   values, but keys of the target's class.
+1. The target comes from the command, else from the job file.
+2. The source comes from the command, else from the serdes in the checkpoints. No record has the class of the entries,
+   only the serde. Without a function they are read as objects of the target's class; with one it gets plain values,
+   but keys of the target's class.
 3. A migration that was interrupted goes on as it began.
 """
 
@@ -123,7 +124,7 @@ def plan_migration(
     if not problems:
         problems += _contradictions(recorded, _identities(config, source), source)
     if not problems and plan.keys_stay and plan.values_stay:
-        message = "nothing changes: name the serdes and classes it was written with (--from), or a function (--convert)"
+        message = "nothing changes: name the old serdes and classes (--from), or a function (--convert)"
         problems.append(ConfigProblem(f"store '{store.name}'", str(target), message))
     if problems:
         raise ConfigError(problems)
@@ -137,18 +138,18 @@ def _unknown_leaves(option: str, given: Mapping[str, str]) -> Iterator[ConfigPro
 
 
 def _same(unfinished: Migration, source: Mapping[str, str], target: Mapping[str, str], convert: str) -> None:
-    """Raise ConfigError unless everything that is asked for is what the unfinished migration does."""
+    """Raise ConfigError if the request differs from the unfinished migration."""
     asked = (("--from", source, unfinished.source), ("--to", target, unfinished.target))
     problems = [
         ConfigProblem(
-            f"{option} {leaf}", value, f"the migration that began has {began.get(leaf, 'none')}; leave it out"
+            f"{option} {leaf}", value, f"the unfinished migration has {began.get(leaf, 'none')}; leave this out"
         )
         for option, given, began in asked
         for leaf, value in given.items()
         if began.get(leaf) != value
     ]
     if convert and convert != unfinished.convert:
-        message = f"the migration that began has {unfinished.convert or 'none'}; leave it out"
+        message = f"the unfinished migration has {unfinished.convert or 'none'}; leave this out"
         problems.append(ConfigProblem("--convert", convert, message))
     if problems:
         raise ConfigError(problems)
@@ -204,7 +205,7 @@ def _named(config: JobConfig, part: str, identity: str, preferred: str) -> list[
 
 def _not_named(identity: str, named: list[str]) -> str:
     if not identity:
-        return "is required: the checkpoints do not say what the store was written with"
+        return "is required: the checkpoints do not record the serdes of the store"
     if not named:
         return f"is required: the store was written with {identity}, and no serde of the job file is that (serializers.registry)"
     return f"is required: the store was written with {identity}, which is {' or '.join(named)} in the job file"

@@ -76,9 +76,10 @@ _LONGEST_MS = 900_000
 
 @dataclass(frozen=True)
 class MigrationRequest:
-    """`source`, `target`: keys below the store (`key.serde`, `key.type`, `msg.serde`, `msg.type`) that differ from what the
-    checkpoints and the job file say. `convert`: the path of a function (key, value) -> (key, value), or None to delete the
-    entry. `take_over`: also if a run may be active on another machine. `dry_run`: stop after step 4, and own nothing."""
+    """`source`, `target`: keys below the store (`key.serde`, `key.type`, `msg.serde`, `msg.type`) that differ from the
+    checkpoints and the job file. `convert`: the path of a function (key, value) -> (key, value), or None to delete the
+    entry. `take_over`: also if a run may be active on another machine. `dry_run`: stop after step 4, and own
+    nothing."""
 
     source: Mapping[str, str] = field(default_factory=dict)
     target: Mapping[str, str] = field(default_factory=dict)
@@ -189,7 +190,7 @@ class Rewriting:
         self.results: dict[int, RewrittenPartition] = {}
 
     def convert(self, before: Mapping[SystemStreamPartition, OffsetRange], *, apart: bool) -> None:
-        """Convert what the changelog holds in these ranges; `apart` as in `rewrite_partition`."""
+        """Convert the changelog's records in these ranges; `apart` as in `rewrite_partition`."""
         store = self._recorded.store
         for ssp, log in before.items():
             entries = log.upcoming - log.oldest

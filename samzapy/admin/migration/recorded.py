@@ -1,4 +1,4 @@
-"""Reads what a job has written down about a store, and checks that its changelog still holds what the job has left there."""
+"""Reads a job's records about a store, and checks that its changelog still holds the job's last records."""
 
 from __future__ import annotations
 

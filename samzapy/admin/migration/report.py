@@ -1,4 +1,4 @@
-"""Tells what a migration has done, or would do."""
+"""Reports the results of a migration, or of a dry run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PartitionMigrated:
 
 @dataclass(frozen=True)
 class StoreMigrated:
-    """What was done, or in a dry run what would be; `misfits` are the first entries that do not fit."""
+    """The results, or in a dry run the expected results; `misfits` are the first entries that do not fit."""
 
     plan: MigrationPlan
     partitions: Sequence[PartitionMigrated]

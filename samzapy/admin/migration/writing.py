@@ -32,7 +32,8 @@ class StateUnits(ABC):
 
     @abstractmethod
     def unit(self) -> AbstractContextManager[None]:
-        """What is written inside the context is durable after it. Raises JobTakenOver if another run owns the job."""
+        """Records that are written inside the context are durable after it. Raises JobTakenOver if another run owns
+        the job."""
 
     @abstractmethod
     def end(self, ssp: SystemStreamPartition, before: int) -> int:
@@ -49,7 +50,8 @@ class InTransactions(StateUnits):
     """
 
     def __init__(self, producer: SystemProducer, must_own: Callable[[], object]) -> None:
-        """`producer` was made with a transactional id. Ends what an earlier producer of the id has left open."""
+        """`producer` was made with a transactional id. Aborts the open transaction of an earlier producer with this
+        id."""
         must_own()
         self._must_own = must_own
         producer.report_offsets()

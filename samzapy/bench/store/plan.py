@@ -36,7 +36,7 @@ _SETTINGS = {"bench.seed": 7, "bench.repeats": 3, "bench.warmup": 1}
 
 @dataclass(frozen=True)
 class Case:
-    """One scenario with one set of numbers over one store. `name` is what results and ratios call it; `store_keys` are
+    """One scenario with one set of numbers over one store. `name` is its name in results and ratios; `store_keys` are
     the keys below `stores.STORE.`, `parameters` those below `prefix`."""
 
     name: str
@@ -52,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The rate of `case` over that of `base`; `at_least` is what it should be, None for no matter."""
+    """The rate of `case` over that of `base`; `at_least` is its expected minimum, None for no expectation."""
 
     name: str
     case: str

@@ -77,7 +77,7 @@ class RatioResult:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the median is what it should be; None if nothing was asked."""
+        """Whether the median reaches its minimum; None if nothing was asked."""
         return None if self.at_least is None else median(self.values) >= self.at_least
 
     def to_json(self) -> dict[str, Any]:

@@ -29,8 +29,8 @@ class Stopwatch(AbstractContextManager["Stopwatch"]):
     """Measures everything inside `with`; several blocks add up.
 
     `latencies_ns` holds single calls: one in SAMPLE_EVERY through `each` and `pairs`, every one through `one`. `cpu_s`
-    is user and system time of all threads of the process; `bytes_written` is what the process wrote to files, 0 where
-    the operating system does not count it.
+    is user and system time of all threads of the process; `bytes_written` counts the bytes that the process wrote to
+    files, 0 where the operating system does not count them.
     """
 
     def __init__(self) -> None:
@@ -165,8 +165,8 @@ class Scenario(ABC):
 
 
 class AllWithDeletes(Scenario):
-    """Puts and deletes every key, then opens `all()`: what deletions cost a scan. The latencies are `all()`'s; an
-    operation is a put or a delete."""
+    """Puts and deletes every key, then opens `all()`: the cost of deletions for a scan. The latencies are `all()`'s;
+    an operation is a put or a delete."""
 
     fresh = True
 

@@ -34,20 +34,26 @@ class MediansGotWorse(SamzapyError):
 
 @click.group()
 def bench() -> None:
-    """Measure jobs (throughput, CPU and memory, in a separate process) and stores."""
+    """Measure stores, and jobs in a separate process: throughput, CPU and memory."""
 
 
 @bench.command()
 @JOB
 @OVERRIDES
 @click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="The runner.")
-@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Runs, one after the other.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="The number of runs, one after the other.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
 def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json: bool) -> None:
-    """Run a job over its inputs up to their present end, and report throughput, CPU and memory.
+    """Run a job over its inputs up to their current ends, and report throughput, CPU and memory.
 
-    A run begins at the last commit of its job. So each repeat gets a separate job.id below the configured one, with its
-    own checkpoints, state and changelogs: then each repeat reads everything.
+    A run starts at the last commit of its job. So each repeat gets a separate job.id below the configured one, with its
+    own checkpoints, state and changelogs, and reads everything.
     """
     from samzapy.bench.measuring import measure_job
     from samzapy.bench.report import job_table
@@ -99,7 +105,7 @@ def events(
 @bench.command()
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE.properties")
 @click.option("--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file.")
-@click.option("--only", multiple=True, metavar="TEST", help="Only this test; may be repeated.")
+@click.option("--only", multiple=True, metavar="TEST", help="Only this test; repeatable.")
 @click.option(
     "--scale",
     type=click.FloatRange(0, 1000, min_open=True),
@@ -107,10 +113,16 @@ def events(
     show_default=True,
     help="Factor for all counts.",
 )
-@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write every figure.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the medians.")
 @click.option(
-    "--compare", "baseline", type=click.Path(path_type=Path), metavar="FILE", help="An earlier file of --json."
+    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write every figure to this file."
+)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the medians into this file.")
+@click.option(
+    "--compare",
+    "baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compare with this earlier file of --json.",
 )
 @click.option(
     "--fail-on", type=_Percent(), default="10%", show_default=True, help="Exit 1 if a median is worse by more."
@@ -127,7 +139,7 @@ def store(
 ) -> None:
     """Measure stores: the scenarios of a file (also Apache Samza's kv-perf), and ratios between them.
 
-    The sets of one test take turns, so that ratios are right on a busy machine.
+    The sets of one test run in turns, so that ratios are right on a busy machine.
     """
     from samzapy.bench.store.measuring import run_plan
     from samzapy.bench.store.plan import read_plan

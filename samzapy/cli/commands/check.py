@@ -23,8 +23,8 @@ from samzapy.job.model import JobModel
 @JOB
 @OVERRIDES
 @click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
-@click.option("--show", is_flag=True, help="List every key in force, defaults included.")
-@click.option("--offline", is_flag=True, help="Connect to no system: leaves the job model out.")
+@click.option("--show", is_flag=True, help="List every effective key, including defaults.")
+@click.option("--offline", is_flag=True, help="Connect to no system, and leave out the job model.")
 def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
     """Explain a job file, and list all its problems.
 

@@ -1,4 +1,4 @@
-"""`samzapy checkpoint`: show and move the positions that a job has reached."""
+"""`samzapy checkpoint`: show and move the positions of a job."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from samzapy.job.model import JobModel
 def _moving(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of a move."""
     for option in (
-        click.option("--dry-run", is_flag=True, help="Show the changes, and make none."),
+        click.option("--dry-run", is_flag=True, help="Show the changes without making them."),
         click.option("--take-over", is_flag=True, help="Force an unseen run on another machine to let go."),
         click.option(
             "--input",
             "inputs",
             multiple=True,
             metavar="SYSTEM.STREAM[PARTITION]",
-            help="Only this stream, or partition; repeatable.",
+            help="Only this stream or partition; repeatable.",
         ),
     ):
         command = option(command)
@@ -39,16 +39,16 @@ def _moving(command: Callable[..., None]) -> Callable[..., None]:
 def checkpoint() -> None:
     """Show and move the positions of a job.
 
-    Positions can be moved only while the job does not run. The command sees a driver on this machine, and any process
-    here that has a local store of the job open. It cannot see a driver on another machine: with --take-over it first
-    forces such a run to let go. Stores keep their entries: a job that counts will count twice after going back, unless
-    its stores are emptied, too. A sink with its own offsets may refuse to start behind them, or skip records.
+    You can move positions only while the job does not run. The command sees a driver on this machine, and any process
+    here with an open local store of the job. It cannot see a driver on another machine: with --take-over it first
+    forces such a run to let go. Stores keep their entries, so a job that counts will count twice after going back,
+    unless you also empty its stores. A sink with its own offsets may refuse to start behind them, or skip records.
     """
 
 
 @checkpoint.command()
 @of_job
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each task.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON per task.")
 def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
     """Show each task's positions, and their distance from the ends of its inputs. The job may be running."""
     found = read_positions(config, model)
@@ -92,7 +92,7 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
 def set_(
     config: JobConfig, model: JobModel, position: str, inputs: tuple[str, ...], *, take_over: bool, dry_run: bool
 ) -> None:
-    """Move a job that is not running to POSITION.
+    """Move a stopped job to POSITION.
 
     POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (by
     default UTC) or @1769860800000 (milliseconds), for the first record that is not older.
@@ -104,7 +104,7 @@ def set_(
 @of_job
 @_moving
 def reset(config: JobConfig, model: JobModel, inputs: tuple[str, ...], *, take_over: bool, dry_run: bool) -> None:
-    """Move a job that is not running to where its first start would begin: each input's samza.offset.default."""
+    """Move a stopped job to the positions of a first start: each input's samza.offset.default."""
     _move(config, model, Move(Target("default"), inputs, take_over, dry_run))
 
 
@@ -115,7 +115,7 @@ def _move(config: JobConfig, model: JobModel, move: Move) -> None:
 
     moved = move_positions(config, model, move, wait)
     if config.stores and any(each.before is not None and each.after < each.before for each in moved):
-        warn("the stores keep what they hold: messages that are read again are applied to them again")
+        warn("the stores keep their entries: the job applies messages to them again when it reads them again")
     _show_moved(moved, "Would be moved" if move.dry_run else "Moved")
 
 

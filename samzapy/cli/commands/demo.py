@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from samzapy.cli.output import status_console
 from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure
@@ -29,17 +30,17 @@ _MARK = ".samzapy-demo"
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".samzapy/demo"),
     show_default=True,
-    help="The folder of the logs and the state; files of an earlier demo are removed.",
+    help="The folder of logs and state. The demo removes files of an earlier demo.",
 )
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="The runner.")
-@click.option("--verbose", is_flag=True, help="Show the log of Spark, too.")
+@click.option("--verbose", is_flag=True, help="Also show the log of Spark.")
 def demo(folder: Path, runner: str, verbose: bool) -> None:
     """Load 336,776 flights, run the flights job on them, and print its table of delays."""
     from samzapy.examples.flights.dataset import airlines
     from samzapy.examples.flights.table import read_results, results_table, totals_line
     from samzapy.runner.local import runner_of
 
-    console = Console(stderr=True)
+    console = status_console()
     config = _config(folder)
     chosen = runner_of(runner)
     chosen.check(config)

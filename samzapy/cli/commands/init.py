@@ -50,16 +50,16 @@ _PARTITIONS = 2
     "parent",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     default=Path(),
-    help="The parent folder of the project; default: the current one.",
+    help="The parent folder of the project; default: the current folder.",
 )
-@click.option("--typed", is_flag=True, help="With classes for its messages and for the values of its store.")
-@click.option("--kafka", is_flag=True, help="With its streams on Kafka instead of the embedded system.")
-@click.option("--spark", is_flag=True, help="With a script for spark-submit, and two containers.")
+@click.option("--typed", is_flag=True, help="Add classes for the messages and for the values of the store.")
+@click.option("--kafka", is_flag=True, help="Put the streams on Kafka instead of the embedded system.")
+@click.option("--spark", is_flag=True, help="Add a script for spark-submit, and use two containers.")
 def init(name: str, parent: Path, *, typed: bool, kafka: bool, spark: bool) -> None:
     """Create the folder NAME with a task, its job file, its tests and some input.
 
-    NAME becomes the task's module: 1 to 40 of a-z 0-9 _, and not the name of an installed module. Existing files are
-    never overwritten.
+    NAME becomes the task's module: 1 to 40 of a-z 0-9 _, and not the name of an installed module. The command never
+    overwrites existing files.
     """
     kind = ProjectKind(typed=typed, kafka=kafka, spark=spark)
     folder, messages = create_project(name, parent, kind.files, kind.words(name), fill=not kafka)
@@ -83,7 +83,7 @@ class ProjectKind:
         return {**chosen, **(_SPARK_FILES if self.spark else {})}
 
     def words(self, name: str) -> dict[str, str]:
-        """What its templates leave open."""
+        """The words for the gaps in its templates."""
         system = "kafka" if self.kafka else "local"
         return {
             "name": name,
@@ -99,7 +99,7 @@ class ProjectKind:
         }
 
     def commands(self, name: str) -> list[str]:
-        """What to do after the tests."""
+        """The commands to run after the tests."""
         job, system = f"{name}.properties", "kafka" if self.kafka else "local"
         run = f"spark-submit run_{name}.py" if self.spark else f"samzapy run {job} --until-end"
         steps = [run, f"samzapy topic read {system}.{name}-counts --job {job}"]
@@ -157,7 +157,7 @@ def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise _refused(name, "a name is 1 to 40 of a-z 0-9 _, a letter first: it becomes a Python module")
     if name.startswith("test_") or name.endswith("_test") or name == "conftest":
-        raise _refused(name, "pytest would take the task's module for a test")
+        raise _refused(name, "pytest would mistake the task's module for a test")
     if keyword.iskeyword(name):
         raise _refused(name, "a keyword of Python cannot be a module")
     if name in sys.stdlib_module_names or _installed(name):

@@ -19,7 +19,7 @@ _folder = click.option(
 def kafka() -> None:
     """Start and stop a real Kafka on this machine, for development: one node, loopback only.
 
-    Its jars come from Maven Central, and are verified before they run.
+    The command downloads its jars from Maven Central, and verifies them before they run.
     """
 
 
@@ -32,7 +32,7 @@ def kafka() -> None:
     help="Kafka's version, 4.1.0 by default: 3.9, 4.0, 4.1, 4.4, or one in full. Data of a newer version are not for an older one.",
 )
 def start(folder: Path, port: int, version: str | None) -> None:
-    """Start the broker, unless it runs already, and print its address."""
+    """Start the broker, unless it is already running, and print its address."""
     from samzapy.devkafka import start as start_broker
 
     click.echo(f"Kafka answers at {start_broker(folder, port, version)}; its data and log are in {folder}")
@@ -41,7 +41,7 @@ def start(folder: Path, port: int, version: str | None) -> None:
 @kafka.command()
 @_folder
 def stop(folder: Path) -> None:
-    """Stop the broker; its data stays."""
+    """Stop the broker. Its data stays."""
     from samzapy.devkafka import stop as stop_broker
 
     click.echo("stopped" if stop_broker(folder) else f"no broker runs in {folder}")
@@ -51,7 +51,7 @@ def stop(folder: Path) -> None:
 @_folder
 @click.pass_context
 def status(ctx: click.Context, folder: Path) -> None:
-    """Print whether the broker runs, and its address; the exit code is 3 if it does not."""
+    """Print the broker's address. The exit code is 3 if the broker does not run."""
     from samzapy.devkafka import status as status_of_broker
 
     running = status_of_broker(folder)

@@ -1,4 +1,4 @@
-"""`samzapy keys` and `samzapy metrics`: print the files and lists that come with samzapy, without a job."""
+"""`samzapy keys` and `samzapy metrics`: print lists and files that need no job."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from samzapy.cli.output import json_text, table
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[WORD]...")
-@click.option("--unsupported", "other", is_flag=True, help="Samza's keys without effect here, with the reasons.")
+@click.option("--unsupported", "other", is_flag=True, help="List Samza's keys without effect here, with the reasons.")
 def keys(words: tuple[str, ...], *, other: bool) -> None:
-    """List the keys of job files with their defaults and meanings; with WORDs, those that have all of them."""
+    """List the keys of job files with their defaults and meanings. With WORDs, list the keys that contain all of
+    them."""
     if other:
         _show_unsupported(words)
         return
@@ -39,7 +40,7 @@ def metrics() -> None:
 
 @metrics.command()
 def dashboard() -> None:
-    """Print a Grafana dashboard as JSON, to be imported there."""
+    """Print a Grafana dashboard as JSON, for import into Grafana."""
     from samzapy.metrics.dashboard import dashboard as made
 
     click.echo(json_text(made(), indent=1))

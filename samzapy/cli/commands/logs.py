@@ -18,10 +18,10 @@ _PACE_S = 0.25
 @click.command()
 @JOB
 @OVERRIDES
-@click.option("--container", metavar="N", help="Only the lines of this container: from its own file, if it runs here.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with new lines, until Ctrl-C.")
+@click.option("--container", metavar="N", help="Only the lines of this container, from its own file if it runs here.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines, until Ctrl-C.")
 def logs(job: Path, overrides: tuple[str, ...], container: str | None, *, follow: bool) -> None:
-    """Print the log of a job: the driver's, which has lines of its containers; the containers' if there is no driver's.
+    """Print the log of a job: the driver's log, with lines of its containers. Without one, print the containers' logs.
 
     The files are below job.log.dir on the machine that runs the driver or the container.
     """
@@ -41,10 +41,15 @@ def logs(job: Path, overrides: tuple[str, ...], container: str | None, *, follow
         if container is None or own
         else (f"[container {container},", f"[container {container}]", f'"container":"{container}"')
     )
+    shown = 0
     with suppress(KeyboardInterrupt):
         for line in _lines(files, follow=follow):
             if wanted is None or any(mark in line for mark in wanted):
                 click.echo(line)
+                shown += 1
+        if not shown:
+            of = "" if container is None else f" of container {container}"
+            click.echo(f"{', '.join(map(str, files))}: no lines{of} yet", err=True)
 
 
 def _files(folder: Path, container: str | None) -> list[Path]:

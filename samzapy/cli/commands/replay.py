@@ -26,24 +26,24 @@ _COLUMNS = ("at", "what", "where", "key", "value")
 @click.command()
 @JOB
 @OVERRIDES
-@click.option("--task", metavar="NAME", help='As "Partition 3"; not needed if --until names the partition.')
+@click.option("--task", metavar="NAME", help='The task, as "Partition 3"; not needed if --until names the partition.')
 @click.option(
     "--until", required=True, metavar="PLACE", help="The last message: 17, or kafka.in[3]@17 as logs print it."
 )
 @click.option(
     "--from", "start", metavar="PLACE", help="The first message to show; default: the first since the commit."
 )
-@click.option("--from-empty", is_flag=True, help="Begin at --from with empty stores, not with the state of a commit.")
+@click.option("--from-empty", is_flag=True, help="Start at --from with empty stores, not with the state of a commit.")
 @click.option("--pdb", "at_failures", is_flag=True, help="Open the debugger at each failure.")
 @click.option("--break", "before", is_flag=True, help="Open the debugger before the last message is processed.")
 @click.option("--diff", "other", metavar="FILE.py:CLASS", help="Compare with this version of the task's class.")
 @click.option("--json", "as_json", is_flag=True, help="Print lines of JSON.")
 def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
-    """Process messages of one task again, with the state that it had, and print its outputs and changes of state.
+    """Process messages of one task again, with its state of that time, and print its outputs and changes of state.
 
-    The state is rebuilt as of the last commit before --from (else --until), in a folder that is removed afterwards. Nothing
-    is sent, and nothing is written to a topic. The job may be running. The exit code is 1 if a failure ends the replay, and
-    with --diff if the two versions differ.
+    The command rebuilds the state of the last commit before --from (else --until) in a temporary folder. It sends nothing
+    and writes to no topic. The job may be running. The exit code is 1 if a failure ends the replay, and with --diff if the
+    two versions differ.
     """
     from samzapy.admin.job_check import resolved
     from samzapy.admin.user_code import check_task_class, make_importable

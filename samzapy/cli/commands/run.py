@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from samzapy.cli.options import JOB, OVERRIDES, pairs
-from samzapy.cli.output import json_text
+from samzapy.cli.output import json_text, status_console
 from samzapy.cli.progress import RunDisplay, summary
 
 
@@ -35,16 +34,19 @@ class RunFlags:
 @OVERRIDES
 @click.option("--master", metavar="URL", help="Spark master (job.spark.master); default local[N,4], N the containers.")
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="The runner.")
-@click.option("--until-end", is_flag=True, help="Stop at the present ends of the inputs.")
-@click.option("--py-files", metavar="A.py,B.zip", help="Code of the job, also for the executors (job.spark.py.files).")
+@click.option("--until-end", is_flag=True, help="Stop at the current ends of the inputs.")
+@click.option(
+    "--py-files", metavar="A.py,B.zip", help="Code of the job, here and on the executors (job.spark.py.files)."
+)
 @click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
-@click.option("--verbose", is_flag=True, help="Show the log of Spark, too.")
+@click.option("--verbose", is_flag=True, help="Also show the log of Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as a line of JSON.")
 def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     """Run a job until it ends or is stopped.
 
-    SIGTERM or Ctrl-C: every task commits and stops, and the exit code is 0. A second signal ends the job at once. Other
-    exit codes: 1 the job failed, 2 the job file is wrong, 3 the environment is not ready.
+    After SIGTERM, Ctrl-C or the end of its terminal (not under nohup) every task commits and stops, and the exit code is 0. A
+    second SIGTERM or Ctrl-C ends the job at once. Other exit codes: 1 the job failed, 2 the job file is wrong, 3 the
+    environment is not ready.
     """
     flags = RunFlags(**given)
     keys = pairs(overrides)
@@ -65,7 +67,7 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     from samzapy.runner.local import runner_of
 
     config, runner, unfit = checked(load_job(job, overrides, strict=flags.strict), lambda: runner_of(flags.runner))
-    display = RunDisplay(Console(stderr=True))
+    display = RunDisplay(status_console())
     log = config.supervision.log
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
     here = flags.runner == "local"
@@ -94,19 +96,19 @@ _MB = 1_000_000
     "--requirements",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="The job's own packages, as pip reads them; they have to be installed here.",
+    help="A requirements file of pip with the job's own packages. Install them here first.",
 )
 @click.option(
     "--python",
     "interpreter",
     type=click.Path(path_type=Path),
-    help="The Python on the executors' hosts; default: where this one is.",
+    help="The path of Python on the executors' hosts; default: the path of this Python.",
 )
 def pack(archive: Path, requirements: Path | None, interpreter: Path | None) -> None:
     """Write ENV.tar.gz: samzapy, its dependencies and those of a job, in the versions installed here, without pyspark.
 
-    Executors on other machines use it as their Python environment; the cluster brings Spark and a Python of this minor
-    version. An archive of that name is replaced.
+    Executors on other machines use the archive as their Python environment. The cluster brings Spark and a Python of
+    this minor version. The command replaces an existing archive of this name.
     """
     from samzapy.admin.pack import LEFT_OUT, default_interpreter
     from samzapy.admin.pack import pack as write

@@ -14,11 +14,11 @@ from samzapy.job.model import JobModel
 
 @click.group()
 def startpoint() -> None:
-    """Set where the next start of a job begins. The job may be running.
+    """Set the position of the next start of a job. The job may be running.
 
-    A startpoint overrides the committed position, is followed once, and expires after 12 hours, as in Samza. Stores
-    keep their entries: a job that counts will count twice after going back. To move a stopped job at once, use `samzapy
-    checkpoint set`.
+    A startpoint overrides the committed position once, and expires after 12 hours, as in Samza. Stores keep their
+    entries, so a job that counts will count twice after going back. To move a stopped job at once, use
+    `samzapy checkpoint set`.
     """
 
 
@@ -32,9 +32,9 @@ def startpoint() -> None:
     metavar="SYSTEM.STREAM[PARTITION]",
     help="Only this stream, or partition; repeatable.",
 )
-@click.option("--task", metavar="NAME", help="Only this task, of those that read a broadcast partition.")
+@click.option("--task", metavar="NAME", help="Only this task, if several tasks read a broadcast partition.")
 def set_(config: JobConfig, model: JobModel, position: str, inputs: tuple[str, ...], task: str | None) -> None:
-    """Begin the next start at POSITION.
+    """Start at POSITION the next time.
 
     POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (by
     default UTC) or @1769860800000 (milliseconds), for the first record that is not older. The start evaluates it.
@@ -74,10 +74,10 @@ def clear(config: JobConfig, model: JobModel) -> None:
     "--timeout", type=click.FloatRange(0), default=600.0, show_default=True, help="Seconds to wait for the end."
 )
 def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: float) -> None:
-    """Let a running job process its inputs up to their present end, call on_drain of its tasks, commit and stop.
+    """Let a running job process its inputs up to their current ends, call on_drain of its tasks, commit and stop.
 
-    The job may run anywhere that uses the same checkpoints; its driver looks for the request three times a lease, and notes
-    its end beside them.
+    The job may run on any machine with the same checkpoints. Its driver looks for the request three times per lease, and
+    records its end beside them.
     """
     from threading import Event
 

@@ -38,7 +38,9 @@ def _question(command: Callable[..., None]) -> Callable[..., None]:
     @JOB
     @click.argument("store", metavar="STORE")
     @OVERRIDES
-    @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable.")
+    @click.option(
+        "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition; repeatable."
+    )
     @click.option(
         "--local",
         type=click.Path(path_type=Path),
@@ -78,8 +80,8 @@ def _bounds(command: Callable[..., None]) -> Callable[..., None]:
     decorated: Callable[..., None] = with_bounds
     for option in (
         click.option("--to", "upper", metavar="KEY", help="Only keys before this one, in byte order."),
-        click.option("--from", "lower", metavar="KEY", help="Only this key and those after it, in byte order."),
-        click.option("--prefix", metavar="KEY", help="Only keys that start with this, for string and bytes keys."),
+        click.option("--from", "lower", metavar="KEY", help="Only keys from this one on, in byte order."),
+        click.option("--prefix", metavar="KEY", help="Only keys with this prefix, for string and bytes keys."),
     ):
         decorated = option(decorated)
     return decorated
@@ -100,9 +102,9 @@ def _entries(question: Question) -> AbstractContextManager[StoreEntries]:
 
 @click.group()
 def store() -> None:
-    """Show the stores of a job, running or not; rebuild local stores; rewrite stores with other serdes.
+    """Show the stores of a job, running or not. Rebuild local stores, and migrate stores to other serdes.
 
-    The commands show committed entries in key order: by default those of the changelog, which any machine can read.
+    The commands show committed entries in key order. By default they read the changelog, which any machine can reach.
     With --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number
     for integer and long keys, JSON for structured ones.
     """
@@ -112,7 +114,7 @@ def store() -> None:
 @_question
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 def get(question: Question, keys: tuple[str, ...]) -> None:
-    """Print the entries of KEYs as lines of JSON; the exit code is 1 if one of them is absent."""
+    """Print the entries of KEYs as lines of JSON. The exit code is 1 if a key is absent."""
     with _entries(question) as entries:
         found = list(entries.of_keys(keys))
         for line in map(entries.line, found):
@@ -155,7 +157,7 @@ def count(question: Question, bounds: _Bounds) -> None:
 @click.option("--format", "shape", type=click.Choice(["json", "csv"]), help="Default: csv for *.csv, else json.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def export(question: Question, file: Path, shape: str | None, *, overwrite: bool, bounds: _Bounds) -> None:
-    """Write entries to FILE: lines of JSON, or CSV with a heading. The file appears when it is complete."""
+    """Write entries to FILE, as lines of JSON or as CSV with a heading. The file appears when it is complete."""
     if file.exists() and not overwrite:
         raise EnvironmentFailure(f"{file}: exists already; --overwrite replaces it")
     kind = shape or ("csv" if file.suffix.lower() == ".csv" else "json")
@@ -190,13 +192,13 @@ def rebuild(job: Path, store: str, directory: Path, overrides: tuple[str, ...], 
 @JOB
 @click.argument("stores", nargs=-1, metavar="[STORE]...")
 @OVERRIDES
-@click.option("--take-over", is_flag=True, help="Also if an unseen run may be active on another machine.")
+@click.option("--take-over", is_flag=True, help="Proceed even if an unseen run may be active on another machine.")
 def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, take_over: bool) -> None:
-    """Accept all present records in the changelogs of STOREs as the job's own state (without STOREs: of all stores).
+    """Accept all current records in the changelogs of STOREs as the job's own state (without STOREs: of all stores).
 
     A job refuses to start on a changelog with records that it has not written, for example after its job file was
-    copied together with the names of the changelogs. Find the other writer first: this command declares its records
-    valid.
+    copied together with the names of the changelogs. Find the other writer first, because this command declares its
+    records valid.
     """
     from samzapy.admin.take_over import adopt as adopt_records
     from samzapy.config.loader import load_job
@@ -210,10 +212,16 @@ def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, tak
 @JOB
 @click.argument("store", metavar="STORE")
 @OVERRIDES
-@click.option("--from", "source", metavar="KEY=VALUE", multiple=True, help="What the entries are now; repeatable.")
-@click.option("--to", "target", metavar="KEY=VALUE", multiple=True, help="What they become; repeatable.")
-@click.option("--convert", default="", metavar="MODULE:FUNCTION", help="Called with key and value; gives the new ones.")
-@click.option("--dry-run", is_flag=True, help="Convert every entry, count, show those that do not fit; change nothing.")
+@click.option(
+    "--from", "source", metavar="KEY=VALUE", multiple=True, help="A serde or class of the entries now; repeatable."
+)
+@click.option("--to", "target", metavar="KEY=VALUE", multiple=True, help="A new serde or class; repeatable.")
+@click.option(
+    "--convert", default="", metavar="MODULE:FUNCTION", help="A function from key and value to the new key and value."
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Convert and count all entries, show those that do not fit, and change nothing."
+)
 @click.option("--take-over", is_flag=True, help="Force an unseen run on another machine to let go.")
 def migrate(
     job: Path,
@@ -226,15 +234,15 @@ def migrate(
     dry_run: bool,
     take_over: bool,
 ) -> None:
-    """Rewrite STORE with other serdes or classes, while the job does not run.
+    """Rewrite STORE with other serdes or classes. The job must not be running.
 
-    KEY is key.serde, key.type, msg.serde or msg.type. Put the new ones into the job file first: they are what the entries
-    become, unless --to says otherwise. The old serdes are those that the checkpoints have recorded, unless --from says
-    otherwise. Without --convert each key and value is read with the old serde and written with the new one. MODULE:FUNCTION
-    gets plain values (or objects of --from msg.type), and returns (key, value), or None to delete the entry; a second call
-    with the same entry must return the same.
+    KEY is key.serde, key.type, msg.serde or msg.type. First put the new serdes and classes into the job file: they are
+    the default of --to. The default of --from is the serdes in the checkpoints. Without --convert the command reads
+    each key and value with the old serde and writes it with the new one. MODULE:FUNCTION gets plain values (or objects
+    of --from msg.type), and returns (key, value), or None to delete the entry. It must return the same for the same
+    entry.
 
-    If the command is interrupted, no start of the job and no other command reads the store: run it again.
+    After an interruption no start of the job and no other command reads the store. Run the command again.
     """
     from threading import Event
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import wraps
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -109,7 +110,8 @@ def stream_address(text: str) -> SystemStream:
         raise click.BadParameter(str(cause), param_hint="ADDRESS") from cause
 
 
-_BATCH = 1_000
+#: Records that are sent together, and bytes of input that are read together, at the most.
+_BATCH, _PIECE = 1_000, 256 * 1024
 _key_serde = click.option("--key-serde", metavar="NAME", help="Serde of keys; default the job's, else string.")
 _msg_serde = click.option("--msg-serde", metavar="NAME", help="Serde of messages; default the job's, else string.")
 
@@ -118,8 +120,8 @@ _msg_serde = click.option("--msg-serde", metavar="NAME", help="Serde of messages
 def topic() -> None:
     """Create, list, describe, read and write streams.
 
-    A stream is addressed as SYSTEM.STREAM. The system is one of the job file given with --job; without one it is the
-    local system of this folder, or Kafka on this machine if it is called kafka or --bootstrap is given.
+    Write a stream as SYSTEM.STREAM. With --job the system is one of the job file. Without --job it is the local system
+    of this folder, or Kafka on this machine if SYSTEM is kafka or --bootstrap is given.
     """
 
 
@@ -128,13 +130,15 @@ def topic() -> None:
 @click.argument("address")
 @click.option("--partitions", type=click.IntRange(1, 100_000), required=True, help="The number of partitions.")
 @click.option(
-    "--topic-config", "texts", multiple=True, metavar="KEY=VALUE", help="A topic key, e.g. cleanup.policy=compact."
+    "--topic-config", "texts", multiple=True, metavar="KEY=VALUE", help="A topic setting, e.g. cleanup.policy=compact."
 )
-@click.option("--replication-factor", type=click.IntRange(1, 32_767), help="Copies; default the system's.")
+@click.option(
+    "--replication-factor", type=click.IntRange(1, 32_767), help="The number of copies; default: the system's."
+)
 def create(
     address: str, where: Addressing, partitions: int, texts: tuple[str, ...], replication_factor: int | None
 ) -> None:
-    """Create a stream. If it exists, that is an error, and it stays unchanged."""
+    """Create a stream. An existing stream is an error, and stays unchanged."""
     from samzapy.api.system import StreamSpec
 
     stream = stream_address(address)
@@ -150,7 +154,7 @@ def create(
 @addressed
 @click.argument("system", required=False)
 def list_streams(system: str | None, where: Addressing) -> None:
-    """List the streams of SYSTEM; without it, of all systems of the job, or of the local system."""
+    """List the streams of SYSTEM. Without SYSTEM, list those of all systems of the job, or of the local system."""
     config = where.config()
     named = [system] if system else list(config.systems) if config else ["kafka" if where.bootstrap else "local"]
     rows = []
@@ -187,14 +191,16 @@ def describe(address: str, where: Addressing) -> None:
 @addressed
 @click.argument("address")
 @click.option("--from", "start", default="oldest", show_default=True, help="oldest, newest, upcoming or an offset.")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable.")
+@click.option(
+    "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition; repeatable."
+)
 @click.option("--max", "most", type=click.IntRange(0), help="Stop after this number of records.")
 @click.option("--follow", is_flag=True, help="Wait for further records at the end, until Ctrl-C.")
 @click.option("--format", "shape", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @_key_serde
 @_msg_serde
 def read(address: str, where: Addressing, most: int | None, shape: str, **options: Any) -> None:
-    """Print a stream's records up to its present end: a line of JSON for each, or key, tab, message."""
+    """Print a stream's records up to its current end. A line is JSON, or key, tab, message."""
     from samzapy.admin.streams import as_text
     from samzapy.serializers import as_json
 
@@ -223,13 +229,14 @@ def read(address: str, where: Addressing, most: int | None, shape: str, **option
 @topic.command()
 @addressed
 @click.argument("address")
-@click.option("--key", help="The key of every message; each line is then a message as a whole.")
-@click.option("--partition", type=click.IntRange(0), help="Default: by the key's hash.")
-@click.option("--null", metavar="TEXT", help="A message that is exactly this becomes a null (a deletion).")
+@click.option("--key", help="The key of every message. Each line is then a whole message.")
+@click.option("--partition", type=click.IntRange(0), help="The partition; default: by the key's hash.")
+@click.option("--null", metavar="TEXT", help="A message with exactly this text becomes a null (a deletion).")
 @_key_serde
 @_msg_serde
 def write(address: str, where: Addressing, **options: Any) -> None:
-    """Write the lines of standard input: key, tab, message; a line without a tab is a message without a key."""
+    """Write the lines of standard input. A line is key, tab, message. A line without a tab is a message without a
+    key."""
     from samzapy.api.system import OutgoingRecord
 
     stream = stream_address(address)
@@ -237,31 +244,46 @@ def write(address: str, where: Addressing, **options: Any) -> None:
     settings = where.settings(stream.system, config)
     keys, messages = _literals(config, stream, options["key_serde"], options["msg_serde"])
 
-    def outgoing() -> Iterator[OutgoingRecord]:
-        for number, line in enumerate(sys.stdin.buffer, 1):
-            place = f"line {number}"
-            key, message = _split(_text(line, place), options["key"])
-            yield OutgoingRecord(
-                stream.stream,
-                None if key is None else keys.encode(key, place, "key"),
-                None if message == options["null"] else messages.encode(message, place, "message"),
-                options["partition"],
-            )
+    def outgoing(number: int, line: bytes) -> OutgoingRecord:
+        place = f"line {number}"
+        key, message = _split(_text(line, place), options["key"])
+        return OutgoingRecord(
+            stream.stream,
+            None if key is None else keys.encode(key, place, "key"),
+            None if message == options["null"] else messages.encode(message, place, "message"),
+            options["partition"],
+        )
 
+    with stream_admin(settings) as admin:
+        if admin.describe(stream.stream) is None:
+            raise UnknownStream(*stream)
     written = 0
     with stream_producer(settings) as producer:
-        try:
-            rows = outgoing()
-            while batch := list(islice(rows, _BATCH)):
-                producer.send(batch)
-                written += len(batch)
+        for lines in _arriving(cast("BufferedReader", sys.stdin.buffer)):
+            rows = iter(lines)
+            try:
+                while batch := list(islice(rows, _BATCH)):
+                    producer.send([outgoing(number, line) for number, line in enumerate(batch, written + 1)])
+                    written += len(batch)
+            except SerdeError as error:
+                if not written:
+                    raise
+                producer.flush()
+                raise SerdeError(f"{error}; the first {written} records were written") from error
+            # A slow writer's lines are on the stream before the next ones come.
             producer.flush()
-        except SerdeError as error:
-            if not written:
-                raise
-            producer.flush()
-            raise SerdeError(f"{error}; the first {written} records were written") from error
     click.echo(f"wrote {written} records to {stream}", err=True)
+
+
+def _arriving(lines: BufferedReader) -> Iterator[list[bytes]]:
+    """The whole lines of each piece of input, as soon as it comes; at the end what is left of a line."""
+    left = b""
+    while piece := lines.read1(_PIECE):
+        *whole, left = (left + piece).split(b"\n")
+        if whole:
+            yield whole
+    if left:
+        yield [left]
 
 
 def _literals(

@@ -119,7 +119,8 @@ def in_ms(key: str, text: str) -> str:
 
 
 def duration_hint(key: str, text: str) -> str:
-    """What a bad value of a `.ms` key may have meant, for the end of a message; empty if it is no number with letters."""
+    """The likely meaning of a bad value of a `.ms` key, for the end of a message; empty if it is no number with
+    letters."""
     return " (or a duration like 500ms, 3s, 10m, 2h)" if key.endswith(".ms") and re.match(r"\d.*[a-zA-Z]", text) else ""
 
 

@@ -9,7 +9,7 @@ One rule for all keys, ours and those that are passed on to libraries:
 4. Of any other value, the passwords in it are masked: those of URLs, also with `@` in them, and `password=...` in a connection
    string.
 
-Rather too much is masked than too little; `sensitive.` in front, as in Samza, masks what the rule does not see.
+Rather too much is masked than too little; `sensitive.` in front, as in Samza, masks values that the rule does not see.
 
 `literal_secrets` finds fewer keys: a job with them is refused if its containers are on other machines, so a path, a flag or the
 address of a server may be written as it is.

@@ -27,8 +27,9 @@ PATH = Key(
     "stores.{store}.backup.path",
     TEXT,
     None,
-    "Folder for snapshots of the store's files, as a URL for fsspec (file:///..., s3://..., hdfs://...); a task without local "
-    "files starts from the newest one and reads the rest from the changelog. Needs `samzapy[backup]`.",
+    "Folder for snapshots of the store's files, as a URL for fsspec (file:///..., s3://..., hdfs://...). A task "
+    "without local files starts from the newest snapshot and reads the rest from the changelog. Needs "
+    "`samzapy[backup]`.",
     "no snapshots",
     ("stores.default.backup.path",),
 )
@@ -36,21 +37,21 @@ EVERY_COMMITS = Key(
     "stores.{store}.backup.commits",
     integer(0),
     0,
-    "Number of commits that change the store after which a snapshot is taken; 0: only after backup.interval.ms.",
+    "Takes a snapshot after so many commits that change the store. 0: only after backup.interval.ms.",
     otherwise=("stores.default.backup.commits",),
 )
 INTERVAL_MS = Key(
     "stores.{store}.backup.interval.ms",
     integer(0),
     600_000,
-    "Milliseconds after which a snapshot is taken, if the store has changed; 0: only after backup.commits.",
+    "Takes a snapshot after so many milliseconds, if the store has changed. 0: only after backup.commits.",
     otherwise=("stores.default.backup.interval.ms",),
 )
 KEPT = Key(
     "stores.{store}.backup.kept",
     integer(1, 1_000),
     2,
-    "Number of snapshots to keep of each task's store.",
+    "Number of snapshots to keep per task and store.",
     otherwise=("stores.default.backup.kept",),
 )
 OPTIONS = Key(

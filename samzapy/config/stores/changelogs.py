@@ -14,8 +14,8 @@ CHANGELOG = Key(
     "stores.{store}.changelog",
     TEXT,
     None,
-    "The stream that keeps the store's changes: `system.stream`, or a bare stream on job.changelog.system. Without one "
-    "the store is empty at each start, unless side.inputs or restore.inputs fill it.",
+    "The stream of the store's changes: `system.stream`, or a bare stream on job.changelog.system. Without a "
+    "changelog the store is empty at each start, unless side.inputs or restore.inputs fill it.",
 )
 REPLICATION_FACTOR = Key(
     "stores.{store}.changelog.replication.factor",
@@ -29,7 +29,7 @@ DELETE_RETENTION_MS = Key(
     "stores.{store}.changelog.delete.retention.ms",
     integer(0),
     86_400_000,
-    "Milliseconds for which the changelog keeps a deletion; an older local store is rebuilt.",
+    "Milliseconds for which the changelog keeps a deletion. A start rebuilds an older local store.",
 )
 MIN_COMPACTION_LAG_MS = Key(
     "stores.{store}.changelog.min.compaction.lag.ms",
@@ -46,21 +46,23 @@ MAX_MESSAGE_BYTES = Key(
     "Largest record of the changelog.",
     "the system's",
 )
-PROPERTIES = Key("stores.{store}.changelog.kafka.*", TEXT, None, "Further topic keys for the changelog's creation.")
+PROPERTIES = Key(
+    "stores.{store}.changelog.kafka.*", TEXT, None, "Further topic settings for the creation of the changelog."
+)
 _ACCESS_LOG_SUFFIX = "-access-log"
 
 ACCESS_LOG_ENABLED = Key(
     "stores.{store}.accesslog.enabled",
     BOOLEAN,
     False,
-    "Whether calls of the store are logged to the stream CHANGELOG-access-log, each with its operation, keys and duration. "
-    "Needs a changelog.",
+    "Whether to log calls of the store to the stream CHANGELOG-access-log, each with its operation, keys and "
+    "duration. Needs a changelog.",
 )
 ACCESS_LOG_RATIO = Key(
     "stores.{store}.accesslog.sampling.ratio",
     integer(0, 100),
     50,
-    "Percentage of the calls that are logged.",
+    "Percentage of the calls to log.",
 )
 KEYS = collect(globals())
 

@@ -19,17 +19,19 @@ def _rocksdb_key(leaf: str, default: str, doc: str, *otherwise: str) -> Key[str 
 CACHE_SIZE = _rocksdb_key(
     "container.cache.size.bytes",
     "the store shares container.rocksdb.cache.bytes",
-    "Bytes of a block cache of the store's own, shared by the tasks of a container; 0: none.",
+    "Bytes of a separate block cache for this store. The tasks of a container share it. 0: none.",
 )
 WRITE_BUFFER_SIZE = _rocksdb_key(
     "container.write.buffer.size.bytes",
     "33554432, within container.rocksdb.write.buffer.bytes",
-    "Bytes of memtables, divided among the tasks of a container. A store that sets it is not counted with the others.",
+    "Bytes of memtables, divided among the tasks of a container. A store with this key does not share the "
+    "container's memtables.",
 )
 WAL_ENABLED = _rocksdb_key(
     "rocksdb.wal.enabled",
     "false",
-    "Write-ahead log: a start after a kill reads nothing from the changelog, but every commit is written twice.",
+    "Write-ahead log. With it a start after a kill reads nothing from the changelog, but RocksDB writes every "
+    "commit twice.",
 )
 COMPRESSION = _rocksdb_key("rocksdb.compression", "snappy", "snappy, bzip2, zlib, lz4, lz4hc, zstd or none.")
 BLOCK_SIZE = _rocksdb_key("rocksdb.block.size.bytes", "4096", "Bytes of a block.")
@@ -77,13 +79,13 @@ SHARED_CACHE = Key(
     "container.rocksdb.cache.bytes",
     integer(0, 2**53),
     134_217_728,
-    "Bytes of the block cache that the RocksDB stores of a container share; 0: none.",
+    "Bytes of the block cache that the RocksDB stores of a container share. 0: none.",
 )
 SHARED_WRITE_BUFFERS = Key(
     "container.rocksdb.write.buffer.bytes",
     integer(65_536, 2**53),
     134_217_728,
-    "Bytes of memtables of all RocksDB stores of a container, from which on writes flush them.",
+    "Bytes of memtables of all RocksDB stores of a container. Beyond this size writes flush them.",
 )
 #: Those of all stores of a container together.
 SHARED_KEYS = (SHARED_CACHE, SHARED_WRITE_BUFFERS)
@@ -112,27 +114,28 @@ HEAP_SIZE = Key(
     "stores.{store}.heap.size",
     integer(0, 2**31 - 1),
     0,
-    "Number of items that a heap keeps in each group; one more drops the worst. 0: no limit.",
+    "Number of items that a heap keeps in each group. A further item drops the worst. 0: no limit.",
 )
 HEAP_ORDER = Key(
     "stores.{store}.heap.order",
     choice("highest", "lowest"),
     "highest",
-    "The best score: `pop` and `top` return it first, and a bounded heap keeps it.",
+    "The best score. `pop` and `top` return it first, and a bounded heap keeps it.",
 )
 HEAP_BLOCK_SIZE = Key(
     "stores.{store}.heap.block.size",
     integer(2, 65_536),
     64,
-    "Largest number of items in one entry of the store, and so in one changelog record. Groups of more than a million items "
-    "need larger blocks: the list of a group's blocks is one entry as well.",
+    "Maximum number of items in one entry of the store, and so in one changelog record. Groups of more than a "
+    "million items need larger blocks, because the list of a group's blocks is also one entry.",
 )
 BLOOM_CAPACITY = Key(
     "stores.{store}.bloom.capacity",
     integer(1, 2**31 - 1),
     10_000,
-    "Number of items up to which a new filter keeps its error rate. It takes about 1.2 bytes an item at a rate of 0.01, and "
-    "is one changelog record: a large one needs a larger stores.X.changelog.max.message.bytes.",
+    "Number of items up to which a new filter keeps its error rate. A filter takes about 1.2 bytes per item at a "
+    "rate of 0.01, and is one changelog record. A large filter needs a larger "
+    "stores.X.changelog.max.message.bytes.",
 )
 BLOOM_ERROR_RATE = Key(
     "stores.{store}.bloom.error.rate",
@@ -144,13 +147,13 @@ HYPERLOGLOG_LG_K = Key(
     "stores.{store}.hyperloglog.lg.k",
     integer(7, 21),
     12,
-    "A new sketch has 2^lg.k counters of half a byte; its relative error is about 1.04 / sqrt(2^lg.k): 1.6 % for 12.",
+    "A new sketch has 2^lg.k counters of half a byte. Its relative error is about 1.04 / sqrt(2^lg.k): 1.6 % for 12.",
 )
 QUANTILES_K = Key(
     "stores.{store}.quantiles.k",
     integer(8, 65_535),
     200,
-    "Size of a new sketch. Its rank error is 1.33 % for 200, and about half of that for twice the size.",
+    "Size of a new sketch. Its rank error is 1.33 % for 200, and about half as much for twice the size.",
 )
 INDEX_TOKENIZER = Key(
     "stores.{store}.index.tokenizer",
@@ -160,7 +163,9 @@ INDEX_TOKENIZER = Key(
     "words in lower case",
 )
 CUBE_DIMENSIONS = Key("stores.{store}.cube.dimensions", _NAMES, (), "The dimensions of the facts.", "required by cube")
-CUBE_MEASURES = Key("stores.{store}.cube.measures", _NAMES, (), "The measures to aggregate; facts are always counted.")
+CUBE_MEASURES = Key(
+    "stores.{store}.cube.measures", _NAMES, (), "The measures to aggregate. A cube always counts the facts."
+)
 CUBE_ROLLUPS = Key(
     "stores.{store}.cube.rollups",
     TEXT,

@@ -40,9 +40,9 @@ SIDE_INPUTS = Key(
     "stores.{store}.side.inputs",
     LIST,
     (),
-    "Streams that fill the store, by name or id: a task reads the partitions with the numbers of its inputs; every task "
-    "reads `system.stream#3` or `system.stream#[0-2]`. The store has no changelog. It is filled up to the ends of the streams "
-    "at the start, follows them from then on, and is read-only for the task.",
+    "Streams that fill the store, by name or id. A task reads the partitions with the same numbers as its inputs. "
+    "Every task reads `system.stream#3` or `system.stream#[0-2]`. The store has no changelog. A start reads the "
+    "streams to their ends, and the store follows them from then on. The task can only read the store.",
 )
 SIDE_PROCESSOR = Key(
     "stores.{store}.side.inputs.processor.factory",
@@ -55,14 +55,14 @@ RESTORE_INPUTS = Key(
     "stores.{store}.restore.inputs",
     LIST,
     (),
-    "Inputs of the task that rebuild the store instead of a changelog: the start reads them again from their beginning up "
-    "to the task's position. Anything else that the task puts into the store is lost with its files.",
+    "Inputs of the task that rebuild the store instead of a changelog. A start reads them again from their "
+    "beginning up to the task's position. Any other entry of the store is lost with its files.",
 )
 RESTORE_PROCESSOR = Key(
     "stores.{store}.restore.inputs.processor.factory",
     _PROCESSOR_CLASS,
     None,
-    "The SideInputsProcessor class that turns restore.inputs into the same entries as the task does.",
+    "The SideInputsProcessor class that makes the same entries from restore.inputs as the task.",
     "required by restore.inputs",
 )
 KEYS = collect(globals())

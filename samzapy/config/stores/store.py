@@ -99,7 +99,7 @@ BASE = Key(
     "stores.{store}.base",
     BYTE_ENGINES.kind,
     None,
-    "The engine that keeps the entries of a view (heap, cube, ...): rocksdb, inmemory or a StorageEngineFactory class.",
+    "The engine for the entries of a view (heap, cube, ...): rocksdb, inmemory or a StorageEngineFactory class.",
     "rocksdb",
 )
 _SERDE_NOTE = "required by rocksdb and inmemory; views have their own encoding"
@@ -110,34 +110,35 @@ KEY_TYPE = Key(
     "stores.{store}.key.type",
     MESSAGE_TYPE,
     None,
-    "The class of keys, which must be hashable, with the serde json or msgpack.",
+    "The class of keys, with the serde json or msgpack. It must be hashable.",
     _TYPE_NOTE,
 )
 MSG_TYPE = Key(
     "stores.{store}.msg.type",
     MESSAGE_TYPE,
     None,
-    "The class of values, with the serde json or msgpack, or a registered schema. It must read what the store holds: later fields have defaults.",
+    "The class of values, with the serde json or msgpack, or a registered schema. It must be able to read the "
+    "stored values, so new fields need defaults.",
     _TYPE_NOTE,
 )
 WRITE_BATCH_SIZE = Key(
     "stores.{store}.write.batch.size",
     integer(1, 2**31 - 1),
     500,
-    "Number of changed objects that a full cache serializes in one go.",
+    "Number of changed objects that a full cache serializes together.",
 )
 OBJECT_CACHE_SIZE = Key(
     "stores.{store}.object.cache.size",
     optional(integer(0, 2**31 - 1)),
     None,
-    "Deserialized objects kept in memory, at least write.batch.size; 0: no cache and no batching.",
+    "Maximum number of deserialized objects in memory, at least write.batch.size. 0: no cache and no batching.",
     "by bytes: the store's share of container.cache.max.bytes",
 )
 OBJECT_CACHE_MODE = Key(
     "stores.{store}.object.cache.mode",
     optional(choice("reference", "copy")),
     None,
-    "Whether `get` gives the cached object itself or a copy; an object changed without a `put` is not saved.",
+    "Whether `get` returns the cached object itself or a copy. An object that is changed without a `put` is not saved.",
     "reference; copy if task.error.process.policy is not fail, to undo the changes of a failed message",
 )
 UNCOMMITTED_MAX_BYTES = Key(
@@ -156,30 +157,30 @@ FLUSH_RECORDS = Key(
     "stores.{store}.flush.records",
     integer(1, 2**31 - 1),
     400_000,
-    "Number of changes that may be only in a task's memory: after a kill the restore reads at most so many changelog "
-    "records, and those of one commit. At half of the number a commit starts a flush in the background; at the full number, "
-    "if the disk has not kept up, it waits for the flush.",
+    "Maximum number of changes that are only in a task's memory. After a kill the restore reads at most so many "
+    "changelog records, plus those of one commit. At half of the number a commit starts a flush in the "
+    "background. At the full number, if the disk has not kept up, the commit waits for the flush.",
 )
 FLUSH_INTERVAL_MS = Key(
     "stores.{store}.flush.interval.ms",
     integer(0, 2**53),
     60_000,
-    "Age in milliseconds of changes that may be only in a task's memory: at half of it a commit starts a flush in the "
-    "background, at the full age it waits for the flush. 0: every commit waits.",
+    "Maximum age in milliseconds of changes that are only in a task's memory. At half of it a commit starts a "
+    "flush in the background. At the full age the commit waits for the flush. 0: every commit waits.",
 )
 RESTORE_MAX_BYTES = Key(
     "stores.{store}.restore.max.bytes",
     integer(65_536, 2**53),
     402_653_184,
-    "Bytes of memory in which a container gathers changelog records before it writes the last one of each key; the stores "
-    "that it restores at the same time share them.",
+    "Bytes of memory in which a container gathers changelog records before it writes the last record of each key. "
+    "The stores that it restores at the same time share this memory.",
 )
 TTL_MS = Key(
     "stores.{store}.rocksdb.ttl.ms",
     optional(integer()),
     None,
-    "Milliseconds from its put until an entry expires, in any engine; less than 1000 counts as 1000, <= 0 as never. A "
-    "changelog that the job creates keeps records equally long (cleanup.policy=delete).",
+    "Milliseconds from the put of an entry until it expires, in any engine. Less than 1000 counts as 1000, <= 0 "
+    "as never. A changelog that the job creates keeps records for the same time (cleanup.policy=delete).",
 )
 MAX_VALUE_BYTES = Key(
     "stores.{store}.changelog.max.message.size.bytes",
@@ -191,19 +192,20 @@ DISALLOW_LARGE = Key(
     "stores.{store}.disallow.large.messages",
     BOOLEAN,
     False,
-    "Whether a put of a large value raises an error and writes nothing; overrides drop.large.messages.",
+    "Whether a put of a large value raises an error and writes nothing. Overrides drop.large.messages.",
 )
 DROP_LARGE = Key(
     "stores.{store}.drop.large.messages",
     BOOLEAN,
     False,
-    "Whether a put of a large value does nothing: the key keeps its old value, and ignored-large-messages counts the put.",
+    "Whether a put of a large value does nothing. The key keeps its old value, and ignored-large-messages counts "
+    "the put.",
 )
 CACHE_CHECK = Key(
     "stores.{store}.object.cache.check",
     BOOLEAN,
     False,
-    "For debugging: a commit fails and names the key if an object from the store was changed without a put.",
+    "For debugging. A commit fails and names the key if an object from the store was changed without a put.",
 )
 _OWN_KEYS = collect(globals())
 KEYS: tuple[Key[Any], ...] = (

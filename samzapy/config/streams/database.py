@@ -37,8 +37,8 @@ ORDER_BY = Key(
     "streams.{stream}.database.order.by",
     TEXT,
     None,
-    "database: a column that grows with each row to be read: a unique integer (an id, or a version that each change draws "
-    "from a sequence), or a timestamp (the primary key orders ties).",
+    "database: a column that grows with each new or changed row: a unique integer (an id, or a version that each "
+    "change draws from a sequence), or a timestamp (the primary key orders ties).",
     "required",
     _older("order.by"),
 )
@@ -46,7 +46,7 @@ KEY = Key(
     "streams.{stream}.database.key",
     LIST,
     (),
-    "database: the columns that form the messages' key.",
+    "database: the columns of the messages' key.",
     "the table's primary key",
     _older("key"),
 )
@@ -54,7 +54,7 @@ COLUMNS = Key(
     "streams.{stream}.database.columns",
     LIST,
     (),
-    "database: the columns that a message has.",
+    "database: the columns of a message.",
     "all but the deleted.column",
     _older("columns"),
 )
@@ -62,7 +62,7 @@ DELETED_COLUMN = Key(
     "streams.{stream}.database.deleted.column",
     TEXT,
     None,
-    "database: a column that marks deleted rows by true, a number other than 0, or a time; their message is null.",
+    "database: a column that marks deleted rows by true, a number other than 0, or a time. Their message is null.",
     otherwise=_older("deleted.column"),
 )
 TIMESTAMP_COLUMN = Key(
@@ -77,7 +77,8 @@ PARTITIONS = Key(
     "streams.{stream}.database.partitions",
     integer(1, 10_000),
     1,
-    "database: number of partitions, to which keys are assigned as by Kafka's producers. Each reads the whole table.",
+    "database: number of partitions. Keys are assigned to them as by Kafka's producers. Each partition reads the "
+    "whole table.",
     otherwise=_older("partitions"),
 )
 POLL_INTERVAL_MS = Key(
@@ -91,8 +92,9 @@ SAFETY_LAG_MS = Key(
     "streams.{stream}.database.safety.lag.ms",
     optional(integer(0, _DAY_MS)),
     None,
-    "database: the longest time in milliseconds from the assignment of a row's order.by to its commit; a longer transaction "
-    "loses rows. Integers in SQLite and PostgreSQL need none, as open transactions are visible there.",
+    "database: the longest time in milliseconds from the assignment of a row's order.by to its commit. A longer "
+    "transaction loses rows. Integers in SQLite and PostgreSQL do not need it, because open transactions are "
+    "visible there.",
     "10000 where it is needed",
     _older("safety.lag.ms"),
 )

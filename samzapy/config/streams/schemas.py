@@ -31,23 +31,23 @@ URL = Key(
     "required by these serdes",
 )
 USER_INFO = Key(_name("basic.auth.user.info"), TEXT, None, "USER:PASSWORD for the registry.")
-TOKEN = Key(_name("bearer.auth.token"), TEXT, None, "The token for the registry, in place of a user.")
-CLUSTER = Key(_name("logical.cluster"), TEXT, "", "The registry's cluster that the token is for.")
-CA = Key(_name("ssl.ca.location"), TEXT, None, "The file of the authorities that may sign the registry's certificate.")
+TOKEN = Key(_name("bearer.auth.token"), TEXT, None, "The token for the registry, instead of a user.")
+CLUSTER = Key(_name("logical.cluster"), TEXT, "", "The registry's cluster for this token.")
+CA = Key(_name("ssl.ca.location"), TEXT, None, "The file with the authorities for the registry's certificate.")
 CERTIFICATE = Key(_name("ssl.certificate.location"), TEXT, None, "The file of the job's certificate for the registry.")
 PRIVATE_KEY = Key(_name("ssl.key.location"), TEXT, None, "The file of the certificate's key.")
 KEY_PASSWORD = Key(_name("ssl.key.password"), TEXT, None, "The password of that key.")
-TIMEOUT_MS = Key(_name("timeout.ms"), integer(1), 10_000, "How long the registry may take for an answer.")
+TIMEOUT_MS = Key(_name("timeout.ms"), integer(1), 10_000, "The time limit for an answer of the registry.")
 RETRIES = Key(
-    _name("retries"), integer(0, 100), 3, "How often a request is repeated when the registry does not answer."
+    _name("retries"), integer(0, 100), 3, "The number of repetitions of a request when the registry does not answer."
 )
 SCHEMA = Key(
     _name("schema"),
     TEXT,
     None,
-    "The schema to write with and to read as (avro, json-schema). Without it the writer's schema is read as it is.",
+    "The schema for reading and writing (avro, json-schema). Without it the serde reads with the writer's schema.",
 )
-SCHEMA_FILE = Key(_name("schema.file"), TEXT, None, "A file with that schema; it travels to the executors as text.")
+SCHEMA_FILE = Key(_name("schema.file"), TEXT, None, "A file with that schema. Its text travels to the executors.")
 REFERENCES = Key(_name("references"), LIST, (), "The schemas that the schema refers to: NAME=SUBJECT:VERSION, ...")
 STRATEGY = Key(
     _name("subject.strategy"),
@@ -55,7 +55,7 @@ STRATEGY = Key(
     "topic",
     "The subject of a schema: TOPIC-key or TOPIC-value, the record's full name, or TOPIC-RECORD.",
 )
-AUTO_REGISTER = Key(_name("auto.register"), BOOLEAN, False, "Whether to register a schema that its subject lacks.")
+AUTO_REGISTER = Key(_name("auto.register"), BOOLEAN, False, "Whether to register the schema if its subject lacks it.")
 USE_LATEST = Key(_name("use.latest.version"), BOOLEAN, False, "Whether to write with the latest schema of the subject.")
 VALIDATE = Key(
     _name("validate"),
@@ -67,7 +67,7 @@ CACHE_DIR = Key(
     _name("cache.dir"),
     TEXT,
     None,
-    "Where the schemas that were used are kept, so that a start does not need the registry for them.",
+    "The folder of known schemas. A start does not need the registry for them.",
     "the folder .schemas in job.logged.store.base.dir",
 )
 KEYS = collect(globals())

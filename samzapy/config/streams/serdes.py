@@ -14,14 +14,15 @@ CLASS = Key(
     "serializers.registry.{serde}.class",
     SERDES.kind,
     None,
-    "The serde of that name: a Serde or SerdeFactory class, a built-in's name, or Samza's Java class name.",
+    "The serde with this name: a Serde or SerdeFactory class, the name of a built-in serde, or Samza's Java class "
+    "name.",
     "the built-ins need none",
 )
 SETTINGS = Key(
     "serializers.registry.{serde}.*",
     TEXT,
     None,
-    "Settings for the serde's factory, which gets them without the prefix.",
+    "Settings for the serde's factory. It gets them without the prefix.",
 )
 KEYS = collect(globals())
 

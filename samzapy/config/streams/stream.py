@@ -73,62 +73,64 @@ KEY_TYPE = Key(
     "streams.{stream}.samza.key.type",
     MESSAGE_TYPE,
     None,
-    "The class that keys are decoded to, with the serde json or msgpack, or a registered schema.",
-    "for an input the class that the task's code names, else plain values",
+    "The class of keys, with the serde json or msgpack, or a registered schema.",
+    "for an input the class in the task's code, else plain values",
     _places("key.type", system_wide=False),
 )
 MSG_TYPE = Key(
     "streams.{stream}.samza.msg.type",
     MESSAGE_TYPE,
     None,
-    "The class that messages are decoded to, with the serde json or msgpack, or a registered schema: a msgspec Struct, dataclass, attrs class, "
-    "TypedDict, NamedTuple or pydantic model, or an alias of a generic.",
-    "for an input the class that the task's code names, else plain values",
+    "The class of messages, with the serde json or msgpack, or a registered schema: a msgspec Struct, dataclass, "
+    "attrs class, TypedDict, NamedTuple or pydantic model, or an alias of a generic.",
+    "for an input the class in the task's code, else plain values",
     _places("msg.type", system_wide=False),
 )
 OFFSET_DEFAULT = Key(
     "streams.{stream}.samza.offset.default",
     OFFSET_DEFAULT_KIND,
     "upcoming",
-    "Where an input starts without a checkpoint: oldest, upcoming (only what comes from now on) or newest.",
+    "The position where an input starts without a checkpoint: oldest, upcoming (only new records) or newest.",
     otherwise=_places("offset.default"),
 )
 RESET_OFFSET = Key(
     "streams.{stream}.samza.reset.offset",
     BOOLEAN,
     False,
-    "Ignore the checkpoint at each start and begin at offset.default.",
+    "Whether each start ignores the checkpoint and begins at offset.default.",
     otherwise=_places("reset.offset", system_wide=False),
 )
 PRIORITY = Key(
     "streams.{stream}.samza.priority",
     integer(-1, 2**31 - 1),
     -1,
-    "Inputs of a higher priority are processed first; -1: 0, or the highest for a bootstrap stream.",
+    "Tasks process inputs of a higher priority first. -1: 0, or the highest for a bootstrap stream.",
     otherwise=_places("priority", system_wide=False),
 )
 BOOTSTRAP = Key(
     "streams.{stream}.samza.bootstrap",
     BOOLEAN,
     False,
-    "Process this input up to its head, as of the container's start, before any other; again at every start.",
+    "Whether a container processes this input up to its head before any other input, at every start.",
     otherwise=_places("bootstrap", system_wide=False),
 )
 BOUNDED = Key(
     "streams.{stream}.samza.bounded",
     BOOLEAN,
     False,
-    "The input ends at its end as of the start.",
+    "Whether the input ends at its end as of the start.",
     otherwise=_places("bounded", system_wide=False),
 )
 INTERMEDIATE = Key(
     "streams.{stream}.samza.intermediate",
     BOOLEAN,
     False,
-    "The stream connects two stages of a pipeline: watermarks, ends and drains may stand between its messages.",
+    "Whether the stream connects two stages of a pipeline. Watermarks, ends and drains may stand between its messages.",
     otherwise=_places("intermediate", system_wide=False),
 )
-PROPERTIES = Key("streams.{stream}.*", TEXT, None, "Topic keys for the stream's creation (`cleanup.policy`, ...).")
+PROPERTIES = Key(
+    "streams.{stream}.*", TEXT, None, "Topic settings for the creation of the stream (`cleanup.policy`, ...)."
+)
 KEYS = collect(globals())
 
 _PARTITIONS = re.compile(r"(.+)#(?:(\d{1,6})|\[(\d{1,6})-(\d{1,6})\])", re.ASCII)

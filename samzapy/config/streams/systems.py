@@ -17,8 +17,8 @@ FACTORY = Key(
     "The kind of system: kafka, local, memory, database, a SystemFactory class, or Samza's Java class name.",
     "required",
 )
-CONSUMER = Key("systems.{system}.consumer.*", TEXT, None, "Keys for the client that reads (librdkafka's names).")
-PRODUCER = Key("systems.{system}.producer.*", TEXT, None, "Keys for the client that writes (librdkafka's names).")
+CONSUMER = Key("systems.{system}.consumer.*", TEXT, None, "Settings of the consumer (librdkafka's names).")
+PRODUCER = Key("systems.{system}.producer.*", TEXT, None, "Settings of the producer (librdkafka's names).")
 DEFAULT_KEY_SERDE = Key(
     "systems.{system}.default.stream.samza.key.serde",
     TEXT,
@@ -37,25 +37,25 @@ DEFAULT_OFFSET = Key(
     "systems.{system}.default.stream.samza.offset.default",
     OFFSET_DEFAULT_KIND,
     "upcoming",
-    "Where this system's inputs start without a checkpoint.",
+    "The position where this system's inputs start without a checkpoint.",
     otherwise=("systems.{system}.samza.offset.default",),
 )
 DEFAULT_STREAM = Key(
-    "systems.{system}.default.stream.*", TEXT, None, "Defaults for this system's streams, topic keys included."
+    "systems.{system}.default.stream.*", TEXT, None, "Defaults for this system's streams, including topic settings."
 )
-PATH = Key("systems.{system}.path", TEXT, None, "local: the SQLite file that holds the streams.", ".samzapy/local.db")
+PATH = Key("systems.{system}.path", TEXT, None, "local: the SQLite file of the streams.", ".samzapy/local.db")
 BUSY_TIMEOUT_MS = Key(
     "systems.{system}.busy.timeout.ms",
     TEXT,
     None,
-    "local: milliseconds that a writer waits for another one.",
+    "local: milliseconds that a writer waits for another writer.",
     "30000",
 )
 SYNCHRONOUS = Key(
     "systems.{system}.synchronous",
     TEXT,
     None,
-    "local: normal survives killed processes, full also a power cut.",
+    "local: normal survives killed processes, full also survives a power cut.",
     "normal",
 )
 CLUSTER = Key(
@@ -65,14 +65,14 @@ FETCH_THRESHOLD = Key(
     "systems.{system}.samza.fetch.threshold",
     TEXT,
     None,
-    "Records a container reads ahead from this system.",
+    "Number of records that a container reads ahead from this system.",
     "the client's",
 )
 FETCH_BYTES = Key(
     "systems.{system}.samza.fetch.threshold.bytes",
     TEXT,
     None,
-    "Bytes a container reads ahead; wins over the count.",
+    "Bytes that a container reads ahead. Overrides the number of records.",
     "the client's",
 )
 KEYS = collect(globals())

@@ -59,15 +59,15 @@ FACTORY = Key(
     "task.checkpoint.factory",
     CHECKPOINTS.kind,
     None,
-    "Where the positions are kept: topic, file, a class, Samza's Java class name, or none. Samza's default is none; "
-    "samzapy's is a topic, since without positions a restart loses or repeats messages.",
+    "The storage of positions: topic, file, a class, Samza's Java class name, or none. Samza's default is none. "
+    "samzapy's default is topic, because without positions a restart loses or repeats messages.",
     "topic",
 )
 SYSTEM = Key(
     "task.checkpoint.system",
     TEXT,
     None,
-    "The system that holds the checkpoint topic.",
+    "The system of the checkpoint topic.",
     "job.default.system, else the only input system",
 )
 PATH = Key("task.checkpoint.path", TEXT, None, "The folder of file checkpoints.", "required with file")
@@ -88,36 +88,35 @@ WRITE_VERSIONS = Key(
     "task.checkpoint.write.versions",
     Kind("1, 2 or 1,2", _versions),
     frozenset[int](),
-    "With 1 each commit also writes Samza's version 1 record beside samzapy's own, so that a JVM job can continue; Samza's "
-    "version 2 is never written.",
+    "With 1 each commit also writes Samza's version 1 record beside samzapy's own, so that a JVM job can "
+    "continue. samzapy never writes Samza's version 2.",
     "none",
 )
 READ_VERSIONS = Key(
     "task.checkpoint.read.versions",
     Kind("1, 2 or 1,2", _versions),
     frozenset({1}),
-    "Accepted, without effect: samzapy reads its own records and those of Samza's version 1, whichever are newer.",
+    "Accepted, but without effect: samzapy reads its own records or those of Samza's version 1, whichever are newer.",
 )
 STATE_FACTORY = Key(
     "state.checkpoint.store.factory",
     STATE_CHECKPOINTS.kind,
     None,
-    "Where the checkpoints of a PersistentTask's state are kept: topic, file (a folder that every container sees), or a "
-    "class.",
+    "The storage of a PersistentTask's checkpoints: topic, file (a folder that every container can reach), or a class.",
     "topic",
 )
 STATE_INTERVAL_MS = Key(
     "state.checkpoint.interval.ms",
     integer(1),
     10_000,
-    "Milliseconds of event time: checkpoint times are multiples of it. A PersistentTask takes one with the first commit "
-    "after its clock has passed such a time.",
+    "Milliseconds of event time between two checkpoints. Checkpoint times are multiples of it. A PersistentTask "
+    "takes a checkpoint with the first commit after its clock has passed such a time.",
 )
 STATE_SYSTEM = Key(
     "state.checkpoint.system",
     TEXT,
     None,
-    "The system that holds the topic of state checkpoints.",
+    "The system of the topic of state checkpoints.",
     "task.checkpoint.system",
 )
 STATE_PATH = Key("state.checkpoint.path", TEXT, None, "The folder of state checkpoints in files.", "required with file")

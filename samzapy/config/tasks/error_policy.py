@@ -28,7 +28,7 @@ class Stage(Enum):
 
 
 class Action(Enum):
-    """What happens to a message after its last attempt has failed."""
+    """The fate of a message after its last attempt has failed."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -150,7 +150,7 @@ RETRIES: dict[Stage, Key[int | None]] = {
         f"task.error.{stage.value}.retries",
         optional(integer(1, MOST_RETRIES)),
         None,
-        "Repetitions for a policy retry without a number.",
+        "Number of repetitions for the policy retry without a number.",
         str(DEFAULT_RETRIES),
     )
     for stage in Stage
@@ -160,7 +160,7 @@ BACKOFF_MS: dict[Stage, Key[int | None]] = {
         f"task.error.{stage.value}.backoff.ms",
         optional(integer(0, MOST_BACKOFF_MS)),
         None,
-        "Milliseconds before the first repetition; each pause is twice as long as the one before, up to a minute.",
+        "Milliseconds before the first repetition. Each pause is twice as long as the previous one, up to a minute.",
         str(DEFAULT_BACKOFF_MS),
     )
     for stage in Stage
@@ -175,8 +175,8 @@ IGNORED_EXCEPTIONS: Key[tuple[str, ...]] = Key(
     "task.ignored.exceptions",
     LIST,
     (),
-    "Exceptions of `process` after which the message is skipped, by class or base class, or * for all; after others the "
-    "policy applies.",
+    "Exceptions of `process` that skip the message, by class or base class, or * for all. Other exceptions follow "
+    "the policy.",
 )
 _SKIPPING = {
     Stage.DESERIALIZE: "task.drop.deserialization.errors",

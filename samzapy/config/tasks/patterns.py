@@ -60,9 +60,9 @@ REFRESH_MS = Key(
     "job.inputs.refresh.ms",
     optional(integer(100)),
     None,
-    "Milliseconds between two looks of the driver for new streams that a regular expression in task.inputs matches. When it "
-    "finds one, every task commits, and the containers start again with the new input. With the key, a job without any input "
-    "waits for the first.",
+    "The interval in milliseconds at which the driver looks for new streams that match a regular expression in "
+    "task.inputs. When it finds one, every task commits, and the containers start again with the new input. With "
+    "this key, a job without any input waits for the first one.",
     "no look after the start",
 )
 KEYS = collect(globals())
@@ -117,7 +117,7 @@ def written_out(
 
 
 class Rewritten(NamedTuple):
-    """The keys of a job file after the change, and what to say about it."""
+    """The keys of a job file after the change, and a notice about it."""
 
     values: dict[str, str]
     warnings: list[str]
@@ -160,7 +160,7 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
 
 
 def _prefixes(pattern: InputPattern) -> list[str]:
-    """What the keys of a pattern begin with; those by its id come first."""
+    """The beginnings of a pattern's keys; those by its id come first."""
     by_name = f"systems.{pattern.stream.system}.streams.{pattern.stream.stream}."
     return [by_name] if pattern.stream_id is None else [f"streams.{pattern.stream_id}.", by_name]
 

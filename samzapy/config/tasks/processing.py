@@ -33,42 +33,46 @@ class BatchConfig:
 
 
 MAX_CONCURRENCY = Key(
-    "task.max.concurrency", integer(1, 100_000), 1, "Messages an asynchronous task may have in flight at once."
+    "task.max.concurrency", integer(1, 100_000), 1, "Maximum number of messages in flight per asynchronous task."
 )
 CALLBACK_TIMEOUT_MS = Key(
     "task.callback.timeout.ms",
     integer(),
     -1,
-    "Milliseconds after which an incomplete message ends the attempt, to be replayed; <= 0: never.",
+    "Milliseconds after which an incomplete message ends the attempt. The next attempt replays it. <= 0: never.",
 )
 ASYNC_COMMIT = Key(
     "task.async.commit",
     BOOLEAN,
     False,
-    "Commit while messages are in flight, up to the first incomplete one; at-least-once only. Stores may then be ahead of the "
-    "committed inputs.",
+    "Whether to commit while messages are in flight, up to the first incomplete one; at-least-once only. Stores "
+    "may then be ahead of the committed inputs.",
 )
 KEY_ORDER = Key(
-    "task.async.key.order", BOOLEAN, False, "Start a message only when its predecessor with the same key is complete."
+    "task.async.key.order",
+    BOOLEAN,
+    False,
+    "Whether a message starts only after its predecessor with the same key is complete.",
 )
 COMMIT_MAX_DELAY_MS = Key(
     "task.commit.max.delay.ms",
     integer(1),
     60_000,
-    "Milliseconds that a commit waits for messages in flight; after that it is skipped, and the next one tries again.",
+    "Milliseconds that a commit waits for messages in flight. After that the container skips it and tries again "
+    "at the next one.",
 )
 MAX_MESSAGES = Key(
     "task.batch.max.messages",
     integer(0, 10_000_000),
     0,
-    "Messages of a partition that a batch task gets in one call, at most; 0: all that a poll has brought.",
+    "Maximum number of messages in one call of a batch task. 0: all messages of the partition in a poll.",
 )
 MAX_WAIT_MS = Key(
     "task.batch.max.wait.ms",
     integer(0, 3_600_000),
     0,
-    "Milliseconds to gather messages until there are task.batch.max.messages; 0: a batch is what a poll brings. "
-    "At-most-once may lose gathered messages.",
+    "Maximum milliseconds to gather task.batch.max.messages messages. 0: do not wait beyond a poll. At-most-once "
+    "may lose gathered messages.",
 )
 KEYS = collect(globals())
 

@@ -66,46 +66,52 @@ INPUTS = Key(
     "required",
 )
 BROADCAST_INPUTS = Key(
-    "task.broadcast.inputs", LIST, (), "Partitions that every task reads: `system.stream#3`, `system.stream#[0-2]`."
+    "task.broadcast.inputs",
+    LIST,
+    (),
+    "Partitions that every task reads, such as `system.stream#3` or `system.stream#[0-2]`.",
 )
-WINDOW_MS = Key("task.window.ms", integer(), -1, "Milliseconds between calls of `window`; <= 0: never.")
+WINDOW_MS = Key("task.window.ms", integer(), -1, "Milliseconds between calls of `window`. <= 0: never.")
 COMMIT_MS = Key(
     "task.commit.ms",
     integer(),
     60_000,
-    "Milliseconds between commits; <= 0: only on request and at the end.",
+    "Milliseconds between commits. <= 0: only on request and at the end.",
     "60000, or 10000 with exactly-once and effectively-once",
 )
 GUARANTEE = Key(
-    "task.guarantee", member(Guarantee), Guarantee.AT_LEAST_ONCE, "What a crash may do to outputs and positions."
+    "task.guarantee",
+    member(Guarantee),
+    Guarantee.AT_LEAST_ONCE,
+    "The guarantee for outputs and positions after a crash.",
 )
 TRANSACTION_TIMEOUT_MS = Key(
     "task.transaction.timeout.ms",
     integer(1_000, 900_000),
     60_000,
-    "Milliseconds after which the broker aborts a transaction (its limit is 900000 unless it is set otherwise).",
+    "Milliseconds after which the broker aborts a transaction. The broker's own limit is 900000 by default.",
 )
 STATE_TRANSACTIONS = Key(
     "task.state.transactions",
     BOOLEAN,
     True,
-    "Whether changelogs and checkpoints are written in a transaction. Without one, state may hold inputs twice, and may go "
-    "back while two runs overlap; effectively-once and exactly-once need it.",
+    "Whether to write changelogs and checkpoints in a transaction. Without it, state may hold inputs twice, and "
+    "may go back while two runs overlap. Effectively-once and exactly-once need it.",
 )
 SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a graceful stop may take.")
 FAILURE_SAME_MAX = Key(
     "task.failure.same.max",
     integer(1, 1_000),
     4,
-    "Attempts that may fail with the same exception at the same message, in all; then the job ends. A local run ends at the "
-    "first.",
+    "Number of failed attempts with the same exception at the same message after which the job ends. All retries "
+    "count. A local run ends at the first.",
 )
-MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when there is none.")
+MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when none is available.")
 POLL_BATCH_SIZE = Key(
     "task.poll.batch.size",
     optional(integer(1, 10_000_000)),
     None,
-    "Records taken from a system in one go, at most.",
+    "Maximum number of records per poll of a system.",
     "2000, or 8000 for batch tasks",
 )
 CHOOSER_CLASS = Key(
@@ -120,7 +126,7 @@ CONSUMER_BATCH_SIZE = Key(
     "task.consumer.batch.size",
     integer(0, 10_000_000),
     0,
-    "Messages to take of one partition before the next has its turn; 0: all that a poll has brought.",
+    "Number of messages from one partition before the next partition has its turn. 0: all messages of a poll.",
 )
 KEYS = collect(globals())
 

@@ -32,7 +32,7 @@ class EventLoop:
         self._news = False
 
     def run(self, timeout_s: float) -> None:
-        """Run coroutines and what other threads handed over, until there is news or the time is over."""
+        """Run coroutines and the calls of other threads, until there is news or the time is over."""
         loop = self._loop
         timer = loop.call_later(0.0 if self._news else timeout_s, loop.stop)
         self._running = True

@@ -216,9 +216,10 @@ class AtMostOnce(CommitProtocol):
     machine: 4.9 ms to 0.6 with 4 tasks, 6.3 ms to 1.4 with 200). So no broker refuses those of a run that was superseded:
 
     1. A successor becomes the owner, waits a lease, and then reads where to begin.
-    2. This run looks who is the owner twice a lease. If the ack comes within a lease of such a look, the successor has read
-       these positions, or will. Otherwise, as after a stop of driver and container together, it looks again before it
-       processes anything. The coordinator's answer is not enough: its driver may not have looked since the stop.
+    2. This run checks the owner twice per lease. If the ack comes within a lease of such a look, the successor has
+       read these positions, or will. Otherwise, as after a stop of driver and container together, it looks again
+       before it processes anything. The coordinator's answer is not enough: its driver may not have looked since the
+       stop.
     3. A reader of checkpoints passes over those of an earlier epoch.
     """
 

@@ -13,7 +13,7 @@ from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.dead_letters import NoDeadLetters
 from samzapy.container.errors.user_failures import one_line, user_line, whole_traceback
-from samzapy.errors import SamzapyError, StoreRefused
+from samzapy.errors import SamzapyError, SerdeError, StoreRefused
 from samzapy.job.facts import UserFailure
 
 _DONE = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
@@ -21,7 +21,10 @@ _DONE = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
 
 def is_about_its_message(failure: BaseException) -> TypeGuard[Exception]:
     """Whether the message is the cause of a failure of `process`. Failed stores and producers, a lost lease and an exit of
-    the interpreter have other causes: they end the attempt under every policy."""
+    the interpreter have other causes: they end the attempt under every policy. A store that refuses a key or a value has not
+    failed."""
+    if isinstance(failure, SerdeError):
+        return failure.refused
     if isinstance(failure, SamzapyError):
         return isinstance(failure, StoreRefused)
     return isinstance(failure, Exception)

@@ -29,7 +29,7 @@ from samzapy.errors import TaskFailed
 
 
 class BatchIdCollector(MessageCollector):
-    """Adds the ids of their inputs to what passes through to the task's collector."""
+    """Adds the ids of their inputs to outputs on their way to the task's collector."""
 
     __slots__ = (
         "_batch",

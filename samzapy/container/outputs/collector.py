@@ -247,7 +247,8 @@ class BufferingCollector(MessageCollector):
                 raise SerdeError(f"{failure} (output {index} of a batch{cause})") from failure
 
     def _send_wider(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
-        """Send what the serde of messages has refused by its wider one, from now on for all messages of the stream."""
+        """Send an output that the serde of messages has refused with its wider serde, and use that for the stream from
+        now on."""
         if isinstance(cause, EnvironmentFailure):
             # The serde does not get what it needs to encode: the message is not at fault, and no policy applies.
             raise cause
@@ -267,7 +268,7 @@ class BufferingCollector(MessageCollector):
         ) from cause
 
     def _reason(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> str:
-        """The part that its serde refuses, with what it takes instead."""
+        """The part that its serde refuses, and the values that the serde takes."""
         serdes = self._serdes_of(envelope.system_stream)
         parts = [("key", serdes[0], envelope.key), ("message", serdes[1], envelope.message)]
         place = envelope.partition_key

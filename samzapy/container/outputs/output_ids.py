@@ -34,7 +34,7 @@ from samzapy.container.outputs.collector import EncodedKey, no_envelope
 
 
 class OutputIds:
-    """The ids of what one task sends."""
+    """The ids of one task's outputs."""
 
     __slots__ = ("_broadcast", "_job", "_prefixes", "_stream_id_of", "_task_name")
 
@@ -69,7 +69,7 @@ class OutputIds:
 
 
 class OutputIdCollector(MessageCollector):
-    """Adds the id of the input at hand to what passes through to the task's collector."""
+    """Adds the id of the current input to outputs on their way to the task's collector."""
 
     __slots__ = ("_collector", "_ids", "_input", "_number", "_offset", "_prefix", "_ssp")
 

@@ -1,4 +1,4 @@
-"""Reads from a thread's stack what it is doing: which call of the user's code it is in, and at which message.
+"""Reads the activity of a thread from its stack: the call of the user's code, and the message.
 
 The loops over messages keep no note of where they are, since that would cost something for each message. A log line and
 a look for stalls are rare, so they walk up the stack instead, to a function that is known here, and read its variables.

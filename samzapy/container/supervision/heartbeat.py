@@ -90,7 +90,7 @@ class Heartbeat:
             # No report for that long (a stop, a loaded machine): another attempt may own the tasks, so ask first.
             self._tell()
             if self._lost is None and self._silent_s() > self._lease.duration_s:
-                self._lose("the lease has run out before its renewal was heard of")
+                self._lose("the lease has run out before an answer to its renewal")
         if self._lost is not None:
             raise TaskMigrated(self._lost)
         return self._stop_requested

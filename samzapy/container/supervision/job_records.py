@@ -73,7 +73,7 @@ class JobRecords:
         return self._checkpoints is not None
 
     def close(self) -> None:
-        """Close what was opened; the next use opens it again."""
+        """Close the opened clients; the next use opens them again."""
         self._checkpoints = None
         self._opened.close()
 

@@ -1,4 +1,4 @@
-"""Says of a container what people look at: lag, stalls, log lines. Its reports carry it to the driver.
+"""Watches a container for its operators: lag, stalls, log lines. The container's reports carry them to the driver.
 
 A container is stalled when, for `task.stall.ms`,
 
@@ -46,7 +46,7 @@ class NoLines:
 
 
 class Watch(Protocol):
-    """What a container's reports say for people."""
+    """The part of a container's reports that operators read."""
 
     def follow(self, progress: Callable[[], Progress]) -> None:
         """Ask this from now on how far the container is; from any thread."""

@@ -147,8 +147,8 @@ def _lacking(
 def _behind(attempt: TaskAttempt, sink: Sink, ssp: SystemStreamPartition, held: int, committed: int) -> str:
     key = f"systems.{ssp.system}.streams.{ssp.stream}.samza"
     return (
-        f"{attempt}: sink '{sink.name}' has {ssp} up to offset {held}, the checkpoint says {committed}: the rows of what "
-        f"is between are missing (was the sink restored from a copy?); to process the inputs again, run the job once "
-        f"with --config {key}.reset.offset=true --config {key}.offset.default=oldest; to go on without those rows, "
+        f"{attempt}: sink '{sink.name}' has {ssp} up to offset {held}, the checkpoint says {committed}: the rows "
+        f"between them are missing (was the sink restored from a copy?); to process the inputs again, run the job once "
+        f"with --config {key}.reset.offset=true --config {key}.offset.default=oldest; to continue without those rows, "
         f"delete the sink's offset of this partition"
     )

@@ -46,12 +46,43 @@ def _shortcoming(found: type) -> str | None:
         near = next((each for each, method in _near(found, {_METHODS.get(kind, "process"): _parameters(kind)})), None)
         hint = f"; did you mean that by {near}?" if near else ""
         return f"must define {_KINDS[kind]}; missing: {missing}{hint}"
-    process = getattr(found, _METHODS.get(kind, "process"))
+    return _unfit_method(found, kind)
+
+
+def _unfit_method(found: type, kind: type) -> str | None:
+    """The reason why a method would not do what it says, None if there is none."""
+    name, count = _METHODS.get(kind, "process"), _parameters(kind)
+    process = getattr(found, name)
+    # A method of an ability's name with other parameters is the class's own.
+    own = ((each, getattr(found, each, None), parameters) for each, parameters in _abilities().items())
+    called = {each: method for each, method, parameters in own if callable(method) and takes(method, parameters)}
+    for each, method in {name: process, **called}.items():
+        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+            return f"must not yield in {each}: a generator's code never runs here; send outputs with collector.send"
+        if kind is not CoroutineTask and inspect.iscoroutinefunction(method):
+            return f"must not define {each} as a coroutine function: only a CoroutineTask's is awaited"
     if kind is CoroutineTask and not inspect.iscoroutinefunction(process):
         return "is a CoroutineTask, so its process must be a coroutine function: async def"
-    if kind is not CoroutineTask and inspect.iscoroutinefunction(process):
-        return f"must not define {process.__name__} as a coroutine function: only a CoroutineTask's is awaited"
+    if not _accepts(found, name, count):
+        return f"must define {_KINDS[kind]}; its {name} takes {inspect.signature(process, follow_wrapped=False)}"
     return None
+
+
+def _abilities() -> dict[str, int]:
+    """The names of the methods of all abilities, and the number of their parameters with `self`."""
+    return dict(each.method() for each in ABILITIES)
+
+
+def _accepts(found: type, name: str, count: int) -> bool:
+    """Whether a method takes so many arguments, with `self`. Of a decorated one the wrapper counts: it may add arguments. What
+    is no plain function is not judged."""
+    if not inspect.isfunction(inspect.getattr_static(found, name)):
+        return True
+    try:
+        inspect.signature(getattr(found, name), follow_wrapped=False).bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 #: How alike two names are that one may have been meant for the other, from 0 to 1.
@@ -61,7 +92,7 @@ _ALIKE = 0.75
 def never_called(found: type[AnyTask]) -> Iterator[str]:
     """Warnings about methods that look like one that samzapy calls, but are not: `initialise`, `on_window`, an `init` without
     its parameter."""
-    methods = dict(each.method() for each in ABILITIES)
+    methods = _abilities()
     for name, parameters in methods.items():
         own = getattr(found, name, None)
         if callable(own) and not takes(own, parameters) and name not in {"window", "close"}:
@@ -89,7 +120,7 @@ def _near(found: type, missing: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 
 def _own_methods(found: type) -> Iterable[str]:
     """The public methods of the user's classes."""
-    known = {name for name, _ in (each.method() for each in ABILITIES)}
+    known = _abilities()
     return {
         name: None
         for base in found.__mro__

@@ -64,7 +64,7 @@ class UserCalls:
         if iscoroutine(returned):
             returned.close()
         failure = TaskFailed(
-            f"{self.name}: {where} returned a {type(returned).__name__}, which nobody awaits: only a CoroutineTask's is"
+            f"{self.name}: {where} returned a {type(returned).__name__}, which is never awaited: only a CoroutineTask's is"
         )
         failure.call = FailedCall(self.name, str(where))
         raise failure

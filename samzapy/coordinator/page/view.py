@@ -10,7 +10,7 @@ from functools import lru_cache
 from heapq import nsmallest
 
 from samzapy.coordinator.page.history import History
-from samzapy.coordinator.progress import ContainerStatus, JobStatus
+from samzapy.coordinator.progress import ChangelogSize, ContainerStatus, JobStatus
 from samzapy.metrics.columns import MetricColumns
 from samzapy.metrics.series import PartitionSnapshot
 
@@ -60,7 +60,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class StoreRow:
-    """A store, summed over all tasks. `hit_ratio` is None before the first read."""
+    """A store, summed over all tasks. `hit_ratio` is None before the first read, `changelog` is the number of offsets between
+    beginning and end of its changelog, None without one or before the first look."""
 
     name: str
     tasks: int
@@ -68,6 +69,7 @@ class StoreRow:
     disk_bytes: int
     cached_bytes: int
     uncommitted_bytes: int
+    changelog: int | None
     hit_ratio: float | None
 
 
@@ -277,7 +279,7 @@ class StoreSums:
                 total = found.setdefault(store, {})
                 for name, value in metrics.items():
                     total[name] = total.get(name, 0) + value
-        return [_store(name, sums) for name, sums in sorted(found.items())], counted
+        return [_store(name, sums, status.changelogs.get(name)) for name, sums in sorted(found.items())], counted
 
     def _of(self, container: ContainerStatus) -> tuple[int, Mapping[str, Mapping[str, float]]]:
         metrics = container.metrics
@@ -312,7 +314,7 @@ def _sums(columns: MetricColumns) -> tuple[int, Mapping[str, Mapping[str, float]
     return tasks, stores
 
 
-def _store(name: str, sums: Mapping[str, float]) -> StoreRow:
+def _store(name: str, sums: Mapping[str, float], changelog: ChangelogSize | None) -> StoreRow:
     hits = sums.get("hits", 0)
     reads = hits + sums.get("misses", 0)
     entries = sums.get("estimate-num-keys")
@@ -323,5 +325,6 @@ def _store(name: str, sums: Mapping[str, float]) -> StoreRow:
         int(sums.get("total-sst-files-size", 0) + sums.get("cur-size-all-mem-tables", 0)),
         int(sums.get("cached-bytes", 0)),
         int(sums.get("uncommitted-bytes", 0)),
+        None if changelog is None else changelog.offsets,
         hits / reads if reads else None,
     )

@@ -2,10 +2,10 @@
 
 1. A computing thread releases Python's lock after `SWITCH_S`. The event loop needs the lock three or four times for a report, and
    may wait that long each time.
-2. A full collection looks at every object that may be part of a cycle, and holds the lock meanwhile: a tenth of a second for the
-   model of a job of 20,000 tasks and the connections of 1,000 containers, several times a minute. What lives as long as the job
-   is therefore frozen, which means that no collection looks at it: all objects of the start, and all objects again when the
-   containers have registered.
+2. A full collection looks at every object that may be part of a cycle, and holds the lock meanwhile: a tenth of a
+   second for the model of a job of 20,000 tasks and the connections of 1,000 containers, several times a minute.
+   Objects that live as long as the job are therefore frozen, so no collection looks at them: all objects of the start,
+   and all objects again when the containers have registered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Raises an alert for a payment that looks like fraud. One rule remembers, the other one waits for something that is missing.
+"""Raises an alert for a payment that looks like fraud. One rule remembers a tiny payment, the other waits for a
+confirmation.
 
 1. `tested`: a large payment within ten minutes after a tiny one. A thief tries a card before using it.
 2. `unconfirmed`: a large payment without a confirmation within five minutes. No message reports that, so a timer does.

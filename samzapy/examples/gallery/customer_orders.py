@@ -1,4 +1,5 @@
-"""Joins orders with the customers of a database, which arrive as its changes (CDC, in the form that Debezium writes)."""
+"""Joins orders with the customers of a database. The customers arrive as changes of the database (CDC, in Debezium's
+form)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sums up the temperatures of rooms by ten minutes. A sensor without network sends its readings later; they go aside."""
+"""Sums up room temperatures in windows of ten minutes. Late readings of a sensor without network go to a separate
+stream."""
 
 from __future__ import annotations
 

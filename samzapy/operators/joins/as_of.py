@@ -22,9 +22,9 @@ _TEXT = frozenset({str})
 
 
 class AsOfJoin:
-    """Returns every left message once, with the right message of its key that was the newest at its event time (inclusive).
-    The right side is None if there is no such message, if it is more than `tolerance` older, or if it is a tombstone. Of
-    right messages of one key and time the last one counts.
+    """Returns every left message once, with the newest right message of its key at its event time (inclusive). The
+    right side is None if there is no such message, if it is more than `tolerance` older, or if it is a tombstone. Of
+    several right messages of one key and time the last one counts.
 
     1. Messages of both sides wait, in the order of event time, until no earlier message can come on time. Then a right one
        becomes the newest of its key, and a left one is returned.

@@ -158,8 +158,8 @@ class PendingMessages:
         return self._added >= self._limit
 
     def take(self) -> tuple[list[Due], int]:
-        """Remove and return the due entries, the oldest first, those of one time in one go. Also returns the time before
-        which nothing is left."""
+        """Remove and return the due entries, the oldest first, all entries of one time together. Also returns the time
+        before which nothing is left."""
         self._added = 0
         self._time.look(self._clock.monotonic())
         passed: int = self._get(_PASSED) or 0

@@ -32,10 +32,12 @@ class Joined(NamedTuple):
 def sides(context: Context, streams: Sequence[SystemStream]) -> dict[SystemStreamPartition, int]:
     """The place in `streams` of each partition that the task reads of them.
 
-    Raises EnvironmentFailure if the task reads no partition of one stream. If the partition counts of the inputs differ,
+    Raises ValueError for a stream that is named twice, EnvironmentFailure if the task reads no partition of one stream. If the partition counts of the inputs differ,
     some task does not, and equal keys are in different tasks. (A `CopartitionedTask` is refused before it starts.)
     """
     task = context.task
+    if len(set(streams)) < len(streams):
+        raise ValueError(f"{task.task_name}: a join needs different streams, got {' and '.join(map(str, streams))}")
     found = {ssp: streams.index(ssp.system_stream) for ssp in sorted(task.ssps) if ssp.system_stream in streams}
     for place, stream in enumerate(streams):
         if place not in found.values():

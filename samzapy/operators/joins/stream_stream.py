@@ -1,4 +1,4 @@
-"""Joins two streams within an interval of event time, and returns the messages that found no partner in it."""
+"""Joins two streams within an interval of event time, and returns the messages without a partner."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Within:
 
 
 class StreamStreamJoin:
-    """Returns every pair of a left and a right message that have the same key and are `within` each other, and every
-    message that found no partner. It is outer on both sides: drop the results that you do not want.
+    """Returns every pair of a left and a right message with the same key and `within` each other, and every message
+    without a partner. The join is outer on both sides: drop the results that you do not want.
 
     1. `add` returns a pair with its second message.
     2. A message without a partner is returned when none can come on time any more: from `advance` (call it in `window`),
@@ -96,7 +96,7 @@ class StreamStreamJoin:
         self._width_ms = max(before_ms + after_ms, 1)
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
-        """Take one message; returns the pairs that it makes, and perhaps some that found no partner."""
+        """Take one message; returns its pairs, and perhaps some messages without a partner."""
         side, key, time_ms = self._side[envelope.ssp], envelope.key, envelope.event_time
         if type(key) is not str:
             key_of(envelope)

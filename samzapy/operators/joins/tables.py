@@ -22,9 +22,9 @@ Row = dict[str, Any]
 class StreamTableJoin:
     """Keeps the newest row of each key of a table, and looks it up for each message of a stream.
 
-    The order of processing decides which row a message finds, as in Samza. With `streams.TABLE.samza.bootstrap=true` a start
-    reads the table to its end before the first message of the stream; from then on rows and messages are read side by side.
-    Use `AsOfJoin` where a message has to meet the row of its own time.
+    The order of processing decides which row a message finds, as in Samza. With `streams.TABLE.samza.bootstrap=true` a
+    start reads the table to its end before the first message of the stream. From then on it reads rows and messages
+    side by side. Use `AsOfJoin` to join a message with the row of its own time.
 
     Metrics: `join.unmatched`, messages that found no row.
     """

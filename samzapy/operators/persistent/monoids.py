@@ -1,8 +1,8 @@
 """The monoids that states fold with, and groups: monoids that can subtract.
 
-They follow Twitter's Algebird, which Gearpump uses. `plus` has to be associative, with `zero` as its identity, and
-commutative as well: messages of several partitions come in any order, and a state keeps the messages before a checkpoint
-time apart from those after it.
+They follow Twitter's Algebird, which Gearpump uses. `plus` must be associative, with `zero` as its identity. It must
+also be commutative, because messages of several partitions come in any order, and a state separates the messages
+before a checkpoint time from those after it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Monoid(ABC, Generic[T]):
         """The total of both. It may change `left` and return it; it does not change `right`, and keeps no mutable part of it."""
 
     def prepared(self, left: T, right: T) -> Callable[[], T]:
-        """`plus` in two steps: what may fail happens now, and what changes `left` in place when the result is called. To be
-        overridden if `plus` does so; else a task that finds such totals half changed has to start again."""
+        """`plus` in two steps: this call does everything that may fail, and a call of the result changes `left` in
+        place. To be overridden if `plus` does so; else a task that finds such totals half changed has to start
+        again."""
         total = self.plus(left, right)
         return lambda: total
 
@@ -82,7 +83,8 @@ def all_prepared(monoid: Monoid[T], pairs: Sequence[tuple[T, T]]) -> list[Callab
 
 
 class Group(Monoid[T]):
-    """A monoid that can subtract: a slide of a window then costs as much as leaves the window, not as much as stays."""
+    """A monoid that can subtract. The slide of a window then costs as much as the leaving items, not as much as the
+    remaining ones."""
 
     @abstractmethod
     def minus(self, left: T, right: T) -> T:

@@ -46,7 +46,7 @@ class Sides(Generic[P]):
         right[end] = self._add(right[end] if end in right else self._monoid.zero(), item)
 
     def parts_of(self, event_times: Sequence[int], items: Sequence[Any]) -> Iterable[tuple[int | None, P]]:
-        """What the items of a batch add up to among themselves: on the left (None), and by interval on the right."""
+        """The sums of a batch's items among themselves: on the left (None), and by interval on the right."""
         if not items:
             return ()
         cut, interval, monoid = self.cut, self._interval, self._monoid
@@ -139,7 +139,7 @@ class PersistentState(ABC, Generic[T]):
 
     @abstractmethod
     def begin_batch(self) -> None:
-        """A batch begins: what `add_all` adds until `settle` is its."""
+        """A batch begins: it gets everything that `add_all` adds until `settle`."""
 
     @abstractmethod
     def settle(self) -> None:

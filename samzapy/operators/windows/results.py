@@ -19,8 +19,8 @@ Kind = Literal["final", "early", "update"]
 class WindowResult(NamedTuple):
     """One window of one key: `start` (inclusive) and `end` (exclusive) in milliseconds since 1970.
 
-    `time_ms` is the event time of the result: the window's last moment, or the newest event time if that is earlier, so
-    never after the inputs.
+    `time_ms` is the event time of the result: the window's last moment, or the newest event time if that is earlier.
+    So it is never after the inputs.
     """
 
     key: str

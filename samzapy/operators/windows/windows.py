@@ -34,16 +34,16 @@ _AT_THE_END = 10_000
 class WindowedAggregation:
     """The `aggregation` over each of the `windows` of a key, sent to `output`.
 
-    1. `late`: the stream that gets the messages that came too late for all of their windows, unchanged. Without one they are
-       only counted.
+    1. `late`: the stream for messages that came too late for all of their windows, unchanged. Without it they are only
+       counted.
     2. `emit`: OnClose(), OnChange() or Early("10s").
     3. `idle`: the silence (processing time) after which the other partitions no longer wait for a partition. When all
        partitions are idle, event time advances with the wall clock. Set it longer than any pause of the job: later messages
        for a window that is over are late. None (the default): a silent partition holds the windows open, and results depend
        only on the inputs.
     4. `inputs`: the streams that are aggregated; None: all inputs of the task.
-    5. `max_closes`: the number of store entries that one `advance` closes, or twice as many as were opened since the last
-       one, if that is more. The next one closes the rest.
+    5. `max_closes`: the number of store entries that one `advance` closes, or twice the number opened since the last
+       `advance`, if that is more. The next `advance` closes the rest.
     """
 
     windows: WindowDefinition
@@ -65,8 +65,8 @@ class EventTimeWindows:
 
     1. The store has string keys, and values in json or msgpack (or long, for tumbling and hopping counts and sums of whole
        numbers). It is restored with the task and committed with its offsets, so a restart at any message changes no result.
-    2. A window is over when the event time of every partition has come to its end plus the grace. The next `advance` closes
-       it; windows that end first are closed first.
+    2. A window is over when the event time of every partition has reached its end plus the grace. The next `advance`
+       closes it. Windows that end first are closed first.
     3. Messages are late by the event time of their own partition. The order of different partitions does not matter.
 
     Not for several threads, and not for an AsyncStreamTask with more than one message in flight.
@@ -179,8 +179,8 @@ class EventTimeWindows:
 
     @property
     def holding(self) -> SystemStreamPartition | None:
-        """The partition that kept windows open at the last `advance`: the one that is furthest behind, or one that has not
-        brought anything yet; None if all were idle."""
+        """The partition that kept windows open at the last `advance`: the one that is furthest behind, or one without
+        any message yet. None if all were idle."""
         return self._time.holding
 
     def advance(self, collector: MessageCollector) -> None:
@@ -278,7 +278,7 @@ class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
     2. When all inputs have ended (`--until-end`), all windows are closed, and messages for them in a later run are late.
        With `close_at_end = False` they stay open, for jobs that run again and again over the same growing stream.
     3. `clock` is for idle and early times; a test passes another one.
-    4. A subclass with an `init` calls that of this class.
+    4. A subclass with an `init` must call this class's `init`.
     """
 
     window_store = "windows"

@@ -276,7 +276,8 @@ class SparkApplication:
         return tuple(place for place in places if place.executor != "driver")
 
     def resources(self) -> str:
-        """What the application has, as a phrase: its executors, if the master gives it any, and its running tasks."""
+        """The resources of the application, as a phrase: its executors, if the master gives it any, and its running
+        tasks."""
         try:
             tracker = self.context.statusTracker()
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]

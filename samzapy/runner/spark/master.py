@@ -92,9 +92,9 @@ class Master:
         """This master with the executors and slots that a job gets, by its settings for Spark: as many executors as they name,
         else one for each container and standby, or fewer of several cores.
 
-        Another master, and one with dynamic allocation, stays as it is. Slots are known only if the settings name the cores:
-        the defaults of Spark's own folder, which are not read here, may do so, too. What is no number is left to Spark,
-        which refuses it.
+        Another master, and one with dynamic allocation, stays as it is. Slots are known only if the settings name the
+        cores: the defaults of Spark's own folder, which are not read here, may do so, too. Spark itself refuses a text
+        that is no number.
         """
         numbers = [conf.get(key, "1") for key in (_INSTANCES, _CORES, _CPUS)]
         if not self.on_demand or conf.get(_DYNAMIC, "").strip().lower() == "true" or not all(map(_positive, numbers)):

@@ -32,6 +32,7 @@ from samzapy.coordinator.wire import CoordinatorAddress, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
+from samzapy.runner.changelogs import ChangelogWatch
 from samzapy.runner.driver import STOPPING, OwnershipWatch, StopSignals, coordinator_of, watching
 from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import backoff_of
@@ -264,6 +265,7 @@ class SparkRunner(Runner):
 
         inputs, uncommitted = InputsWatch(prepared, coordinator, options.on_event, asked), None
         with ExitStack() as stack:
+            stack.enter_context(ChangelogWatch.of(config, prepared.model, coordinator))
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event, inputs.again))
             spark = starting.application(lambda: asked() or coordinator.stopping or coordinator.abandoned is not None)
             if spark is None:

@@ -292,7 +292,7 @@ class SharedApplication(SparkApplication):
         super().check()
 
     def close(self) -> None:
-        """Cancel what is left of the run."""
+        """Cancel the remaining jobs of the run."""
         try:
             if self.alive:
                 self.context.cancelJobsWithTag(self._tag)

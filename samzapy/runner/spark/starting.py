@@ -1,4 +1,4 @@
-"""Starts Spark beside the claim of a job, and reports what a run waits for before its containers run.
+"""Starts Spark during the claim of a job, and reports the reason for a wait before the containers run.
 
 Spark may wait long, or for ever: for a cluster manager that has no room, for executors that do not come up, for a JVM that
 hangs. A run never waits in silence: `StartingSpark` says that Spark has not started yet, and ends the run after
@@ -187,10 +187,10 @@ class StartingSpark:
 
 @final
 class Unclaimed:
-    """Says which containers have had no attempt for long, and what Spark has for them."""
+    """Reports the containers without an attempt for a long time, and Spark's resources for them."""
 
     def __init__(self, clock: Clock, resources: Callable[[], str], on_event: Callable[[str], None]) -> None:
-        """`resources` says what Spark has, such as `2 executors, 0 running tasks`."""
+        """`resources` describes Spark's resources, such as `2 executors, 0 running tasks`."""
         self._patience = Patience(clock)
         self._resources = resources
         self._on_event = on_event

@@ -3,7 +3,7 @@
 1. Modules beside the job file: executors on this machine import them from the same folder. To other machines they go as an
    archive, unless `job.spark.py.files` names what to ship.
 2. Classes of the program that started the job (a notebook's cell, a script), or made in a function: no module has them
-   there, so they are pickled by value, as Spark does with functions.
+   there, so they are pickled by value, as Spark does with functions. Rules of our own keep what msgspec reads of classes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import inspect
 import io
 import re
 import sys
+import typing
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -27,11 +28,23 @@ from samzapy.config.job import JobConfig
 from samzapy.config.spark import PY_FILES
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_name
+from samzapy.serializers.structs import (
+    arguments_of,
+    complete,
+    completion_of,
+    constraint_again,
+    definition_of,
+    is_constraint,
+    is_struct,
+    struct_again,
+)
 
 #: Class paths of objects that no module on an executor has.
 _OWN = re.compile(rf"(?:__main__|{re.escape(plugins.__name__)})[:.][A-Za-z_]\w*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CACHE = "__msgspec_cache__"
+#: Attributes of classes other than dataclasses that msgspec reads by their annotations: of attrs, NamedTuple and TypedDict.
+_OF_FIELDS = ("__attrs_attrs__", "_field_defaults", "__required_keys__")
 #: Bytes of code beside a job file that are still shipped by themselves.
 _MOST_BYTES = 64 * 1024 * 1024
 #: The time of every entry of an archive, so that equal code makes equal archives.
@@ -88,26 +101,59 @@ def _pickled(config: JobConfig) -> bytes:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # pyspark is not typed here
-    """Spark's own, with a rule for classes that msgspec knows."""
+    """Spark's own, with rules for classes that msgspec knows."""
 
     def reducer_override(self, obj: Any) -> Any:
         """See `pickle.Pickler`."""
         if type(obj).__module__ == "dataclasses" and type(obj).__qualname__ == "_FIELD_BASE":
             # Dataclasses compare these by identity, which Spark 3.5 does not keep: the class would have no fields.
             return getattr, (dataclasses, obj.name)
-        if isinstance(obj, type) and _CACHE in vars(obj):
+        if is_constraint(obj):
+            return constraint_again, (arguments_of(obj),)
+        if not isinstance(obj, type) or not _is_own(obj):
+            return super().reducer_override(obj)
+        if is_struct(obj):
+            return struct_again, definition_of(obj), completion_of(obj), None, None, complete
+        if _CACHE in vars(obj):
             # The decoder of a dataclass, which cannot be pickled; msgspec makes another one.
             delattr(obj, _CACHE)
-        if isinstance(obj, type) and hasattr(obj, "__struct_config__") and _is_own(obj):
-            # Its fields would be lost, and every message would be empty.
-            raise TypeError(f"{obj.__name__} is a msgspec.Struct, which cannot be pickled by value")
-        return super().reducer_override(obj)
+        made = super().reducer_override(obj)
+        read = _resolved(obj)
+        if not read or not isinstance(made, tuple):
+            return made
+        function, arguments, state, *_, fill = made
+        return function, arguments, (fill, state, read), None, None, _fill_and_annotate
+
+
+def _fill_and_annotate(found: Any, state: tuple[Callable[[Any, Any], object], Any, dict[str, Any]]) -> None:
+    """Spark's last step of a class, and its annotations."""
+    fill, rest, annotations = state
+    fill(found, rest)
+    found.__annotations__ = annotations
+
+
+def _resolved(found: Any) -> dict[str, Any]:
+    """The annotations of a class with fields if some of them are text: the worker does not have the names in it. Empty if none
+    are, or if this program does not have the names either."""
+    if not (dataclasses.is_dataclass(found) or any(hasattr(found, name) for name in _OF_FIELDS)):
+        return {}
+    written = inspect.get_annotations(found)
+    try:
+        known = typing.get_type_hints(found, include_extras=True)
+    except NameError:
+        return {}
+    read = {name: known[name] for name in written}
+    return {} if read == written else read
 
 
 def _is_own(found: type) -> bool:
     """Whether no module has the class by its name, or only this program."""
-    module = sys.modules.get(found.__module__)
-    return found.__module__ == "__main__" or getattr(module, found.__qualname__, None) is not found
+    if found.__module__ == "__main__":
+        return True
+    named: Any = sys.modules.get(found.__module__)
+    for name in found.__qualname__.split("."):
+        named = getattr(named, name, None)
+    return named is not found
 
 
 def _annotated(found: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,8 @@ class KnownSchema(NamedTuple):
 _MOCKS: dict[str, SchemaRegistryClient] = {}
 _RETRIES_WAIT_MS, _RETRIES_MOST_MS = 200, 2_000
 _UNAVAILABLE = frozenset({408, 429, 500, 502, 503, 504})
+#: OpenSSL's reasons: a certificate that has signed itself, or one of an authority that is not known.
+_UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21, 27})
 
 
 class Registry:
@@ -159,8 +162,18 @@ class Registry:
             raise
         except Exception as cause:
             # The client's HTTP library raises errors of its own, one or another by what is installed.
-            reason = " ".join(str(cause).split()) or type(cause).__name__
-            raise Unreachable(f"{self._where}: does not answer ({reason})") from cause
+            raise Unreachable(f"{self._where}: {self._silence(cause)}") from cause
+
+    def _silence(self, cause: Exception) -> str:
+        """Why there is no answer."""
+        refused = _refused_certificate(cause)
+        if refused is not None:
+            advice = ""
+            if refused.verify_code in _UNKNOWN_AUTHORITY:
+                key, given = f"serializers.registry.{self._settings.name}.ssl.ca.location", self._settings.ca or "none"
+                advice = f": set {key} to a file with the certificate of the authority that has signed it, got {given}"
+            return f"its certificate is not trusted ({refused.verify_message}){advice}"
+        return f"does not answer ({' '.join(str(cause).split()) or type(cause).__name__})"
 
     def _connected(self) -> SchemaRegistryClient:
         if self._client is None:
@@ -216,6 +229,13 @@ class Registry:
             os.replace(name, path)  # noqa: PTH105  # the name is a str
         except OSError as cause:
             logger.warning("%s: cannot be written (%s); a restart will need the registry", path, cause)
+
+
+def _refused_certificate(cause: BaseException | None) -> ssl.SSLCertVerificationError | None:
+    """The refusal of the registry's certificate that an error comes from, if it does."""
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
 
 
 def _client_settings(settings: SchemaSettings) -> Iterator[tuple[str, Any]]:

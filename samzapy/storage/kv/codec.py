@@ -267,14 +267,15 @@ class EntryCodec:
 
     def _refused(self, part: str, key: Any, serde: Serde, refused: Any, cause: Exception) -> SerdeError:
         why = str(cause) if isinstance(cause, SerdeError) else serde.refusal(refused, cause)
-        return self._failure(part, key, why)
+        return self._failure(part, key, why, refused=True)
 
     def _unreadable(self, part: str, key: Any, reason: str, key_data: bytes, data: bytes | None) -> SerdeError:
         origin = "" if self._origin is None else f", changelog {self._origin(key_data, data)}"
         return self._failure(part, key, reason, origin)
 
-    def _failure(self, part: str, key: Any, why: str, origin: str = "") -> SerdeError:
-        return SerdeError(f"store '{self.store}': {part} {reprlib.repr(key)}{origin}: {why}", store=self.store)
+    def _failure(self, part: str, key: Any, why: str, origin: str = "", *, refused: bool = False) -> SerdeError:
+        message = f"store '{self.store}': {part} {reprlib.repr(key)}{origin}: {why}"
+        return SerdeError(message, store=self.store, refused=refused)
 
     def _not_bytes(self, part: str, key: Any, data: object) -> SerdeError:
-        return self._failure(part, key, f"the serde made {type(data).__name__}, not bytes")
+        return self._failure(part, key, f"the serde made {type(data).__name__}, not bytes", refused=True)

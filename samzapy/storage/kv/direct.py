@@ -30,7 +30,7 @@ class DirectStore(ScanningStore[K, V]):
         return None if data is None else self._codec.decode_value(key, data)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """The values of `keys`, read in one go."""
+        """The values of `keys`, read together."""
         wanted = self.checked_keys(keys)
         self._gets += len(wanted)
         found = self._uncommitted.get_all(self._codec.encode_keys(wanted))

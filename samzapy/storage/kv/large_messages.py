@@ -76,5 +76,5 @@ class LargeMessageSafeStore(CopyingStore[K, V]):
             return False
         raise StoreRefused(
             f"store '{self._codec.store}': value of key {reprlib.repr(key)} has {size:,} B, more than {allowed:,} B "
-            f"(stores.{self._codec.store}.changelog.max.message.size.bytes, or what the changelog takes)"
+            f"(stores.{self._codec.store}.changelog.max.message.size.bytes, or the limit of the changelog)"
         )

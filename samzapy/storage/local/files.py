@@ -98,7 +98,7 @@ class LocalStores:
             if engine.marker() == marker.to_bytes():
                 return LocalStore(engine, marker, empty.reason, snapshot=True)
             engine.close()
-            damage = "it holds something else than its index says"
+            damage = "its contents differ from its index"
         except StoreCorrupted as cause:
             damage = str(cause)
         _LOG.warning("The snapshot in %s is not used: %s", path, damage)

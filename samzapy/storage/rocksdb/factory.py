@@ -57,7 +57,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         return EngineMemory(_OPENED_BYTES, own, shared, "filters and indexes: about 1.5 B for each of its keys")
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
-        """Open the directory, creating what is missing. See `StorageEngineFactory.open`."""
+        """Open the directory, and create missing parts. See `StorageEngineFactory.open`."""
         wrong = problems(settings.properties)
         if wrong:
             raise ConfigError(

@@ -132,7 +132,7 @@ def _added(one: list[Any] | None, other: list[Any] | None) -> list[Any] | None:
 
 
 def opened(held: Sequence[Any], measures: Sequence[str]) -> Aggregate:
-    """The stored aggregate for people."""
+    """The stored aggregate as an `Aggregate`."""
     parts = (Measure(0, 0, None, None) if part is None else Measure(*part) for part in held[1:])
     return Aggregate(held[0], dict(zip(measures, parts, strict=True)))
 

@@ -48,8 +48,8 @@ _SPARE = 64
 
 
 class PossibleItems:
-    """The hashes of all items that a full group may hold: an item with another hash is not there, and the store need not be
-    asked for it.
+    """The hashes of all items that a full group may hold. An item with another hash is not there, so the store need
+    not be asked for it.
 
     1. A push that the full group has taken makes it of what the group then holds. Later pushes add theirs, and none is taken
        out. So what leaves the group later, and comes back with a message that is undone, is here.
@@ -75,9 +75,9 @@ class HeapItem(NamedTuple):
 class HeapStore:
     """Items by score, in any number of groups (`group`, a str; the default is one of them).
 
-    1. An item is any value that MessagePack writes (str, int, dict, ...; a tuple comes back as a list). It is in a group
-       once: another push gives it the new score, so a repeated push changes nothing. To keep equal events apart, make their
-       position part of the item.
+    1. An item is any value that MessagePack writes (str, int, dict, ...; a tuple comes back as a list). A group has it
+       once: another push gives it the new score, so a repeated push changes nothing. To keep equal events separate,
+       make their position part of the item.
     2. The *best* score is the highest, or the lowest with `heap.order=lowest`. Items of equal score are in the order of their
        bytes, so the contents of a heap do not depend on the order of the pushes.
     3. A heap with a `size` drops its worst item when it has one more.
@@ -138,8 +138,8 @@ class HeapStore:
     def push_all(
         self, items: Sequence[Any], scores: Sequence[Score], groups: Sequence[str] | None = None
     ) -> list[bool]:
-        """As `push` of each item with its score to its group, in order; returns what the pushes return. `groups`: None for the
-        default one. A full group that gets many items is read and written once.
+        """As `push` of each item with its score to its group, in order; returns the results of the pushes. `groups`:
+        None for the default one. A full group that gets many items is read and written once.
 
         Raises StoreRefused for an item, a score or a group that `push` refuses, ValueError for columns of different lengths;
         nothing has changed then.
@@ -176,7 +176,9 @@ class HeapStore:
         return self._take(group, through=score)
 
     def top(self, n: int, group: str = "") -> list[HeapItem]:
-        """The `n` best items, the best first."""
+        """The `n` best items, the best first. Raises ValueError for a negative number."""
+        if n < 0:
+            raise ValueError(f"store '{self._name}': top takes a number of items, 0 or more, got {n}")
         return [_opened(ranked) for ranked in islice(self._blocks(group).items(backwards=self._highest), n)]
 
     def score(self, item: Any, group: str = "") -> Score | None:
@@ -196,7 +198,7 @@ class HeapStore:
         return True
 
     def size(self, group: str = "") -> int:
-        """How many items the group holds."""
+        """The number of items in the group."""
         return self._store.get(self._blocks(group).size) or 0
 
     def groups(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A group of a bounded heap in memory: takes a batch of pushes, and says what it has changed."""
+"""A group of a bounded heap in memory: takes a batch of pushes, and returns its changes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class HeapGroup:
         return packed in scores
 
     def changes(self) -> Changes:
-        """What the pushes have changed."""
+        """The changes of the pushes."""
         before, now = self._before, self._scores
         gone = [[score, packed] for packed, score in before.items() if now.get(packed) != score]
         come = [[score, packed] for packed, score in now.items() if before.get(packed) != score]

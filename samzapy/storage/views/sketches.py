@@ -349,7 +349,7 @@ class Quantiles:
         return None if found is None else found[0]
 
     def quantiles(self, key: Any, fractions: Sequence[float]) -> list[float] | None:
-        """As `quantile`, of several fractions in one go."""
+        """Like `quantile`, for several fractions."""
         if not all(0.0 <= fraction <= 1.0 for fraction in fractions):
             raise StoreRefused(f"store '{self._name}': a fraction is from 0 to 1, got {fractions!r:.100}")
         sketch = self._store.get(key)

@@ -45,7 +45,7 @@ _DELETE = (
 
 
 class Stopped(Exception):
-    """Raised in a cleaning that was asked to end; what it has not done is done by the next one."""
+    """Raised in a cleaning that was asked to end; the next cleaning does the rest."""
 
 
 def _go_on() -> bool:

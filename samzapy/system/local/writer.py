@@ -30,8 +30,8 @@ _OPEN = "INSERT INTO open_ranges (slot, first, end, transactional_id) VALUES (?,
 
 
 class LocalWriter(LogWriter):
-    """A writer with a separate connection, opened by the first call. Each append is one SQLite transaction. What it fills is
-    cleaned beside it, and once more at its end."""
+    """A writer with a separate connection, opened by the first call. Each append is one SQLite transaction. Its
+    streams are cleaned meanwhile, and once more at its end."""
 
     def __init__(self, settings: LocalSettings, clock: Clock) -> None:
         self._settings = settings

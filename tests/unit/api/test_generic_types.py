@@ -29,10 +29,12 @@ from typing import Any
 from typing_extensions import reveal_type
 
 from samzapy import (
+    BatchTask,
     Context,
     IncomingMessageEnvelope,
     InitableTask,
     KeyValueStore,
+    MessageBatch,
     MessageCollector,
     StreamTask,
     SystemStreamPartition,
@@ -56,6 +58,17 @@ class Typed(StreamTask[str, PageView], InitableTask):
         reveal_type(envelope.key)  # str
         reveal_type(envelope.offset)  # int
         reveal_type(self.store.get(envelope.key))  # int | None
+
+
+class Batches(BatchTask[str, PageView]):
+    def process_batch(
+        self, batch: MessageBatch[str, PageView], collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        reveal_type(batch.messages[0])  # PageView
+        reveal_type(batch[0].message)  # PageView
+        reveal_type(batch[1:][0].key)  # str
+        for each in batch:
+            reveal_type(each.message)  # PageView
 
 
 class Untyped(StreamTask):

@@ -104,7 +104,7 @@ def test_a_job_that_was_moved_back_reads_again(samzapy, ran, keys):
     shutil.copytree(ran, ".", dirs_exist_ok=True)
     code, output, errors = samzapy("checkpoint", "set", "job.properties", "oldest", *keys)
     assert code == 0, errors
-    assert "read again are applied to them again" in errors
+    assert "applies messages to them again" in errors
     assert output.startswith("Moved\n")
     run_elsewhere(".", *keys)
     assert counts_of(samzapy) == {key: 2 * value for key, value in COUNTS.items()}

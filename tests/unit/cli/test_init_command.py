@@ -171,8 +171,8 @@ def test_its_code_is_formatted_and_has_nothing_to_complain_about(samzapy, tmp_pa
         ("json", "Python has a module of that name already"),
         ("samzapy", "Python has a module of that name already"),
         ("pytest", "Python has a module of that name already"),
-        ("test_it", "pytest would take the task's module for a test"),
-        ("conftest", "pytest would take the task's module for a test"),
+        ("test_it", "pytest would mistake the task's module for a test"),
+        ("conftest", "pytest would mistake the task's module for a test"),
     ],
 )
 def test_a_name_that_cannot_be_the_tasks_module_is_refused_in_one_line(samzapy, tmp_path, name, why):

@@ -11,7 +11,7 @@ def test_every_key_is_listed_with_default_and_meaning(samzapy):
     assert len(rows) == len(ALL_KEYS)
     (commit,) = (row for row in rows if row.startswith("  task.commit.ms "))
     assert "60000" in commit
-    assert commit.endswith("Milliseconds between commits; <= 0: only on request and at the end.")
+    assert commit.endswith("Milliseconds between commits. <= 0: only on request and at the end.")
 
 
 def test_words_narrow_the_list(samzapy):

@@ -50,6 +50,17 @@ def test_a_run_in_one_process_has_the_containers_log_alone(samzapy, logs):
     assert samzapy("logs", "job.properties")[1] == "the newest run\n"
 
 
+def test_a_log_without_a_line_says_so_and_names_the_file(samzapy, logs):
+    (logs / "driver.log").touch()
+    assert samzapy("logs", "job.properties") == (0, "", ".samzapy/logs/counts-1/driver.log: no lines yet\n")
+    (logs / "driver.log").write_text("of the driver\n")
+    assert samzapy("logs", "job.properties", "--container", "3") == (
+        0,
+        "",
+        ".samzapy/logs/counts-1/driver.log: no lines of container 3 yet\n",
+    )
+
+
 def test_a_job_that_has_not_run_here_is_an_error_with_the_folder(samzapy, logs):
     logs.rmdir()
     code, _, errors = samzapy("logs", "job.properties")

@@ -1,5 +1,6 @@
 """The command as a whole: help, version, what becomes of errors."""
 
+import os
 import subprocess
 import sys
 
@@ -98,3 +99,32 @@ def test_every_command_listed_can_be_imported():
     context = click.Context(cli)
     for name in cli.list_commands(context):
         assert isinstance(cli.get_command(context, name), click.Command)
+
+
+def keys_with(**streams):
+    """Run `samzapy keys task.commit.ms` as a process with these streams and variables."""
+    program = "from samzapy.cli.main import main; main()"
+    return subprocess.run([sys.executable, "-c", program, "keys", "task.commit.ms"], check=False, **streams)
+
+
+def test_without_standard_output_a_command_does_its_work():
+    closed = "exec >&-; exec \"$0\" -c 'from samzapy.cli.main import main; main()' keys task.commit.ms"
+    done = subprocess.run(["sh", "-c", closed, sys.executable], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_disk_below_standard_output_is_one_line():
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
+        done = keys_with(stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (3, "error: standard output: No space left on device\n")
+
+
+def test_what_the_encoding_of_the_terminal_lacks_is_escaped():
+    program = "from samzapy.cli.main import _take_any_text; _take_any_text(); print('caf\u00e9 \u2603')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout == "caf\u00e9 \\u2603\n".encode("latin-1")

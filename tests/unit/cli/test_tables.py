@@ -1,12 +1,15 @@
 """Tables without a terminal and with one, and JSON."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
+from rich.progress import Progress
 
 import samzapy.cli
-from samzapy.cli.output import json_text, table, warn
+from samzapy.cli.output import json_text, line_on, status_console, table, warn
 from samzapy.metrics.columns import MetricColumns
 
 
@@ -61,3 +64,31 @@ def test_json_of_a_mapping_that_is_no_dict_is_an_object():
 def test_commands_write_json_in_one_way_only():
     folder = Path(samzapy.cli.__file__).parent
     assert [path.name for path in folder.rglob("*.py") if "json.dumps" in path.read_text()] == ["output.py"]
+
+
+def test_a_reader_of_standard_error_that_has_gone_ends_nothing(monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w", buffering=1) as unread:
+        monkeypatch.setattr(sys, "stderr", unread)
+        console = status_console()
+        with Progress(console=console) as progress:
+            progress.add_task("going on")
+            line_on(console, "a line that nobody reads")
+        line_on(console, "another one")
+        print("what the user's code prints", file=unread, flush=True)
+
+
+def test_a_full_disk_below_standard_error_ends_nothing(monkeypatch):
+    with open("/dev/full", "w", buffering=1) as full:  # noqa: PTH123  # a device
+        monkeypatch.setattr(sys, "stderr", full)
+        line_on(status_console(), "a line that nothing takes")
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+
+
+def test_a_process_without_standard_error_shows_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    console = status_console()
+    line_on(console, "a line for nobody")
+    assert not console.is_terminal

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from samzapy.cli.commands.topic import _arriving
+
 
 @pytest.fixture
 def topic(samzapy):
@@ -159,3 +161,28 @@ def test_input_that_is_not_utf_8_is_refused(samzapy, topic):
     topic("create", "local.a", "--partitions", "1")
     assert samzapy("topic", "write", "local.a", stdin=b"a\nb\xe9\n")[2] == "error: line 2: not UTF-8 (byte 0xe9)\n"
     assert topic("read", "local.a") == ""
+
+
+def test_lines_that_come_slowly_are_on_the_stream_before_the_next_ones_come(samzapy, topic, monkeypatch):
+    topic("create", "local.a", "--partitions", "1")
+    seen = []
+
+    class Slow:
+        """Brings `one`, then the rest in pieces that do not end with lines."""
+
+        pieces = iter([b"one\n", b"tw", b"o\nthree"])
+
+        def read1(self, most):
+            seen.append([each["message"] for each in lines(topic("read", "local.a"))])
+            return next(self.pieces, b"")
+
+    monkeypatch.setattr("samzapy.cli.commands.topic._arriving", lambda _: _arriving(Slow()))
+    assert samzapy("topic", "write", "local.a")[2] == "wrote 3 records to local.a\n"
+    assert seen == [[], ["one"], ["one"], ["one", "two"]]
+    assert [each["message"] for each in lines(topic("read", "local.a"))] == ["one", "two", "three"]
+
+
+def test_nothing_is_written_to_a_stream_that_does_not_exist(samzapy, topic):
+    topic("create", "local.a", "--partitions", "1")
+    code, _, errors = samzapy("topic", "write", "local.b", stdin="")
+    assert (code, errors.startswith("error: topic 'b' does not exist on system 'local'")) == (3, True)

@@ -360,8 +360,21 @@ def test_no_answer_is_retriable(service, client):
 def test_a_taken_port_is_an_environment_failure(coordinator):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(EnvironmentFailure, match=f"cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(EnvironmentFailure) as caught:
             CoordinatorService(coordinator, TOKEN, Addresses(port=port))
+    assert str(caught.value) == (
+        f"the driver cannot listen on 127.0.0.1:{port} (Address already in use): choose another port with job.page.port or "
+        "job.spark.coordinator.port, or 0 for any free one"
+    )
+
+
+def test_an_address_of_another_machine_is_an_environment_failure(coordinator):
+    with pytest.raises(EnvironmentFailure) as caught:
+        CoordinatorService(coordinator, TOKEN, Addresses("192.0.2.1"))
+    assert str(caught.value) == (
+        "the driver cannot listen on 192.0.2.1:0 (Cannot assign requested address): name an address of this machine with "
+        "job.spark.coordinator.host"
+    )
 
 
 def test_the_page_names_the_task_of_a_partition_and_the_host_of_its_container(service, client):

@@ -93,5 +93,5 @@ def test_a_page_that_leads_nowhere_is_refused(tmp_path):
 def test_an_unknown_mark_is_refused(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text("<!-- generated: kyes -->\n")
-    with pytest.raises(ValueError, match=r"generated: kyes.*expected one of commands, errors, keys"):
+    with pytest.raises(ValueError, match=r"generated: kyes.*expected one of alerts, commands, errors, keys"):
         Site(tmp_path).write(tmp_path / "out")

@@ -3,6 +3,7 @@ import os
 import socket
 import stat
 from hashlib import sha512
+from pathlib import Path
 
 import psutil
 import pytest
@@ -121,7 +122,7 @@ def test_a_folder_without_a_broker_has_no_status_and_nothing_to_stop(tmp_path):
 def test_a_pid_that_another_process_has_now_is_not_the_broker(tmp_path):
     found = broker.remember(tmp_path, os.getpid(), 9092, "4.1.0")
     assert broker.running_broker(tmp_path) == found
-    (tmp_path / "broker.json").write_text(json.dumps({**found._asdict(), "created": found.created - 100}))
+    (tmp_path / "broker.json").write_text(json.dumps({**found._asdict(), "born": found.born - 100}))
     assert broker.running_broker(tmp_path) is None
     assert broker.last_port(tmp_path) == 9092
     assert psutil.pid_exists(os.getpid())
@@ -139,9 +140,18 @@ def test_a_running_broker_of_another_version_or_port_is_refused_and_not_taken_fo
 
 def test_the_file_of_a_broker_of_an_older_release_is_read(tmp_path):
     found = broker.remember(tmp_path, os.getpid(), 9092, "4.1.0")._asdict()
-    del found["version"]
+    del found["version"], found["born"]
     (tmp_path / "broker.json").write_text(json.dumps(found))
     assert devkafka.status(tmp_path).version == ""
+    (tmp_path / "broker.json").write_text(json.dumps({**found, "created": found["created"] - 100}))
+    assert devkafka.status(tmp_path) is None
+
+
+def test_a_clock_that_was_set_changes_nothing(tmp_path):
+    found = broker.remember(tmp_path, os.getpid(), 9092, "4.1.0")
+    moved = found._replace(created=found.created - 3600)
+    (tmp_path / "broker.json").write_text(json.dumps(moved._asdict()))
+    assert devkafka.status(tmp_path) == moved
 
 
 def test_a_taken_port_is_refused(tmp_path):
@@ -173,3 +183,36 @@ def test_jars_that_cannot_be_fetched_are_an_environment_failure_that_names_the_l
     home = tmp_path / "cache" / "kafka_2.13-4.1.0"
     assert not (home / "jars").exists()
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_a_cache_that_cannot_be_made_is_an_environment_failure_that_names_another_place(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        EnvironmentFailure, match=r"file/kafka_2\.13-4\.1\.0: .* \(Not a directory\); set SAMZAPY_CACHE to"
+    ):
+        runtime.kafka_class_path("4.1.0", tmp_path / "file")
+
+
+def test_a_user_without_a_home_is_an_environment_failure_that_names_the_way_out(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("SAMZAPY_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(EnvironmentFailure, match=r"Could not determine home directory\. Set SAMZAPY_CACHE"):
+        runtime.kafka_class_path("4.1.0")
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_environment_failure_that_names_it(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(EnvironmentFailure, match=r"file/broker: Kafka cannot be started in .* \(Not a directory\)"):
+        devkafka.start(tmp_path / "file" / "broker")
+
+
+def test_a_folder_that_is_there_keeps_its_rights(tmp_path):
+    tmp_path.chmod(0o755)
+    broker.remember(tmp_path, os.getpid(), 9092, "4.1.0")
+    with pytest.raises(EnvironmentFailure, match="runs on"):
+        devkafka.start(tmp_path, 9093)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755

@@ -6,6 +6,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from docs.generator.metrics import alerts as generated
 from samzapy.cli.commands.keys import metrics
 from samzapy.metrics.dashboard import dashboard, expressions, rules
 from samzapy.metrics.families import known_families
@@ -28,6 +29,18 @@ def test_every_metric_of_the_rules_is_exported():
     named = {name for line in rules().splitlines() if not line.startswith("#") for name in _METRIC.findall(line)}
     assert len(named) > 10
     assert named <= exported(), named - exported()
+
+
+def test_every_alert_says_what_to_do_and_has_its_line_in_the_docs():
+    yaml = pytest.importorskip("yaml")
+    alerts = [rule for group in yaml.safe_load(rules())["groups"] for rule in group["rules"]]
+    assert len(alerts) > 10
+    runbook = generated()
+    for rule in alerts:
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}, rule
+        assert "{{ $labels.job }}" in rule["annotations"]["summary"], rule
+        assert rule["annotations"]["description"].endswith("."), rule
+        assert f"## {rule['alert']}\n" in runbook
 
 
 def test_panels_do_not_overlap():

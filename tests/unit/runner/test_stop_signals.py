@@ -61,7 +61,7 @@ def config():
     return made
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_run_that_is_stopped_right_after_its_claim_says_so_and_gives_the_job_back(config, number):
     events = []
     with preparing(config) as job:
@@ -96,3 +96,23 @@ def test_a_signal_that_comes_later_stops_the_job_at_once():
         assert not called
         os.kill(os.getpid(), signal.SIGTERM)
         assert called == ["stop"]
+
+
+def test_a_terminal_that_goes_away_stops_the_job_in_order_however_often_its_signal_comes():
+    called = []
+    with StopSignals() as signals:
+        signals.calls(lambda: called.append("stop"), lambda: called.append("abort"))
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGHUP)
+    assert called == ["stop"]
+
+
+def test_a_run_under_nohup_outlives_its_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not signals.received
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

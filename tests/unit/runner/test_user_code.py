@@ -119,15 +119,110 @@ def test_a_dataclass_that_was_decoded_before_travels():
     assert TravellingCode.of(job_of(Task), on_this_machine=True).objects
 
 
-def test_a_struct_of_the_program_is_refused_because_it_would_arrive_empty():
+#: Classes of a program that are message types, and the task that has them in its signature.
+PROGRAM = """
+from __future__ import annotations
+import enum, pickle, sys
+from dataclasses import dataclass, field
+from typing import Annotated, Generic, NamedTuple, TypedDict, TypeVar
+import attrs, msgspec, samzapy
+from samzapy.config.loader import load_job
+from samzapy.runner.spark.user_code import TravellingCode
+
+T = TypeVar("T")
+class Kind(enum.Enum):
+    NEW = "new"
+class Item(msgspec.Struct, tag=True, rename="camel"):
+    unit_price: Annotated[int, msgspec.Meta(ge=1)]
+    within: Item | None = None
+    def __post_init__(self):
+        assert isinstance(self, Item)
+    def more(self):
+        return Item(self.unit_price + LIMIT, within=self)
+LIMIT = 10
+@dataclass
+class Owner:
+    items: list[Item]
+    tags: set[str] = field(default_factory=set)
+class Place(NamedTuple):
+    item: Item
+class Extra(TypedDict):
+    item: Item
+@attrs.define
+class Size:
+    item: Item
+class Box(msgspec.Struct, Generic[T]):
+    held: T
+class Order(msgspec.Struct, frozen=True):
+    owner: Owner
+    place: Place
+    extra: Extra
+    size: Size
+    box: Box[Item]
+    kind: Kind = Kind.NEW
+class Task(samzapy.StreamTask):
+    def process(self, envelope: samzapy.IncomingMessageEnvelope[str, Order], collector, coordinator):
+        return envelope.message.box.held.more()
+if __name__ == "__main__":
+    job = load_job(JOB | {"task.class": "__main__:Task"})
+    sys.stdout.buffer.write(pickle.dumps(TravellingCode.of(job, on_this_machine=True)))
+"""
+ORDER = (
+    '{"owner":{"items":[{"type":"Item","unitPrice":1,"within":null}],"tags":[]},'
+    '"place":[{"type":"Item","unitPrice":2,"within":null}],"extra":{"item":{"type":"Item","unitPrice":3,"within":null}},'
+    '"size":{"item":{"type":"Item","unitPrice":4,"within":null}},'
+    '"box":{"held":{"type":"Item","unitPrice":5,"within":null}},"kind":"new"}'
+)
+#: What a worker does with it; it has a `__main__` of its own.
+WORKER = """
+import pickle, sys
+from types import SimpleNamespace
+import msgspec
+pickle.loads(sys.stdin.buffer.read()).arrive()
+from samzapy.plugins import load_class
+from samzapy.serializers.annotations import message_types
+task = load_class("__main__:Task")
+kind = message_types(task).message
+order = msgspec.json.decode(TEXT, type=kind)
+assert msgspec.json.encode(order).decode() == TEXT, order
+made = task().process(SimpleNamespace(message=order), None, None)
+print(kind.__name__, type(order.place).__name__, order.kind.name, made.unit_price, made.within is order.box.held)
+try:
+    msgspec.json.decode(TEXT.replace("5", "0"), type=kind)
+except msgspec.ValidationError as error:
+    print(error)
+"""
+
+
+def in_a_process(folder, program, given=b""):
+    path = folder / "program.py"
+    path.write_text(program)
+    done = subprocess.run([sys.executable, path], input=given, capture_output=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+@pytest.mark.parametrize("annotations", ["text", "objects"])
+def test_message_types_of_a_program_travel_with_the_classes_of_their_fields(tmp_path, annotations):
+    first, rest = PROGRAM.lstrip().split("\n", 1)
+    program = f"{first}\nJOB = {JOB}\n{rest}" if annotations == "text" else f"JOB = {JOB}\n{rest}"
+    if annotations == "objects":
+        program = program.replace("Item | None", "'Item | None'")
+    code = in_a_process(tmp_path, program)
+    lines = in_a_process(tmp_path, f"TEXT = {ORDER!r}\n{WORKER}", code).decode().splitlines()
+    assert lines == ["Order Place NEW 15 True", "Expected `int` >= 1 - at `$.box.held.unitPrice`"]
+
+
+def test_a_struct_that_names_what_is_not_there_is_refused_with_what_to_do():
     class Local(msgspec.Struct):
-        user: str
+        other: "Missing"  # noqa: F821
 
     class Task(StreamTask):
         def process(self, envelope, collector, coordinator):
-            return Local("u")
+            return Local(1)
 
-    with pytest.raises(ConfigError, match=r"Local is a msgspec.Struct, which cannot be pickled by value\): put it"):
+    expected = r"cannot be pickled for the executors \(NameError: name 'Missing' is not defined.*\): put it"
+    with pytest.raises(ConfigError, match=expected):
         TravellingCode.of(job_of(Task), on_this_machine=True)
 
 

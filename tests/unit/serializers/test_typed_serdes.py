@@ -199,6 +199,21 @@ def test_keys_of_a_store_must_be_hashable(unhashable):
     assert problems(**{"stores.visits.key.type": f"jobs.typed_views:{unhashable}"})
 
 
+class Tags(msgspec.Struct, frozen=True):
+    words: frozenset[str]
+
+
+class Labels(msgspec.Struct, frozen=True):
+    tags: tuple[Tags, ...]
+
+
+@pytest.mark.parametrize("kind", ["Tags", "Labels"])
+def test_keys_of_a_store_hold_no_sets_which_are_other_bytes_in_each_process(kind):
+    found = problems(**{"stores.visits.key.type": f"{__name__}:{kind}"})
+    assert "a set has not: take a sorted tuple" in found["stores.visits.key.type"]
+    task_serdes(load_job({**BASE, "stores.visits.msg.type": f"{__name__}:{kind}"}))
+
+
 @pytest.mark.parametrize("hashable", ["Place", "TupleView"])
 def test_hashable_classes_are_keys_of_a_store(hashable):
     task_serdes(load_job({**BASE, "stores.visits.key.type": f"jobs.typed_views:{hashable}"}))

@@ -90,6 +90,8 @@ def test_a_heap_refuses_what_is_no_score_and_stays_as_it_was(opened, score):
         heap.push(object(), 1)
     with pytest.raises(StoreRefused, match="without a zero character"):
         heap.push("b", 1, "group\0")
+    with pytest.raises(ValueError, match="store 's': top takes a number of items, 0 or more, got -1"):
+        heap.top(-1)
     assert heap.top(9) == [HeapItem("a", 1)]
 
 
@@ -106,6 +108,16 @@ def test_a_batch_of_pushes_with_one_that_is_refused_changes_nothing(opened):
     with pytest.raises(ValueError, match=r"expected columns of one length, got \[1, 2\]"):
         heap.push_all(["d", "e"], [9])
     assert heap.top(9) == [HeapItem("c", 3), HeapItem("b", 2)]
+
+
+@pytest.mark.parametrize("text", [None, 5, b"bytes"])
+def test_an_index_refuses_what_is_no_text(opened, text):
+    index = opened("inverted-index").store
+    with pytest.raises(StoreRefused, match="store 's': a text is a str, got"):
+        index.add("d", text)
+    with pytest.raises(StoreRefused, match="store 's': a query is a str, got"):
+        index.search(text)
+    assert len(index) == 0
 
 
 def test_a_batch_of_documents_with_one_that_is_refused_changes_nothing(opened):

@@ -279,6 +279,14 @@ def test_a_stream_that_the_job_does_not_read_is_refused(driver):
         driver.send("inn", "x")
 
 
+def test_an_object_in_place_of_the_class_is_refused():
+    with (
+        pytest.raises(ConfigError, match=r"^task: expected a class, not an object, got '<"),
+        TaskTestDriver(object(), {"task.inputs": "sys.in"}),
+    ):
+        pass
+
+
 def test_a_message_that_the_serde_does_not_take_is_refused_and_nothing_happens(driver):
     with pytest.raises(SerdeError, match=r"sys\.in: message"):
         driver.send("in", object(), "a")

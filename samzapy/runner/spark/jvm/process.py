@@ -162,4 +162,6 @@ class DriverJvm:
             for line in lines:
                 self._lines.append(line.rstrip())
                 if self._pass_on:
-                    sys.stderr.write(line)
+                    # Without a reader there, this thread still has to empty the JVM's pipe.
+                    with suppress(OSError, ValueError):
+                        sys.stderr.write(line)

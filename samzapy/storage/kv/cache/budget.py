@@ -25,11 +25,11 @@ class BudgetedCache(Protocol):
 
     @abstractmethod
     def give_back(self, size: int) -> None:
-        """Evict about `size` bytes of clean entries, and report what is left."""
+        """Evict about `size` bytes of clean entries, and report the remaining bytes."""
 
     @abstractmethod
     def free(self, size: int) -> None:
-        """Evict `size` bytes, changes included, and report what is left."""
+        """Evict `size` bytes, changes included, and report the remaining bytes."""
 
 
 class Account:

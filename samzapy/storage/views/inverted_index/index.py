@@ -1,4 +1,4 @@
-"""The inverted index that a task sees, and its factory."""
+"""The inverted index for tasks, and its factory."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class InvertedIndex:
 
     def _terms(self, document: str, text: str) -> list[str]:
         """The terms of a text. Raises StoreRefused."""
+        self._check_text("text", text)
         terms = list(self._tokenizer.terms(text))
         takes = self._postings.takes
         for name in (document, *terms):
@@ -56,6 +57,10 @@ class InvertedIndex:
                     f"store '{self._name}': document ids and terms are str without zero characters, got {name!r:.100}"
                 )
         return terms
+
+    def _check_text(self, what: str, text: object) -> None:
+        if not isinstance(text, str):
+            raise StoreRefused(f"store '{self._name}': a {what} is a str, got {type(text).__name__} {text!r:.100}")
 
     def delete(self, document: str) -> bool:
         """Take a document out; returns whether it was there."""
@@ -68,6 +73,7 @@ class InvertedIndex:
         parentheses group, AND binds more tightly than OR. A query without a term finds nothing. Raises StoreRefused
         for a query that cannot be read.
         """
+        self._check_text("query", query)
         parsed = parse(query, self._tokenizer)
         if parsed is None or limit < 1:
             return []

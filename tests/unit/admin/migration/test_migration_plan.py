@@ -82,7 +82,7 @@ def test_all_problems_are_named_together():
     [
         ({"source": {"msg.serd": "long"}}, "--from: expected key.serde, key.type, msg.serde, msg.type"),
         ({"source": {"msg.serde": "double"}}, "--from msg.serde: the store was written with long, got 'double'"),
-        ({"target": {"msg.serde": "long"}}, "store 's': nothing changes: name the serdes and classes"),
+        ({"target": {"msg.serde": "long"}}, "store 's': nothing changes: name the old serdes and classes"),
         ({"target": {"key.serde": "avro"}}, "--to key.serde: the id of a schema is part of its bytes"),
     ],
 )

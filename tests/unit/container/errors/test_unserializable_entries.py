@@ -1,10 +1,14 @@
 """A key or value of a store that does not serialize: the error names the input it came from, as exactly as is known."""
 
+import math
+
 import pytest
 from jobs.memory_job import MemoryJob
 
-from samzapy import CoroutineTask, EndOfStreamListenerTask, InitableTask, StreamTask
+from samzapy import BatchTask, CoroutineTask, EndOfStreamListenerTask, InitableTask, StreamTask
 from samzapy.errors import SerdeError
+from samzapy.serializers import StringSerde
+from samzapy.testing import TaskTestDriver
 
 
 class PuttingTask(StreamTask, InitableTask):
@@ -76,8 +80,64 @@ def test_a_put_that_no_message_has_caused_names_the_call(tmp_path):
 
 
 def test_a_task_whose_failed_messages_are_undone_names_its_input(tmp_path):
-    keys = {"task.error.process.policy": "skip", "stores.counts.object.cache.mode": "copy"}
+    keys = {"task.error.process.policy": "retry(1, 1ms)", "stores.counts.object.cache.mode": "copy"}
     assert failure(tmp_path, [*good(2), BAD], **keys) == f"{TAKES} (while processing mem.in[0]@2)"
+
+
+class PuttingBatches(BatchTask, InitableTask):
+    def init(self, context):
+        self.counts = context.get_store("counts")
+
+    def process_batch(self, batch, collector, coordinator):
+        self.counts.put_all(zip(batch.keys, batch.messages, strict=True))
+
+
+class Asking(PuttingTask):
+    """Looks each message up, as a key."""
+
+    def process(self, envelope, collector, coordinator):
+        self.counts.get(envelope.message)
+        self.counts.put(envelope.message, "seen")
+
+
+class Unreadable(StringSerde):
+    def from_bytes(self, data):
+        raise ValueError("broken")
+
+
+SKIPPING = {
+    "task.error.process.policy": "skip",
+    "task.inputs": "sys.in",
+    "systems.sys.default.stream.samza.key.serde": "msgpack",
+    "systems.sys.default.stream.samza.msg.serde": "msgpack",
+    "stores.counts.factory": "inmemory",
+    "stores.counts.key.serde": "string",
+    "stores.counts.msg.serde": "json",
+}
+
+
+@pytest.mark.parametrize("cache", [{}, UNCACHED])
+@pytest.mark.parametrize("task", [PuttingTask, PuttingCoroutine, PuttingBatches])
+def test_a_value_that_does_not_serialize_meets_the_policy_of_its_message(task, cache):
+    with TaskTestDriver(task, SKIPPING | cache) as driver:
+        driver.send_batch("in", ["a", "b", "c", 4, "e"], [1, math.nan, b"no JSON", 4, 5], partition=0)
+        driver.commit()
+        assert dict(driver.store("counts").all()) == {"a": 1, "e": 5}
+
+
+def test_a_key_that_does_not_serialize_meets_the_policy_of_its_message():
+    with TaskTestDriver(Asking, SKIPPING) as driver:
+        driver.send_batch("in", None, ["a", 5, None, "b"])
+        assert dict(driver.store("counts").all()) == {"a": "seen", "b": "seen"}
+
+
+def test_an_entry_that_cannot_be_read_is_not_about_the_message_that_asks_for_it():
+    keys = {"stores.counts.msg.serde": "corrupt", "serializers.registry.corrupt.class": f"{__name__}:Unreadable"}
+    with (
+        TaskTestDriver(Asking, SKIPPING | keys) as driver,
+        pytest.raises(SerdeError, match=r"store 'counts': value of key 'a': .*broken"),
+    ):
+        driver.send_batch("in", None, ["a", "a"])
 
 
 def test_an_asynchronous_task_names_its_input(tmp_path):

@@ -1,5 +1,7 @@
 """Methods that samzapy calls without their interface, and methods that look like them."""
 
+from functools import partialmethod, wraps
+
 import pytest
 
 from samzapy import (
@@ -128,3 +130,85 @@ class Misspelt(StreamTask):
 def test_a_misspelt_process_is_named():
     with pytest.raises(ConfigError, match="missing: process; did you mean that by proces"):
         load_task_class(path_of(Misspelt))
+
+
+def refused(made):
+    with pytest.raises(ConfigError) as caught:
+        load_task_class(path_of(made))
+    (problem,) = caught.value.problems
+    return problem.message
+
+
+@pytest.mark.parametrize(
+    ("process", "takes"),
+    [
+        (lambda self, envelope: None, "(self, envelope)"),
+        (lambda self, envelope, collector: None, "(self, envelope, collector)"),
+        (lambda envelope, collector, coordinator: None, "(envelope, collector, coordinator)"),
+        (lambda self, a, b, c, d: None, "(self, a, b, c, d)"),
+        (lambda self, envelope, *, collector, coordinator: None, "(self, envelope, *, collector, coordinator)"),
+    ],
+)
+def test_a_process_that_cannot_be_called_is_refused_with_what_it_takes(process, takes):
+    made = type("Task", (StreamTask,), {"process": process})
+    wanted = "process(envelope, collector, coordinator)"
+    assert refused(made) == f"Task must define {wanted}; its process takes {takes}"
+
+
+def with_a_connection(method):
+    @wraps(method)
+    def injecting(self, envelope, collector, coordinator):
+        return method(self, envelope, collector, coordinator, "a connection")
+
+    return injecting
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        lambda *arguments: None,
+        lambda self, envelope, collector, coordinator, extra=1: None,
+        with_a_connection(lambda self, envelope, collector, coordinator, connection: None),
+        staticmethod(lambda envelope, collector, coordinator: None),
+        partialmethod(lambda self, mode, envelope, collector, coordinator: None, "fast"),
+    ],
+    ids=["any", "default", "decorated", "static", "partial"],
+)
+def test_a_process_that_can_be_called_is_accepted(process):
+    made = type("Task", (StreamTask,), {"process": process})
+    assert load_task_class(path_of(made)) is made
+
+
+def a_generator(self, *arguments):
+    yield
+
+
+async def an_asynchronous_generator(self, *arguments):
+    yield
+
+
+@pytest.mark.parametrize("method", [a_generator, an_asynchronous_generator])
+@pytest.mark.parametrize("name", ["process", "init", "window"])
+def test_a_method_that_yields_is_refused_since_its_code_would_never_run(name, method):
+    assert refused(task_with(**{name: method})) == (
+        f"Task must not yield in {name}: a generator's code never runs here; send outputs with collector.send"
+    )
+
+
+async def a_coroutine(self, *arguments):
+    """Nothing."""
+
+
+@pytest.mark.parametrize("name", ["process", "init", "window", "on_timer"])
+def test_a_coroutine_that_nothing_awaits_is_refused(name):
+    assert refused(task_with(**{name: a_coroutine})) == (
+        f"Task must not define {name} as a coroutine function: only a CoroutineTask's is awaited"
+    )
+
+
+def test_a_coroutine_of_the_classs_own_is_accepted():
+    async def close(self, file):
+        yield file
+
+    made = task_with(close=close)
+    assert load_task_class(path_of(made)) is made

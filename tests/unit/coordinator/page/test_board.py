@@ -19,6 +19,7 @@ from samzapy.coordinator.page.history import SAMPLES, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector, NoInspector
 from samzapy.coordinator.page.routes import page_routes
 from samzapy.coordinator.page.view import StoreSums
+from samzapy.coordinator.progress import ChangelogSize
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.testing import ManualClock
 
@@ -198,6 +199,14 @@ def test_stores_are_added_up_over_tasks_and_containers():
     rows, tasks = StoreSums().rows(status)
     assert [(row.name, row.tasks, row.entries, row.hit_ratio) for row in rows] == [("counts", 3, 30, 0.75)]
     assert tasks == 3
+
+
+def test_a_store_shows_the_length_of_its_changelog_once_it_is_known():
+    status = job(container(0, 5, [0]))
+    assert StoreSums().rows(status)[0][0].changelog is None
+    known = replace(status, changelogs={"counts": ChangelogSize(2, 1_234_567)})
+    board = Board(lambda: known, NoInspector(), ManualClock())
+    assert "1,234,567" in board.sections()["stores"]
 
 
 def test_a_container_that_sends_new_metrics_is_added_up_anew():

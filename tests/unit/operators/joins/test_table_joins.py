@@ -149,3 +149,12 @@ def test_a_third_table_makes_rows_of_three_parts(tmp_path):
         join.update(envelope(SOURCES[0], 0, "a", 0, 1))
         join.update(envelope(SOURCES[2], 0, "a", 0, 2))
         assert join.update(envelope(of_third, 0, "a", 0, 3)) == {"profile": 1, "settings": 2, "orders": 3}
+
+
+@pytest.mark.parametrize("make", [AsOfJoin, lambda *made: StreamStreamJoin(*made, Within(1))])
+def test_a_stream_cannot_be_joined_with_itself(tmp_path, make):
+    with (
+        pytest.raises(ValueError, match=r"Partition 1: a join needs different streams, got mem\.left and mem\.left"),
+        JoinBench(tmp_path, lambda context: make(context, "joined", (LEFT, LEFT))),
+    ):
+        pass

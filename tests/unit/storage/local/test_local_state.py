@@ -174,7 +174,7 @@ def test_a_snapshot_that_is_not_at_the_marker_of_its_index_gives_an_empty_store(
     assert local.engine.is_empty()
     assert local.engine.marker() is None
     local.engine.close()
-    assert "it holds something else than its index says" in caplog.text
+    assert "its contents differ from its index" in caplog.text
 
 
 def test_a_store_is_closed_when_what_judges_it_raises(stores):

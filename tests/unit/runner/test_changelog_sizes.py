@@ -1,0 +1,93 @@
+"""The sizes of changelogs, as the driver looks at them."""
+
+import logging
+import threading
+
+import pytest
+from jobs.memory_job import MemoryJob
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.progress import ChangelogSize
+from samzapy.coordinator.wire import JobSpec
+from samzapy.errors import RetriableError
+from samzapy.metrics.prometheus import render
+from samzapy.runner import changelogs
+from samzapy.runner.changelogs import ChangelogWatch
+from samzapy.runner.prepare import prepare
+from samzapy.runner.serving import job_snapshot
+
+DEADLINE_S = 60.0
+
+
+class Looks(Coordinator):
+    """A coordinator that can be waited for."""
+
+    def __init__(self, prepared):
+        super().__init__("job", JobSpec(prepared.model, {}), 5.0)
+        self.looked = threading.Event()
+
+    def note_changelogs(self, sizes):
+        super().note_changelogs(sizes)
+        self.looked.set()
+
+
+@pytest.fixture(autouse=True)
+def early(monkeypatch):
+    monkeypatch.setattr(changelogs, "_FIRST_S", 0.01)
+    monkeypatch.setattr(changelogs, "_PACE_S", 0.01)
+    monkeypatch.setattr(changelogs, "_AT_ONCE", 1)
+
+
+@pytest.fixture
+def job(tmp_path):
+    made = MemoryJob(tmp_path)
+    made.send((0, "a", {"id": 1}), (1, "b", {"id": 2}), (1, "c", {"id": 3}))
+    made.run()
+    return made
+
+
+def offsets_of(job):
+    ssps = [SystemStreamPartition("mem", "counts-changelog", number) for number in range(2)]
+    return sum(log.upcoming - log.oldest for log in job.admin.offsets(ssps).values())
+
+
+def test_the_status_and_the_metrics_have_the_offsets_of_each_changelog(job):
+    prepared = prepare(job.config, until_end=True)
+    coordinator = Looks(prepared)
+    with ChangelogWatch.of(job.config, prepared.model, coordinator):
+        assert coordinator.looked.wait(DEADLINE_S)
+    status = coordinator.status()
+    assert offsets_of(job) >= 3
+    assert status.changelogs == {"counts": ChangelogSize(2, offsets_of(job))}
+    assert status.to_json()["changelogs"] == {"counts": {"partitions": 2, "offsets": offsets_of(job)}}
+    text = render(job_snapshot(status, frozenset())).decode()
+    assert f'samzapy_job_changelog_offsets{{job="job",store="counts"}} {float(offsets_of(job))}' in text
+
+
+def test_a_look_that_fails_is_one_line_of_the_log_and_the_next_one_goes_on(job, caplog):
+    prepared = prepare(job.config, until_end=True)
+    coordinator = Looks(prepared)
+    watch = ChangelogWatch.of(job.config, prepared.model, coordinator)
+    clients, left = watch._clients, [RetriableError("no broker"), RetriableError("no broker")]
+
+    def failing():
+        if left:
+            raise left.pop()
+        return clients()
+
+    with (
+        caplog.at_level(logging.INFO, "samzapy.runner.changelogs"),
+        ChangelogWatch(watch._changelogs, failing, coordinator),
+    ):
+        assert coordinator.looked.wait(DEADLINE_S)
+    assert [record.message for record in caplog.records if record.name == changelogs.__name__] == [
+        "The sizes of the changelogs cannot be read now: no broker"
+    ]
+
+
+def test_a_job_without_changelogs_has_no_thread_for_them(tmp_path):
+    job = MemoryJob(tmp_path, **{"stores.counts.changelog": ""})
+    prepared = prepare(job.config, until_end=True)
+    with ChangelogWatch.of(job.config, prepared.model, Looks(prepared)):
+        assert "changelogs" not in {thread.name for thread in threading.enumerate()}
