@@ -120,7 +120,11 @@ class ProducerError(SamzapyError):
     """Raised when a record was not acknowledged. The producer is poisoned, and no later work may be committed."""
 
 
-class RecordTooLarge(ProducerError):
+class RecordRefused(ProducerError):
+    """Raised when a stream does not take a record, however often it is sent."""
+
+
+class RecordTooLarge(RecordRefused):
     """Raised when a record is larger than its stream accepts. `advice` names other possible causes."""
 
     def __init__(self, where: str, size: int, limit: int | None, advice: str = "") -> None:

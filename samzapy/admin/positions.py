@@ -191,6 +191,12 @@ def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock
             # Event times and senders describe the messages before the old position.
             event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
             senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
+            # Positions in a stream that was created again hold once all of them are moved.
+            input_ids={
+                stream: each
+                for stream, each in old.input_ids.items()
+                if any(ssp.system_stream == stream and ssp not in moved for ssp in old.input_offsets)
+            },
             held_by="",
             idle=(),
         )

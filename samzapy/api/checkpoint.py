@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemProducer
 
 
@@ -37,6 +37,7 @@ class Checkpoint:
     atomic              the changelog offsets are of the checkpoint's own transaction, so no record of the job is behind them
     serdes              by store with a changelog, the stable names of the serdes of keys and values, independent of the names
                         in the job file; empty in records of older versions
+    input_ids           by input stream, the id of the stream that the offsets are of; empty in records of older versions
     held_by, idle       for people: the partition or sender that held the clock back, and those that were idle or had ended
     """
 
@@ -50,6 +51,7 @@ class Checkpoint:
     senders: Mapping[SystemStreamPartition, Mapping[str, SenderState]] = field(default_factory=dict)
     atomic: bool = False
     serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
     held_by: str = ""
     idle: tuple[str, ...] = ()
 

@@ -19,7 +19,7 @@ The header `samzapy-id` is text, eleven fields with colons between them:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from urllib.parse import quote, unquote
@@ -105,15 +105,20 @@ envelope_of: Callable[[tuple[Any, ...]], IncomingMessageEnvelope[Any, Any]] = ty
 )
 
 
-def checked_headers(headers: Headers) -> Headers:
-    """The headers. Raises TypeError for anything but pairs of names and values."""
+def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
+    """The headers as they are now: later changes of a list do not reach the message. Raises TypeError for anything but pairs of
+    names and values."""
+    fixed = True
     try:
-        sound = all(isinstance(name, str) and (value is None or isinstance(value, bytes)) for name, value in headers)
+        kept = tuple(headers)
+        for pair in kept:
+            name, value = pair
+            if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+                raise TypeError  # noqa: TRY301  # as the ones of wrong shapes
+            fixed = fixed and type(pair) is tuple
     except (TypeError, ValueError):
-        sound = False
-    if not sound:
-        raise TypeError(f"headers: expected (str, bytes or None) pairs, got {headers!r}")
-    return headers
+        raise TypeError(f"headers: expected (str, bytes or None) pairs, got {headers!r}") from None
+    return kept if fixed else tuple((name, value) for name, value in kept)
 
 
 def whole_ms(timestamp: int) -> int:
@@ -151,9 +156,7 @@ class OutgoingMessageEnvelope:
         self.message = message
         self.key = key
         self.partition_key = partition_key
-        if headers is not None:
-            checked_headers(headers)
-        self.headers = headers
+        self.headers = headers if headers is None else checked_headers(headers)
         self.timestamp = timestamp if timestamp is None else whole_ms(timestamp)
 
     def __repr__(self) -> str:

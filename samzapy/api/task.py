@@ -158,7 +158,8 @@ class ClosableTask(Ability):
 
     @abstractmethod
     def close(self) -> None:
-        """Called at shutdown, before the stores close. Not called when the process is killed."""
+        """Called at shutdown, after the last commit and before the stores close: what it puts or sends is not kept. Not called
+        when the process is killed."""
 
 
 class EndOfStreamListenerTask(Ability):

@@ -5,16 +5,17 @@ checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "startpoints": {"kafka.orders[0]": "5f0c..."},
              "event-times": {"kafka.orders[0]": 1699999999000},
              "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}},
-             "atomic": true, "serdes": {"counts": ["string", "json"]},
+             "atomic": true, "serdes": {"counts": ["string", "json"]}, "input-ids": {"kafka.orders": "Xq3..."},
              "held-by": "kafka.orders[0] (sender shop-1/Partition 0)", "idle": ["kafka.orders[1]"]}
-             (the last seven are left out if they are empty)
+             (the last eight are left out if they are empty)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42,
              "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0}
 
 1. `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records.
 2. `event-times` are the latest event times of the inputs. `senders` gives the watermark, number, end and drain of each
-   sender of an intermediate input. `serdes` names the serdes of each store's keys and values.
+   sender of an intermediate input. `serdes` names the serdes of each store's keys and values. `input-ids` are the ids of the
+   streams that the offsets are of: a stream that is deleted and created again has another one.
 3. `held-by` names the source that held the task's clock back, `idle` those that were idle or had ended. No run reads
    them.
 4. The owner is the run that was started last.
@@ -30,7 +31,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from samzapy.api.checkpoint import Checkpoint, JobRun, SenderState
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import RestoreError
 from samzapy.strict_json import LastOffset, Natural, Time
 from samzapy.strict_json import decode as decode_json
@@ -60,6 +61,7 @@ class _Checkpoint(msgspec.Struct, rename="kebab", omit_defaults=True):
     senders: dict[str, dict[str, _Sender]] = {}
     atomic: bool = False
     serdes: dict[str, tuple[str, str]] = {}
+    input_ids: dict[str, str] = {}
     held_by: str = ""
     idle: tuple[str, ...] = ()
 
@@ -99,6 +101,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
             },
             checkpoint.atomic,
             dict(checkpoint.serdes),
+            {str(stream): each for stream, each in checkpoint.input_ids.items()},
             checkpoint.held_by,
             checkpoint.idle,
         )
@@ -123,6 +126,7 @@ def decode(value: bytes, where: str) -> Checkpoint:
             },
             read.atomic,
             read.serdes,
+            {SystemStream.parse(stream): each for stream, each in read.input_ids.items()},
             read.held_by,
             read.idle,
         )

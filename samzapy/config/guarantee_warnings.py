@@ -141,7 +141,7 @@ def _states(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
 
 def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
     policies = config.task.errors
-    if not policies.policies[Stage.PROCESS].only_fails:
+    if policies.undoes_changes:
         yield from _changes_that_stay(config.stores)
     for stage, policy in policies.policies.items():
         key = error_policy.POLICIES[stage].name
@@ -162,7 +162,9 @@ def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
 def _changes_that_stay(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
     for name, store in stores.items():
         if store.object_cache_mode == "reference":
-            message = "reference: if a failed message has changed a value in place, without a put, the change stays"
+            message = (
+                "reference: if a failed message or batch has changed a value in place, without a put, the change stays"
+            )
             yield GuaranteeWarning(OBJECT_CACHE_MODE.at(store=name), message)
 
 

@@ -49,7 +49,6 @@ from samzapy.config.streams.stream import (
     stream_settings,
 )
 from samzapy.config.tasks import TaskConfig, checkpoint, task
-from samzapy.config.tasks.error_policy import Stage
 from samzapy.config.tasks.patterns import InputPattern, of_rewriters, written_out
 from samzapy.errors import ConfigError
 
@@ -226,7 +225,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     names = StreamNames(ids, default_system, found_systems)
     found_task = task.parse_task(reader, names)
     _check_listing(reader, found_task, found_systems)
-    undoing = not found_task.errors.policies[Stage.PROCESS].only_fails
+    undoing = found_task.errors.undoes_changes
     found_stores = {
         store.name: _with_source(reader, store, names, found_task)
         for store in parse_stores(reader, changelog_system, found_systems, serdes, undoing=undoing).values()

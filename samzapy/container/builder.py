@@ -27,6 +27,7 @@ from samzapy.container.inputs.starting_offsets import (
     follow,
     of_inputs,
     own_changelog_ends,
+    refuse_made_anew,
 )
 from samzapy.container.outputs.producers import TaskProducers
 from samzapy.container.run_loop import LoopControl, LoopPeriods, RunLoop
@@ -50,11 +51,13 @@ _RESTORE_SECONDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1
 
 
 class JobProgress(NamedTuple):
-    """By task its last checkpoint, None where there is none; the startpoints of the job, and its adopted changelog records."""
+    """By task its last checkpoint, None where there is none; the startpoints of the job, and its adopted changelog records.
+    `outdated`: the tasks with checkpoints that also have positions in streams that are no inputs any more."""
 
     checkpoints: Mapping[str, Checkpoint | None]
     startpoints: tuple[Startpoint, ...]
     adopted: Adopted
+    outdated: frozenset[str]
 
 
 class ContainerBuilder:
@@ -111,21 +114,25 @@ class ContainerBuilder:
             found = self._checkpoints.read_all(task.name for task in self.model.tasks)
             startpoints = self._checkpoints.read_record(JobRecord.STARTPOINTS) if self.config.startpoints else None
             adopted = self._checkpoints.read_record(JobRecord.ADOPTED)
-        return JobProgress(
-            {name: of_inputs(self.config, name, checkpoint) for name, checkpoint in found.items()},
-            startpoints_from_json(startpoints),
-            Adopted.from_json(adopted),
-        )
+        kept = {name: of_inputs(self.config, name, checkpoint) for name, checkpoint in found.items()}
+        outdated = frozenset(name for name, checkpoint in kept.items() if checkpoint is not found[name])
+        return JobProgress(kept, startpoints_from_json(startpoints), Adopted.from_json(adopted), outdated)
 
     def starts(self, progress: JobProgress, now_ms: int) -> dict[str, TaskStart]:
-        """Where every task starts; counts the offsets that this skips or repeats. Raises OffsetOutOfRange, UnknownStream."""
+        """Where every task starts; counts the offsets that this skips or repeats. Raises OffsetOutOfRange,
+        UnknownStream, EnvironmentFailure for an input that was deleted and created again."""
         logs = logs_of(self.model.ssps, self._clients)
+        ids = self._clients.stream_ids({ssp.system_stream for ssp in self.model.ssps})
         starts: dict[str, TaskStart] = {}
         for task in self.model.tasks:
             checkpoint = progress.checkpoints[task.name]
             followed = follow(self.config, progress.startpoints, task, checkpoint, logs, self._clients.admin, now_ms)
+            refuse_made_anew(self.config, task, checkpoint, followed, ids)
             offsets = first_offsets(self.config, task, checkpoint, followed, logs, self._clients.admin)
-            starts[task.name] = TaskStart(offsets, checkpoint, {ssp: each.id for ssp, each in followed.items()})
+            own_ids = {stream: ids[stream] for ssp in offsets if (stream := ssp.system_stream) in ids}
+            starts[task.name] = TaskStart(
+                offsets, checkpoint, {ssp: each.id for ssp, each in followed.items()}, own_ids
+            )
             if checkpoint is not None:
                 count_moves(checkpoint.input_offsets, offsets, self.metrics)
         return starts
@@ -148,6 +155,7 @@ class ContainerBuilder:
             engines=self._engines,
             admin_of=self._clients.admin,
             clock=clock,
+            record_limit_of=self._clients.max_record_bytes,
         )
         stores = restore_together(openings, self._clients.consumer, clock, on_restore, should_stop)
         sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)

@@ -20,10 +20,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.container.builder import ContainerBuilder
+from samzapy.container.builder import ContainerBuilder, JobProgress
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.run_loop import LoopControl, RunLoop
@@ -225,9 +224,7 @@ class Container:
         reach("start.6")
         # 7  inputs
         committer = builder.committer(self._lease, self._ownership, self._heartbeat.should_stop, self._must_own)
-        committer.commit(
-            [task for task in self._tasks if self._never_committed(task, progress.checkpoints)], force=True
-        )
+        committer.commit([task for task in self._tasks if self._must_commit(task, progress)], force=True)
         inputs = builder.inputs(self._ends, self._tasks)
         self._beside.append(inputs.close)
         inputs.start(self._first_offsets())
@@ -254,6 +251,7 @@ class Container:
         self._at_work.stop(self._tasks)
         for task in self._tasks:
             task.close()
+            task.warn_of_late_changes()
             task.sinks.close()
         self._committed.withdraw()
         for task in self._tasks:
@@ -277,11 +275,11 @@ class Container:
                 logger.warning("Closing after a failure: %s", cause)
 
     @staticmethod
-    def _never_committed(task: TaskInstance, checkpoints: Mapping[str, Checkpoint | None]) -> bool:
-        """Without this first commit, a crash before the second would start at a later `upcoming` and skip messages, or
-        follow a startpoint once more."""
-        checkpoint = checkpoints[task.name]
-        if checkpoint is None or task.startpoints != checkpoint.startpoints:
+    def _must_commit(task: TaskInstance, progress: JobProgress) -> bool:
+        """Without this first commit, a crash before the second would start at a later `upcoming` and skip messages, follow a
+        startpoint once more, or find positions in a stream that has gone and come back."""
+        checkpoint = progress.checkpoints[task.name]
+        if checkpoint is None or task.startpoints != checkpoint.startpoints or task.name in progress.outdated:
             return True
         return not task.offsets.keys() <= checkpoint.input_offsets.keys()
 

@@ -55,7 +55,7 @@ from samzapy.errors import (
     JobTakenOver,
     ProducerError,
     ProducerFenced,
-    RecordTooLarge,
+    RecordRefused,
     RetriableError,
     SamzapyError,
     StaleEpoch,
@@ -147,7 +147,7 @@ class RestartingContainer:
 
     def _pauses(self, failure: SamzapyError) -> Sequence[float]:
         """The seconds before each start in a row; empty for a failure that no restart helps."""
-        if isinstance(failure, RecordTooLarge):
+        if isinstance(failure, RecordRefused):
             return ()
         if isinstance(failure, RESTARTABLE):
             return max(_PAUSES_S, self._asked_for, key=len)

@@ -28,6 +28,7 @@ from samzapy.errors import (
     EnvironmentFailure,
     JobTakenOver,
     ProducerError,
+    RecordRefused,
     RecordTooLarge,
     SamzapyError,
     SerdeError,
@@ -115,7 +116,9 @@ def on_this_machine(context: SparkContext) -> bool:
 
 #: The last line of a Python worker's stack trace, which Spark passes on as text.
 _OURS = re.compile(r"^samzapy\.errors\.(\w+): (.*)$", re.MULTILINE)
-_BY_NAME = {kind.__name__: kind for kind in (SerdeError, StoreRefused, ProducerError, EnvironmentFailure)}
+_BY_NAME = {
+    kind.__name__: kind for kind in (SerdeError, StoreRefused, ProducerError, RecordRefused, EnvironmentFailure)
+}
 #: Errors with more arguments than a message, by their general class.
 _IN_GENERAL: dict[str, type[SamzapyError]] = {
     RecordTooLarge.__name__: ProducerError,

@@ -280,8 +280,10 @@ def commit_positions(
 
 def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:
     old = old or Checkpoint({})
+    moved = {ssp.system_stream for ssp in new.input_offsets}
     return replace(
         old,
+        input_ids={stream: each for stream, each in old.input_ids.items() if stream not in moved},
         input_offsets={**old.input_offsets, **new.input_offsets},
         changelog_offsets={**old.changelog_offsets, **new.changelog_offsets},
         serdes={**old.serdes, **new.serdes},

@@ -3,8 +3,8 @@
 A JVM with such an archive maps its classes into memory. Without one it reads, parses and verifies thousands of classes from
 Spark's jars. Java calls this dynamic class-data sharing.
 
-1. An archive fits one build of Java and one list of jars. The JVM checks both, by the sizes and times of the files, and goes
-   without an archive that does not fit, is damaged or is missing. The name of the folder is a digest of the same facts, so
+1. An archive fits one build of Java and one list of jars. The JVM checks both, by the sizes and times of the files, and the
+   archive by its check sums, and goes without one that does not fit, is damaged or is missing. The name of the folder is a digest of the same facts, so
    every Java and every Spark has its own.
 2. Java refuses a class path with a folder of files in it. So there is no archive for a Spark with a configuration folder, and
    none where the user's own options are about archives or agents.
@@ -67,8 +67,12 @@ class ClassArchive:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether a JVM may use it."""
-        return self.file.is_file() and _is_private(self.folder) and _is_private(self.folder.parent)
+        """Whether a JVM may use it. A file that was cut off would end the JVM."""
+        try:
+            whole = self.file.stat().st_size == int(self._size.read_text("ascii"))
+        except (OSError, ValueError):
+            return False
+        return whole and _is_private(self.folder) and _is_private(self.folder.parent)
 
     @property
     def is_hopeless(self) -> bool:
@@ -88,6 +92,10 @@ class ClassArchive:
             lines.write(" ".join(reason.split()) + "\n")
 
     @property
+    def _size(self) -> Path:
+        return self.folder / "size"
+
+    @property
     def _failures(self) -> Path:
         return self.folder / "failures.log"
 
@@ -102,8 +110,11 @@ class ClassArchive:
     def keep(self, recorded: Path) -> None:
         """Make the file of a recording, in the same folder, the archive, and remove the oldest other archives. Raises
         OSError."""
-        with recorded.open("rb") as file:
-            os.fsync(file.fileno())
+        with recorded.open("rb") as file, self._size.open("w", encoding="ascii") as size:
+            size.write(f"{recorded.stat().st_size}\n")
+            size.flush()
+            for each in (file, size):
+                os.fsync(each.fileno())
         recorded.replace(self.file)
         others = sorted((each.stat().st_mtime, each) for each in self.folder.parent.iterdir() if each != self.folder)
         for _, old in others[: max(0, len(others) + 1 - KEPT)]:

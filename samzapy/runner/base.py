@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import final
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import StreamDescription
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import KeptClocks
@@ -92,6 +93,7 @@ class PreparedJob(StartableJob):
     - `lease_ms`: the time that a lost container may go on writing; 0 if transactions fence it.
     - `given`: the job file with the patterns of its inputs, if `config` has streams in their place. `refused` are streams that
       match and that this run does not take.
+    - `inputs`: the input streams as they were at the start.
     """
 
     config: JobConfig
@@ -106,6 +108,7 @@ class PreparedJob(StartableJob):
     lease_ms: int = 0
     given: JobConfig | None = None
     refused: frozenset[SystemStream] = frozenset()
+    inputs: Mapping[SystemStream, StreamDescription] = field(default_factory=dict)
 
     @property
     def endless(self) -> bool:

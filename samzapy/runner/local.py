@@ -33,6 +33,7 @@ from samzapy.runner.base import (
 )
 from samzapy.runner.changelogs import ChangelogWatch
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
+from samzapy.runner.input_streams import InputStreamsWatch
 from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import Restarts, backoff_of
 
@@ -166,6 +167,7 @@ class LocalRunner(Runner):
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
             _page(config, coordinator, exchange, options, access) as close_page,
+            InputStreamsWatch(prepared, coordinator, options.on_event),
             ChangelogWatch.of(config, prepared.model, coordinator),
             watching(prepared, coordinator, options.on_event, inputs.again) as watch,
             inputs,

@@ -210,6 +210,7 @@ class _CheckedJob(StartableJob):
         ends = _ends(config, clients, planned.model, self._occasion.until_end)
         kept = weakly_kept(config, self._streams)
         weaker = guarantee_warnings(config, load_factory, task_class)
+        read = {*self._counts, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
         return PreparedJob(
             config,
             planned.model,
@@ -223,6 +224,7 @@ class _CheckedJob(StartableJob):
             lease_ms=claim.run.lease_ms,
             given=self._given,
             refused=self._occasion.refused,
+            inputs={stream: found for stream in read if (found := self._streams(stream)) is not None},
         )
 
     def _check_renewed(self) -> None:

@@ -15,7 +15,7 @@ from samzapy.config.spark import SparkConfig
 from samzapy.errors import (
     JobTakenOver,
     ProducerError,
-    RecordTooLarge,
+    RecordRefused,
     RestoreStalled,
     RetriableError,
     SamzapyError,
@@ -27,7 +27,7 @@ from samzapy.runner.base import JobFailed
 #: After these failures another start may succeed. A broker that does not answer may also cost the lease.
 _MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMigrated)
 #: Those of them that the next start would only repeat.
-_STAYS = (RecordTooLarge, JobTakenOver)
+_STAYS = (RecordRefused, JobTakenOver)
 
 
 #: After a run of this many times the longest delay, failures are counted from the start again.

@@ -15,7 +15,6 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.sources import StoreSource
-from samzapy.config.tasks.error_policy import Stage
 from samzapy.errors import StateLost
 from samzapy.storage.backup import TaskBackups
 from samzapy.storage.changelog.end import ChangelogEnd
@@ -44,6 +43,10 @@ _NO_END = 2**63 - 1
 
 #: The amounts read, by changelog partition.
 Restored = Mapping[SystemStreamPartition, RestoreRead]
+
+
+def _unlimited(system: str) -> int | None:  # noqa: ARG001
+    return None
 
 
 def _nothing_adopted(ssp: SystemStreamPartition, topic_id: str) -> int:  # noqa: ARG001
@@ -82,9 +85,9 @@ class TaskSettings:
 class JobStores:
     """The stores of a job, as every task of a container opens them.
 
-    `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store with a
-    changelog, by their identities. `undoes_messages`: the changes of a failed message are undone. `budget`: the memory of
-    the caches of all these tasks.
+    `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store that outlives
+    its task, by their identities. `undoes_messages`: the changes of a failed message are undone. `budget`: the memory of
+    the caches of all these tasks. `record_limit_of`: the largest record that a system's producer sends, None for any.
     """
 
     job: str
@@ -99,6 +102,7 @@ class JobStores:
     clock: Clock
     budget: CacheBudget
     lock_wait_s: float = 10.0
+    record_limit_of: Callable[[str], int | None] = _unlimited
 
 
 def job_stores(
@@ -109,22 +113,24 @@ def job_stores(
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
+    record_limit_of: Callable[[str], int | None] = _unlimited,
 ) -> JobStores:
     """The stores that the job file names. `lock_wait_s`: how long to wait for a store that is locked."""
-    logged = [store for store in config.stores.values() if store.changelog is not None]
+    kept = [store for store in config.stores.values() if store.changelog is not None or store.source is not None]
     return JobStores(
         config.job_name,
         config.stores,
         engines,
         serdes,
-        {store.name: entry_serde_names(config, store, engines[store.name]) for store in logged},
+        {store.name: entry_serde_names(config, store, engines[store.name]) for store in kept},
         config.logged_store_base_dir,
         config.non_logged_store_base_dir,
-        undoes_messages=not config.task.errors.policies[Stage.PROCESS].only_fails,
+        undoes_messages=config.task.errors.undoes_changes,
         admin_of=admin_of,
         clock=clock,
         budget=CacheBudget(config.cache_max_bytes),
         lock_wait_s=lock_wait_s,
+        record_limit_of=record_limit_of,
     )
 
 
@@ -290,9 +296,13 @@ class StoreOpener:
             reason=local.reason,
             taken_over=taken_over,
             doubt=None if local.marker is None else accepted.doubt(local.marker),
-            max_record_bytes=max_record_bytes(topic),
+            max_record_bytes=self._largest_record(stream, topic),
             known_end=self._known_end(config.name, ssp, topic, log),
         )
+
+    def _largest_record(self, stream: SystemStream, topic: StreamDescription) -> int | None:
+        limits = (max_record_bytes(topic), self._job.record_limit_of(stream.system))
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def _known_end(
         self, store: str, ssp: SystemStreamPartition, topic: StreamDescription, log: OffsetRange

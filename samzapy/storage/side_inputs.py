@@ -105,6 +105,9 @@ class SideInputPlan:
         reason = foreign(marker.identity, identity, "it was filled from other streams or by another processor")
         if reason:
             return reason
+        before, now = marker.identity.serdes, identity.serdes
+        if any(each and each != other for each, other in zip(before, now, strict=True)):
+            return f"it was written with {' and '.join(before)}, the job file has {' and '.join(now)}"
         for ssp, span in self._spans(marker).items():
             log = self._logs[ssp]
             if span.start < log.oldest:

@@ -61,6 +61,7 @@ def begin_all_stores(
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
+    record_limit_of: Callable[[str], int | None] = lambda _: None,
 ) -> list[StoreOpener]:
     """Open the stores of a container's tasks, to be restored. Stores without a changelog start empty.
 
@@ -70,7 +71,15 @@ def begin_all_stores(
     changelog is missing or not compacted.
     """
     changelogs = Changelogs(admin_of, [task.changelog_partition for task in tasks])
-    job = job_stores(config, serdes=serdes, engines=engines, admin_of=admin_of, clock=clock, lock_wait_s=lock_wait_s)
+    job = job_stores(
+        config,
+        serdes=serdes,
+        engines=engines,
+        admin_of=admin_of,
+        clock=clock,
+        lock_wait_s=lock_wait_s,
+        record_limit_of=record_limit_of,
+    )
     openers = [StoreOpener(job, task, changelogs) for task in tasks]
     with ExitStack() as failing:
         for opener in openers:

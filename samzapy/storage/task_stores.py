@@ -51,10 +51,17 @@ class TaskStores:
         return {name: views[name](store) if name in views else store for name, store in stores.items()}
 
     def flush(self) -> None:
-        """Serialize the dirty objects of every store."""
+        """Serialize the dirty objects of every store. Raises StoreError if the task has caught an error of a read."""
         with self._poisoned_by_failure():
             for held in self._own.values():
                 held.stack.store.flush()
+            for held in self._held.values():
+                held.stack.uncommitted.check_reads()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether some store has changes that no commit has."""
+        return any(held.stack.store.has_unserialized or held.stack.uncommitted.changes for held in self._own.values())
 
     def over_budget(self) -> bool:
         """Whether some store holds more uncommitted bytes than it may, so that the task should commit."""

@@ -102,6 +102,14 @@ class SystemClients:
         """The largest record that the system's producer sends, in bytes; None if it sets no limit."""
         return self._factory(system).max_record_bytes(self._settings[system])
 
+    def stream_ids(self, streams: Iterable[SystemStream]) -> dict[SystemStream, str]:
+        """The ids of those that exist now, as `stream_id` gives them; one request a system."""
+        return {
+            SystemStream(system, name): found
+            for system, wanted in _by_system(streams).items()
+            for name, found in self.admin(system).stream_ids([stream.stream for stream in wanted]).items()
+        }
+
     def stream_id(self, stream: SystemStream) -> str:
         """The id that distinguishes a stream from earlier and later ones of its name; asked once. Raises UnknownStream."""
         found = self._stream_ids.get(stream)

@@ -1,4 +1,4 @@
-"""Records that the broker, and not the client, finds too large."""
+"""Records that the broker, and not the client, refuses."""
 
 import uuid
 from contextlib import closing
@@ -16,7 +16,7 @@ from samzapy.container.errors.dead_letters import NoDeadLetters
 from samzapy.container.errors.recovery import LastFailure, PolicyLog, Recovery
 from samzapy.container.outputs.collector import Outbox
 from samzapy.container.outputs.producers import RecordLimits
-from samzapy.errors import RecordTooLarge, TransactionIndeterminate
+from samzapy.errors import RecordRefused, RecordTooLarge, TransactionIndeterminate
 from samzapy.metrics import Registry
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
@@ -144,3 +144,49 @@ def test_the_policy_is_asked_about_records_for_a_stream_that_does_not_exist_yet_
         collector.hand_over()
         clients.producer("kafka").flush()
     assert count(kafka_settings, kafka_admin, name) == 1
+
+
+REFUSED = {
+    "a time far ahead": (
+        OutgoingRecord("", b"k", b"v", 0, timestamp=2**53),
+        {},
+        "for its timestamp: .*after.max.ms",
+    ),
+    "no key": (
+        OutgoingRecord("", None, b"v", 0),
+        {"cleanup.policy": "compact"},
+        "in a compacted topic each needs a key",
+    ),
+}
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_record_that_no_repetition_helps_says_so(kafka_admin, unique_topic, producer, what, transactional):
+    record, config, message = REFUSED[what]
+    stream = unique_topic()
+    kafka_admin.create(StreamSpec(stream, 1, config))
+    writer = producer(f"refused-{uuid.uuid4().hex[:8]}" if transactional else None)
+    if transactional:
+        writer.init_transactions()
+        writer.begin()
+    writer.send([OutgoingRecord(stream, b"good", b"v", 0), record._replace(stream=stream)])
+    with pytest.raises(RecordRefused, match=rf"kafka\.{stream}\[0\]: the broker refuses a record.*{message}"):
+        writer.flush()
+
+
+def test_a_time_of_1970_is_not_taken_for_now(kafka_settings, kafka_admin, unique_topic, producer):
+    stream = unique_topic()
+    kafka_admin.create(StreamSpec(stream, 1))
+    writer = producer()
+    writer.send([OutgoingRecord(stream, b"k", b"v", 0, timestamp=time_ms) for time_ms in (0, 1, 2)])
+    writer.flush()
+    consumer = KafkaSystemFactory().consumer(kafka_settings, "test")
+    consumer.register(SystemStreamPartition("kafka", stream, 0), 0)
+    consumer.start()
+    times = []
+    while len(times) < 3:
+        times += [time_ms for batch in consumer.poll(0.2, 10) for time_ms in batch.timestamps]
+    consumer.close()
+    # Librdkafka has no other way to say 0 than now.
+    assert times == [1, 1, 2]

@@ -25,6 +25,7 @@ from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.storage.changelog.reading import scan
 from samzapy.storage.inspection import Contents
 from samzapy.storage.kv.codec import EntryCodec
+from samzapy.storage.kv.large_messages import ENVELOPE_BYTES
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -32,9 +33,6 @@ from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 MOST_SHOWN = 10
 #: Results that are written to the file together.
 _CHUNK = 5_000
-#: The bytes that a system may count beside key and value. A record that is refused after others were written would leave the
-#: migration unfinished.
-_ENVELOPE_BYTES = 128
 #: Up to so many entries stay in memory.
 _FEW_ENTRIES = 1_000
 #: A result begins with this byte: a tombstone is nothing else, a value goes on with its time, -1 for none.
@@ -56,7 +54,8 @@ class EntryRewriter:
         self._new = EntryCodec(plan.store, *conversion.target)
         self._change = conversion.change
         self._name = plan.convert
-        self._limit = None if max_record_bytes is None else max(0, max_record_bytes - _ENVELOPE_BYTES)
+        # A record that is refused after others were written would leave the migration unfinished.
+        self._limit = None if max_record_bytes is None else max(0, max_record_bytes - ENVELOPE_BYTES)
 
     def __call__(self, key_bytes: bytes, value_bytes: bytes) -> tuple[bytes, bytes] | None:
         """The new entry, None to delete it. Raises _DoesNotFit with the key and the reason, EnvironmentFailure."""
@@ -75,9 +74,7 @@ class EntryRewriter:
             raise _DoesNotFit(str(cause).removeprefix(f"store '{self._new.store}': ")) from cause
         size = len(new_key_bytes) + len(new_value_bytes)
         if self._limit is not None and size > self._limit:
-            left = (
-                f"{self._limit:,} B, the max.message.bytes of the changelog less {_ENVELOPE_BYTES} B for its envelope"
-            )
+            left = f"{self._limit:,} B, the max.message.bytes of the changelog less {ENVELOPE_BYTES} B for its envelope"
             raise _DoesNotFit(f"key {_shown(new_key)}: record of {size:,} B > {left}")
         return new_key_bytes, new_value_bytes
 

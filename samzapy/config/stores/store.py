@@ -139,7 +139,8 @@ OBJECT_CACHE_MODE = Key(
     optional(choice("reference", "copy")),
     None,
     "Whether `get` returns the cached object itself or a copy. An object that is changed without a `put` is not saved.",
-    "reference; copy if task.error.process.policy is not fail, to undo the changes of a failed message",
+    "reference; copy if the policy of task.error.process, .serialize or .produce is not fail, to undo the changes of a failed "
+    "message or batch",
 )
 UNCOMMITTED_MAX_BYTES = Key(
     "stores.{store}.uncommitted.max.bytes",

@@ -85,6 +85,12 @@ class ErrorConfig:
         return all(policy.only_fails for policy in self.policies.values())
 
     @property
+    def undoes_changes(self) -> bool:
+        """Whether the changes of a call may be undone: of a message that fails, and of a batch with an output that fails."""
+        of_outputs = self.policies[Stage.SERIALIZE].only_fails and self.policies[Stage.PRODUCE].then is Action.FAIL
+        return not (self.policies[Stage.PROCESS].only_fails and of_outputs)
+
+    @property
     def writes_letters(self) -> bool:
         """Whether some stage writes dead letters."""
         return any(policy.then is Action.DEAD_LETTER for policy in self.policies.values())

@@ -115,7 +115,8 @@ class AsyncMessages:
         for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
             if self._failure is not None or (self.task.requests.pending and not only_overtaken):
                 return
-            work = self.waiting.due(now) or self._next(only_overtaken)
+            repeated = self.waiting.due(self._events.time()) if self.waiting.repeating else None
+            work = repeated or self._next(only_overtaken)
             if work is None:
                 return
             self.task.touched = True
@@ -249,7 +250,7 @@ class AsyncMessages:
         pause_s = None if recovery.policy(stage).ignores(failure) else next(work.pauses, None)
         if pause_s is not None:
             recovery.retrying(stage, failure, pause_s)
-            self.waiting.repeat(work, self._clock.monotonic() + pause_s)
+            self.waiting.repeat(work, self._events.time() + pause_s)
         elif recovery.give_up(stage, failure):
             self._done(work, mark)
         else:

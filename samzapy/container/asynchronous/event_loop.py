@@ -42,6 +42,10 @@ class EventLoop:
             self._running = self._news = False
             timer.cancel()
 
+    def time(self) -> float:
+        """Seconds of the real time in which `run` waits; a test may move the job's clock by itself."""
+        return self._loop.time()
+
     def news(self) -> None:
         """A message has ended: `run` returns soon, or at once if it is not running."""
         self._news = True

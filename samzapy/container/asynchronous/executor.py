@@ -87,7 +87,7 @@ class AsynchronousExecutor(TaskExecutor):
             if each.task.over_budget():
                 loop.commit()
         # Before the wait: messages that end during it have outputs, which the next turn hands over.
-        busy = any(each.in_flight or each.waiting.ready for each in self._all)
+        busy = any(each.in_flight or each.waiting.ready or each.waiting.repeating for each in self._all)
         if any(each.unsettled for each in self._all):
             self._events.run(min(_BUSY_WAIT_S, loop.wait_s()))
         return busy

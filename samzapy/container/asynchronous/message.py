@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from samzapy.api.collector import ControlMessage, MessageCollector
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
@@ -40,8 +41,32 @@ class ControlOutput(NamedTuple):
     message: ControlMessage
 
 
+#: Types of values that cannot change.
+_IMMUTABLE = frozenset({str, bytes, int, float, bool, type(None)})
+
+
+def as_it_is(value: Any) -> Any:
+    """The value, or a copy that later changes of it do not reach. A value that cannot be copied is returned itself."""
+    if type(value) in _IMMUTABLE:
+        return value
+    try:
+        return _copied(value)
+    except Exception:  # noqa: BLE001  # a class may refuse in any way; its serde has the last word
+        return value
+
+
+def _copied(value: Any) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return {key: each if type(each) in _IMMUTABLE else _copied(each) for key, each in value.items()}
+    if kind is list:
+        return [each if type(each) in _IMMUTABLE else _copied(each) for each in value]
+    return deepcopy(value)
+
+
 class MessageOutputs(MessageCollector):
-    """Gathers the outputs of one message; they are serialized when it is done, and dropped if it fails."""
+    """Gathers the outputs of one message, as they are when they are sent. They are serialized when the message is done, on the
+    task's thread, and dropped if it fails."""
 
     __slots__ = ("_position", "closed", "gathered")
 
@@ -53,7 +78,9 @@ class MessageOutputs(MessageCollector):
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
         if not isinstance(envelope, OutgoingMessageEnvelope):
             raise no_envelope(envelope)
-        self._gather(envelope)
+        message, key = as_it_is(envelope.message), as_it_is(envelope.key)
+        sent = (envelope.system_stream, message, key, envelope.partition_key, envelope.headers, envelope.timestamp)
+        self._gather(OutgoingMessageEnvelope(*sent))
 
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
         self._gather(ControlOutput(stream, message))

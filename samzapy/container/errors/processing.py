@@ -69,7 +69,8 @@ class TolerantProcessing(Processing):
 
         def again() -> Exception | None:
             try:
-                self._process(envelope, self._collector, task.requests)
+                if (returned := self._process(envelope, self._collector, task.requests)) is not None:
+                    task.refuse_awaitable(f"process of {envelope.position}", returned)
             except BaseException as repeated:  # noqa: BLE001  # sorted out by kind
                 if is_about_its_message(repeated):
                     self._undo(envelope, gathered)

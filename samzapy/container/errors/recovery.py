@@ -9,6 +9,7 @@ from typing import TypeGuard
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.dead_letters import NoDeadLetters
@@ -49,9 +50,15 @@ class Recovery:
     """Deals with the failures of one task. `input` is the message at hand, None outside of `process`.
 
     The counters are `errors.STAGE.skipped`, `.retried` and `.dead-lettered`.
+
+    A container that is to stop does not wait for a repetition: the message at hand is given back, unprocessed, if it can be
+    (`gives_back`). If the same message comes again, the container cannot stop before it, as inside a group of records that are
+    committed together. Then, and for a failure that is about no message, the repetitions follow without pauses.
     """
 
-    __slots__ = ("_counts", "_errors", "_last", "_letters", "_log", "_numbered", "_pause", "_task_name", "input")
+    __slots__ = (
+        "_counts", "_errors", "_given_back", "_gives_back", "_last", "_letters", "_log", "_numbered", "_pause", "_task_name", "input",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -62,8 +69,12 @@ class Recovery:
         log: PolicyLog,
         letters: NoDeadLetters,
         last: LastFailure,
+        *,
+        gives_back: bool = False,
     ) -> None:
         self._task_name = task_name
+        self._gives_back = gives_back
+        self._given_back: tuple[SystemStreamPartition, int] | None = None
         self._errors = errors
         self._pause = pause
         self._log = log
@@ -94,12 +105,21 @@ class Recovery:
         if again is not None and not policy.ignores(failure):
             for seconds in policy.pauses_s():
                 self.retrying(stage, last, seconds)
-                self._pause(seconds)
+                self._wait(seconds)
                 outcome = again()
                 if outcome is None:
                     return None
                 last = outcome
         return None if self.give_up(stage, last) else last
+
+    def _wait(self, seconds: float) -> None:
+        try:
+            self._pause(seconds)
+        except RetryInterrupted:
+            at = None if self.input is None else (self.input.ssp, self.input.offset)
+            if self._gives_back and at not in {None, self._given_back}:
+                self._given_back = at
+                raise
 
     def retrying(self, stage: Stage, failure: BaseException, seconds: float) -> None:
         """Count and log a repetition."""

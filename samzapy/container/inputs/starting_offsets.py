@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin
 from samzapy.checkpoint.offsets import Target, starting_offset
 from samzapy.checkpoint.records import Startpoint, pending
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.errors import SamzapyError
+from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.job.model import TaskModel
 
 logger = logging.getLogger(__name__)
@@ -69,6 +69,33 @@ def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Ch
     )
     kept = {ssp: offset for ssp, offset in checkpoint.input_offsets.items() if ssp.system_stream in inputs}
     return replace(checkpoint, input_offsets=kept)
+
+
+def refuse_made_anew(
+    config: JobConfig,
+    task: TaskModel,
+    checkpoint: Checkpoint | None,
+    followed: Collection[SystemStreamPartition],
+    ids: Mapping[SystemStream, str],
+) -> None:
+    """Raise EnvironmentFailure if a committed position is of an earlier stream of the same name: the offset may be there, but
+    the records before it were never processed. `ids`: of the streams as they are now. A partition that starts by a startpoint
+    (`followed`) or is reset does not need its position."""
+    if checkpoint is None:
+        return
+    for ssp in sorted(task.ssps - set(followed)):
+        stream = ssp.system_stream
+        before, now = checkpoint.input_ids.get(stream), ids.get(stream)
+        if before is None or now is None or before == now or config.stream(stream).reset_offset:
+            continue
+        committed = checkpoint.input_offsets.get(ssp)
+        if committed is not None:
+            key = f"systems.{stream.system}.streams.{stream.stream}.samza"
+            raise EnvironmentFailure(
+                f"{ssp}@{committed}: the committed offset is of an earlier stream of that name (id {before}): it was deleted and "
+                f"created again (id {now}); to read the new one from its first record, run the job once with "
+                f"--config {key}.reset.offset=true --config {key}.offset.default=oldest"
+            )
 
 
 class FollowedStartpoint(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Any
 
 from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
-from samzapy.api.envelope import ID_HEADER, OUTPUT, Headers, OutgoingMessageEnvelope
+from samzapy.api.envelope import ID_HEADER, OUTPUT, Headers, OutgoingMessageEnvelope, checked_headers
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingColumns, OutgoingRecord
 from samzapy.container.outputs.collector import BufferingCollector, EncodedKey, Mark, Output, OwnHeaders, no_envelope
@@ -109,7 +109,10 @@ class BatchIdCollector(MessageCollector):
         ids = [((ID_HEADER, b"%b%d:%d" % (prefix, *place)),) for place in zip(offsets, numbers, strict=True)]
         carried = OwnHeaders(ids)
         if headers is not None:
-            carried = OwnHeaders((*own, *(given or ())) for own, given in zip(ids, headers, strict=True))
+            carried = OwnHeaders(
+                own if given is None else (*own, *checked_headers(given))
+                for own, given in zip(ids, headers, strict=True)
+            )
         self._collector.send_batch(
             stream,
             keys,

@@ -100,6 +100,11 @@ class BufferingCollector(MessageCollector):
         """The systems this task has sent anything to."""
         return self._gathered
 
+    @property
+    def waiting(self) -> bool:
+        """Whether outputs are gathered that no producer has."""
+        return any(self._gathered.values())
+
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
         try:
             stream = envelope.system_stream

@@ -47,7 +47,7 @@ from samzapy.container.tasks.batches import BatchExecutor, ProcessBatch
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
 from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
-from samzapy.container.tasks.task_instance import TaskInstance, UserSide
+from samzapy.container.tasks.task_instance import PositionNotes, TaskInstance, UserSide
 from samzapy.container.tasks.throughput import ProcessTimes
 from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel
@@ -72,12 +72,13 @@ class Plugins:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """The start of a task: its `offsets`, which become its live map, its last checkpoint, and by partition the startpoints
-    that it follows now."""
+    """The start of a task: its `offsets`, which become its live map, its last checkpoint, by partition the startpoints that it
+    follows now, and the ids of its input streams."""
 
     offsets: Offsets
     checkpoint: Checkpoint | None
     startpoints: Mapping[SystemStreamPartition, str]
+    input_ids: Mapping[SystemStream, str]
 
 
 class TaskBuilder:
@@ -142,7 +143,7 @@ class TaskBuilder:
             made = self._instance(name, UserSide(task, collector, visible), stores, start, lease)
             self._processing[name] = self._strict(made, task, collector, ids, journal)
             return made
-        tolerant = self._tolerant_collector(name, start.offsets, should_stop)
+        tolerant = self._tolerant_collector(name, start.offsets, should_stop, gives_back=in_turn)
         if in_turn:
             visible = journal.watching(stores.stores) if self._undoes(task) else stores.stores
             made = self._instance(name, UserSide(task, tolerant, visible), stores, start, lease)
@@ -269,7 +270,9 @@ class TaskBuilder:
             stores,
             start.offsets,
             event_clock,
-            startpoints={**(checkpoint.startpoints if checkpoint else {}), **start.startpoints},
+            noted=PositionNotes(
+                {**(checkpoint.startpoints if checkpoint else {}), **start.startpoints}, start.input_ids
+            ),
             timers=timers,
             checkpoints=self._state_checkpoints(name, user.task, start, lease),
         )
@@ -311,12 +314,15 @@ class TaskBuilder:
         job = self._config.name, self._config.id
         return OutputIds(job, task_name, self._config.task.broadcast_inputs, self._clients.stream_id)
 
-    def _tolerant_collector(self, name: str, offsets: Offsets, should_stop: Callable[[], bool]) -> TolerantCollector:
+    def _tolerant_collector(
+        self, name: str, offsets: Offsets, should_stop: Callable[[], bool], *, gives_back: bool
+    ) -> TolerantCollector:
         outbox, outputs, control = Outbox(), self._producers.outputs, self._control.of_task(name)
         errors = self._config.task.errors
         letters = self._dead_letters(name, offsets, outbox)
         pause, log = InterruptiblePause(should_stop), PolicyLog(self._clock)
-        recovery = Recovery(name, errors, self._metrics, pause, log, letters, self.last_failure)
+        last = self.last_failure
+        recovery = Recovery(name, errors, self._metrics, pause, log, letters, last, gives_back=gives_back)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
         limit_of = RecordLimits(self._clients).of

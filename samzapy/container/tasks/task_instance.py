@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import (
     AnyTask,
     ClosableTask,
@@ -35,6 +36,20 @@ from samzapy.container.tasks.user_calls import Finish, UserCalls, as_returned
 from samzapy.errors import FailedCall, SerdeError
 from samzapy.storage.task_stores import TaskStores
 from samzapy.storage.views.timers import Timer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PositionNotes:
+    """What every checkpoint of a task says about its positions: `startpoints`, the ids of those that it has followed, and
+    `input_ids`, those of its input streams."""
+
+    startpoints: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
+    input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
+
+
+NO_NOTES = PositionNotes()
 
 
 class TaskPosition:
@@ -100,8 +115,10 @@ class TaskInstance(TaskPosition, UserCalls):
     """
 
     __slots__ = (
+        "_closed",
         "_finish",
         "_in_order",
+        "_input_ids",
         "_listens",
         "changelog_offsets",
         "checkpoints",
@@ -129,13 +146,15 @@ class TaskInstance(TaskPosition, UserCalls):
         offsets: dict[SystemStreamPartition, int],
         event_clock: EventClock,
         *,
-        startpoints: Mapping[SystemStreamPartition, str] | None = None,
+        noted: PositionNotes = NO_NOTES,
         timers: NoTimers = NO_TIMERS,
         checkpoints: NoStateCheckpoints = NO_STATE_CHECKPOINTS,
     ) -> None:
-        """`offsets`: the starting offsets, which become its live map; `startpoints`: the ones that it has followed."""
-        super().__init__(offsets, startpoints or {})
+        """`offsets`: the starting offsets, which become its live map."""
+        super().__init__(offsets, noted.startpoints)
         self.name = name
+        self._input_ids = noted.input_ids
+        self._closed = False
         self._finish = user.finish
         self.task = user.task
         self.collector = user.collector
@@ -184,6 +203,7 @@ class TaskInstance(TaskPosition, UserCalls):
     def tell_time(self) -> None:
         """Call `on_clock` of a task that has it."""
         if isinstance(self.task, ClockListenerTask):
+            self.touched = True
             self.call("on_clock", self.task.on_clock, self.event_clock.reading, self.collector, self.requests)
 
     def take_checkpoint(self) -> None:
@@ -240,6 +260,7 @@ class TaskInstance(TaskPosition, UserCalls):
             idle=tuple(self.event_clock.silent),
             atomic=atomic,
             serdes=self.stores.serdes,
+            input_ids=self._input_ids,
         )
 
     def watermark(self, time_ms: int) -> None:
@@ -288,10 +309,25 @@ class TaskInstance(TaskPosition, UserCalls):
         self.publish(metrics)
 
     def close(self) -> None:
-        """Call the user's `close`, if there is one, and release the state checkpoints."""
-        if isinstance(self.task, ClosableTask):
-            self.call("close", self.task.close)
-        self.checkpoints.close()
+        """Call the user's `close`, if there is one, and release the state checkpoints. Only the first call does anything, also if
+        it raises."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if isinstance(self.task, ClosableTask):
+                self.call("close", self.task.close)
+        finally:
+            self.checkpoints.close()
+
+    def warn_of_late_changes(self) -> None:
+        """Log a warning if `close`, which comes after the last commit, has changed a store or sent something."""
+        if self.stores.has_changes or self.collector.waiting:
+            logger.warning(
+                "%s: close has changed stores or sent outputs, and nothing of that is kept: the last commit is before it; do it "
+                "in window, on_end_of_stream or on_drain",
+                self.name,
+            )
 
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
         if self._in_order:

@@ -34,6 +34,7 @@ from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
 from samzapy.runner.changelogs import ChangelogWatch
 from samzapy.runner.driver import STOPPING, OwnershipWatch, StopSignals, coordinator_of, watching
+from samzapy.runner.input_streams import InputStreamsWatch
 from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
@@ -265,6 +266,7 @@ class SparkRunner(Runner):
 
         inputs, uncommitted = InputsWatch(prepared, coordinator, options.on_event, asked), None
         with ExitStack() as stack:
+            stack.enter_context(InputStreamsWatch(prepared, coordinator, options.on_event))
             stack.enter_context(ChangelogWatch.of(config, prepared.model, coordinator))
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event, inputs.again))
             spark = starting.application(lambda: asked() or coordinator.stopping or coordinator.abandoned is not None)

@@ -157,6 +157,12 @@ def check_changelog(description: StreamDescription, config: StoreConfig) -> None
     """Raise EnvironmentFailure unless the topic is compacted and nothing else, or keeps records as long as they live."""
     policy = description.config.get("cleanup.policy", "delete")
     if config.ttl_ms is not None and policy != "compact":
+        kept_bytes = int(description.config.get("retention.bytes", "-1"))
+        if kept_bytes >= 0:
+            raise EnvironmentFailure(
+                f"changelog {description.stream} keeps {kept_bytes} bytes of each partition (retention.bytes), whatever the age of "
+                "its records: state would be lost; set it to -1"
+            )
         kept_ms = int(description.config.get("retention.ms", _KAFKAS_RETENTION_MS))
         if 0 <= kept_ms < config.ttl_ms:
             raise EnvironmentFailure(

@@ -49,6 +49,11 @@ class StoreLayer(KeyValueStore[K, V]):
         """Whether unserialized changes take so much memory that the task should commit."""
         return False
 
+    @property
+    def has_unserialized(self) -> bool:
+        """Whether there are changes that no layer below has."""
+        return False
+
     def sweep(self, written: int) -> dict[bytes, None]:
         """Keys of entries that have expired, to be removed from the engine; `written` changes go there now."""
         return {}
@@ -121,6 +126,10 @@ class ForwardingStore(StoreLayer[K, V]):
     def over_budget(self) -> bool:
         return self._inner.over_budget()
 
+    @property
+    def has_unserialized(self) -> bool:
+        return self._inner.has_unserialized
+
     def sweep(self, written: int) -> dict[bytes, None]:
         return self._inner.sweep(written)
 
@@ -155,6 +164,11 @@ class ReadOnlyStore(ForwardingStore[Any, Any]):
 
     def merge_all(self, entries: Mapping[Any, Any], combine: Callable[[Any, Any], Any]) -> None:
         self._refuse()
+
+    @property
+    def undone(self) -> StoreLayer[Any, Any]:
+        """The layer below: a refused write is undone as well."""
+        return self._inner.undone
 
     def flush(self) -> None:
         """Does nothing: the task has changed nothing that could be serialized."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from samzapy.errors import StoreRefused
 from samzapy.storage.kv.codec import EntryCodec, entry_list
@@ -18,6 +18,8 @@ V = TypeVar("V")
 #: A key of so many characters has at most so many bytes, in any serde (6 a character, as JSON escapes them, and quotes).
 _SHORT_KEY = 10_000
 _SHORT_KEY_BYTES = 65_536
+#: The bytes that a system may count beside key and value of a record, its batch included.
+ENVELOPE_BYTES = 128
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class LargeMessageSafeStore(CopyingStore[K, V]):
         pairs = entry_list(self._codec.store, entries)
         encoded = [(key, self._codec.encode_value(key, value)) for key, value in pairs]
         self._inner.put_all([(key, data) for key, data in encoded if self._fits(key, data)])
+
+    @property
+    def undone(self) -> StoreLayer[K, Any]:
+        """The layer below: a value from before a change comes back, also if it is large by now."""
+        return self._inner.undone
 
     def metrics(self) -> dict[str, float]:
         """With `ignored-large-messages`: dropped puts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from samzapy.api.engine import Cursor
@@ -21,10 +21,12 @@ V = TypeVar("V")
 class EntryIterator(KeyValueIterator[K, V]):
     """Decodes a cursor's pairs one by one; releases the cursor at the end, at an error, and when closed."""
 
-    __slots__ = ("_closed", "_codec", "_cursor", "_entries")
+    __slots__ = ("_closed", "_codec", "_cursor", "_entries", "_failed")
 
-    def __init__(self, cursor: Cursor, codec: EntryCodec) -> None:
+    def __init__(self, cursor: Cursor, codec: EntryCodec, failed: Callable[[BaseException], object]) -> None:
+        """`failed` gets the error at which it ends."""
         self._codec = codec
+        self._failed = failed
         self._cursor: Cursor | None = cursor
         self._entries: Iterator[tuple[K, V]] = _decoded(cursor.__enter__(), codec)
         self._closed = False
@@ -37,7 +39,8 @@ class EntryIterator(KeyValueIterator[K, V]):
             if self._closed:
                 raise StoreClosed(f"store '{self._codec.store}': the iterator is closed") from None
             raise
-        except BaseException:
+        except BaseException as failure:
+            self._failed(failure)
             self._release()
             raise
 
@@ -67,18 +70,22 @@ def _decoded(pairs: Iterator[Pair], codec: EntryCodec) -> Iterator[tuple[K, V]]:
 class EntrySnapshot(KeyValueSnapshot[K, V]):
     """A range of objects as it was."""
 
-    __slots__ = ("_closed", "_codec", "_snapshot")
+    __slots__ = ("_closed", "_codec", "_failed", "_snapshot")
 
-    def __init__(self, snapshot: UncommittedSnapshot, codec: EntryCodec) -> None:
+    def __init__(
+        self, snapshot: UncommittedSnapshot, codec: EntryCodec, failed: Callable[[BaseException], object]
+    ) -> None:
+        """`failed`: as that of its iterators."""
         self._snapshot = snapshot
         self._codec = codec
+        self._failed = failed
         self._closed = False
 
     def iterator(self) -> KeyValueIterator[K, V]:
         """A new iterator; it stays usable until it or the store is closed."""
         if self._closed:
             raise StoreClosed(f"store '{self._codec.store}': the snapshot is closed")
-        return EntryIterator(self._snapshot.iterate(), self._codec)
+        return EntryIterator(self._snapshot.iterate(), self._codec, self._failed)
 
     def close(self) -> None:
         """Release the snapshot; closing twice is allowed."""
@@ -124,14 +131,16 @@ class ScanningStore(StoreLayer[K, V]):
         self.check_open()
         lower, upper = self._codec.encode_key(from_key), self._codec.encode_key(to_key)
         self.flush()
-        snapshot: EntrySnapshot[K, V] = EntrySnapshot(self._uncommitted.snapshot(lower, upper), self._codec)
+        taken, failed = self._uncommitted.snapshot(lower, upper), self._uncommitted.note_failed
+        snapshot: EntrySnapshot[K, V] = EntrySnapshot(taken, self._codec, failed)
         self._open.add(snapshot)
         return snapshot
 
     def _scan(self, lower: bytes | None, upper: bytes | None) -> KeyValueIterator[K, V]:
         self.flush()
         self._scans += 1
-        entries: EntryIterator[K, V] = EntryIterator(self._uncommitted.iterate(lower, upper), self._codec)
+        cursor, failed = self._uncommitted.iterate(lower, upper), self._uncommitted.note_failed
+        entries: EntryIterator[K, V] = EntryIterator(cursor, self._codec, failed)
         self._open.add(entries)
         return entries
 

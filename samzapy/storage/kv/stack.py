@@ -30,7 +30,7 @@ from samzapy.storage.kv.copying import CopyingStore, SerializedValues
 from samzapy.storage.kv.direct import DirectStore
 from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, StampedSerde, unstamped_origin
 from samzapy.storage.kv.forwarding import StoreLayer
-from samzapy.storage.kv.large_messages import LargeMessageSafeStore, ValueLimit
+from samzapy.storage.kv.large_messages import ENVELOPE_BYTES, LargeMessageSafeStore, ValueLimit
 from samzapy.storage.kv.uncommitted import UncommittedStore
 from samzapy.storage.kv.watched import WatchedStore
 
@@ -102,7 +102,8 @@ class _Layers:
         # The changelog record does not contain the stamp of a value.
         overhead = 0 if self._expiry is None else STAMP_BYTES
         limits = config.large_values
-        self._limit = ValueLimit(limits.max_bytes, max_record_bytes, limits.drop, overhead) if limits.limited else None
+        record_bytes = None if max_record_bytes is None else max(0, max_record_bytes - ENVELOPE_BYTES)
+        self._limit = ValueLimit(limits.max_bytes, record_bytes, limits.drop, overhead) if limits.limited else None
         # Without an object cache every get deserializes anyway.
         self._copies = config.object_cache_mode == "copy" and config.object_cache_size != 0
         # The codecs of the objects that the task sees, of stamped objects, and of values that are bytes already.

@@ -8,7 +8,7 @@ from operator import lt
 from types import TracebackType
 
 from samzapy.api.engine import Cursor, EngineSnapshot, StorageEngine
-from samzapy.errors import RecordTooLarge
+from samzapy.errors import RecordTooLarge, StoreClosed, StoreError
 from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.ordered import Change, KeyOrder, Pair, merged
 
@@ -23,6 +23,9 @@ class UncommittedStore:
     """One task's changes to one store, one entry a key, in the order of each key's last change, over an engine with the
     committed entries.
 
+    A read of the engine that fails is remembered, since the task may catch the error and go on without the value: no commit comes
+    after it (`check_reads`).
+
     `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's overhead. `max_record_bytes` is
     the largest record (key and value) of the changelog, None for no limit; the changelog does not get `overhead` bytes of
     each value. Called with batches, unless a store has no cache.
@@ -33,6 +36,7 @@ class UncommittedStore:
         "_bytes",
         "_changes",
         "_engine",
+        "_failed",
         "_in_order",
         "_max_bytes",
         "_max_record_bytes",
@@ -76,6 +80,7 @@ class UncommittedStore:
         self._passed_down: list[tuple[Sequence[bytes], Sequence[int]]] = []
         self._newest = 0
         self._in_order = True
+        self._failed: BaseException | None = None
 
     @property
     def changes(self) -> dict[bytes, bytes | None]:
@@ -148,25 +153,54 @@ class UncommittedStore:
     def get(self, key: bytes) -> bytes | None:
         """The value including uncommitted changes, None if there is none."""
         value = self._changes.get(key, _UNCHANGED)
-        return self._engine.get(key) if value is _UNCHANGED else value
+        if value is not _UNCHANGED:
+            return value
+        try:
+            return self._engine.get(key)
+        except BaseException as failure:
+            self.note_failed(failure)
+            raise
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values in the order of `keys`. One call of the engine reads those that have not changed."""
         changes = self._changes
         if not changes:
-            return self._engine.get_all(keys)
+            return self._read(keys)
         absent = [key for key in keys if key not in changes]
         if not absent:
             return [changes[key] for key in keys]
-        below = self._engine.get_all(absent)
+        below = self._read(absent)
         if len(absent) == len(keys):
             return below
         found = dict(zip(absent, below, strict=True))
         return [changes[key] if key in changes else found[key] for key in keys]
 
+    def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        try:
+            return self._engine.get_all(keys)
+        except BaseException as failure:
+            self.note_failed(failure)
+            raise
+
+    def note_failed(self, failure: BaseException) -> None:
+        """A read of committed entries has failed, here or in a cursor."""
+        if isinstance(failure, StoreError) and not isinstance(failure, StoreClosed):
+            self._failed = failure
+
+    def check_reads(self) -> None:
+        """Raise StoreError if a read has failed."""
+        if self._failed is not None:
+            raise StoreError(
+                f"store '{self._name}': a read failed and the task went on, so nothing can be committed: {self._failed}"
+            ) from self._failed
+
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
         """Pairs with lower <= key < upper as they are now; later changes and commits do not show."""
-        return _MergedCursor(self._slice(lower, upper), self._engine.iterate(lower, upper))
+        try:
+            return _MergedCursor(self._slice(lower, upper), self._engine.iterate(lower, upper))
+        except BaseException as failure:
+            self.note_failed(failure)
+            raise
 
     def snapshot(self, lower: bytes | None, upper: bytes | None) -> UncommittedSnapshot:
         """The range as it is now, to be iterated any number of times."""

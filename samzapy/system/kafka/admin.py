@@ -180,6 +180,10 @@ class KafkaAdmin(SystemAdmin):
             described[stream] = StreamDescription(stream, len(topic.partitions), str(topic.topic_id), config, replicas)
         return described
 
+    def stream_ids(self, streams: Iterable[str]) -> dict[str, str]:
+        """One request for all of them."""
+        return {name: str(topic.topic_id) for name, topic in self._topics(list(dict.fromkeys(streams))).items()}
+
     def _topics(self, streams: Collection[str]) -> dict[str, Any]:
         """The metadata of those that exist. Other topics are not asked for: a large cluster takes long to send all."""
         if not streams:

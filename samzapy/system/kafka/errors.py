@@ -8,6 +8,7 @@ from samzapy.errors import (
     EnvironmentFailure,
     ProducerError,
     ProducerFenced,
+    RecordRefused,
     RecordTooLarge,
     RetriableError,
     SamzapyError,
@@ -18,7 +19,9 @@ from samzapy.errors import (
 )
 
 UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001
-TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+#: The broker refuses the record, and will refuse it again.
+REFUSED = frozenset({*_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})
 
 #: Another producer has taken over, or the broker has ended the transaction: this producer is finished.
 _FENCED = frozenset(
@@ -109,7 +112,14 @@ def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
 def delivery_error(error: KafkaError, system: str, where: str, size: int, limit: int | None = None) -> SamzapyError:
     """The error for a record that was not acknowledged."""
     code = error.code()
-    if code in TOO_LARGE:
+    if code == KafkaError.INVALID_TIMESTAMP:
+        allowed = "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic say which it takes"
+        return RecordRefused(f"{where}: the broker refuses a record for its timestamp: {allowed} ({one_line(error)})")
+    if code == KafkaError.INVALID_RECORD:
+        return RecordRefused(
+            f"{where}: the broker refuses a record; in a compacted topic each needs a key ({one_line(error)})"
+        )
+    if code in _TOO_LARGE:
         # The client refuses records above its own limit. This refusal is the broker's, and it measures whole batches.
         advice = f", alone or in its batch; systems.{system}.producer.batch.size must be below its max.message.bytes"
         return RecordTooLarge(where, size, limit, advice)

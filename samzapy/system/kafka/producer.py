@@ -20,7 +20,7 @@ from samzapy.errors import (
     TransactionIndeterminate,
 )
 from samzapy.system.kafka.client import LOGGER, ClientErrors, make_client, reach
-from samzapy.system.kafka.errors import TOO_LARGE, delivery_error, error_of, transaction_error
+from samzapy.system.kafka.errors import REFUSED, delivery_error, error_of, transaction_error
 from samzapy.system.kafka.queue import DeliveryReports, RecordColumns, RecordQueue
 from samzapy.system.producer_calls import ProducerCalls
 
@@ -203,7 +203,7 @@ class KafkaProducer(SystemProducer):
         try:
             yield
         except ProducerFenced as error:
-            refused = None if self._calls.transactional else self._too_large()
+            refused = None if self._calls.transactional else self._refusal()
             if refused is None:
                 raise
             raise refused from error
@@ -231,14 +231,14 @@ class KafkaProducer(SystemProducer):
     def _undelivered(self, error: Any, message: Any) -> SamzapyError:
         where = f"{self._client_errors.system}.{message.topic()}[{message.partition()}]"
         size = len(message.value() or b"") + len(message.key() or b"")
-        self._refused = error.code() in TOO_LARGE
+        self._refused = error.code() in REFUSED
         return self._after_a_failure(delivery_error(error, self._client_errors.system, where, size))
 
-    def _too_large(self) -> SamzapyError | None:
-        """The error of a record that was too large for the broker, None if there is none. After its fatal error the client
-        reports on all records at once."""
+    def _refusal(self) -> SamzapyError | None:
+        """The error of a record that the broker has refused, None if there is none. After its fatal error the client reports on
+        all records at once."""
         for _ in range(_REPORT_CALLS):
-            failure = next((each for each in self._reports.failures() if each[0].code() in TOO_LARGE), None)
+            failure = next((each for each in self._reports.failures() if each[0].code() in REFUSED), None)
             if failure is not None:
                 return self._undelivered(*failure)
             with suppress(KafkaException, SystemError):

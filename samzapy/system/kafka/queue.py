@@ -141,7 +141,9 @@ class RecordQueue:
         if headers.count(None) < count or timestamps.count(None) < count:
             carried = [None if held is None else list(held) for held in headers]
             # on_delivery stays out: it is another name for the callback.
-            columns += [(None,) * count, [time_ms or 0 for time_ms in timestamps], carried]
+            # librdkafka takes 0 for now.
+            times = [0 if time_ms is None else time_ms or 1 for time_ms in timestamps]
+            columns += [(None,) * count, times, carried]
         self._produce(columns)
         self._serve(0)
 

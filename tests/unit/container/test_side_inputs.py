@@ -350,3 +350,23 @@ def test_a_class_that_is_no_processor_is_refused_before_anything_starts(tmp_path
     job = RateJob(tmp_path, RateTask)
     with pytest.raises(ConfigError, match=r"side\.inputs\.processor\.factory: must be a SideInputsProcessor"):
         job.run()
+
+
+def test_files_that_were_written_with_another_serde_are_filled_again(tmp_path):
+    job = RateJob(tmp_path, **{"stores.rates.msg.serde": "long"})
+    job.rate(("EUR", 10))
+    job.send((0, "EUR", {"id": 1}))
+    job.run()
+    # Eight bytes of either are the other one's, too.
+    job.send((0, "EUR", {"id": 2}))
+    report = job.run(**{"stores.rates.msg.serde": "json"})
+    assert job.task.calls[-1] == ("process", "EUR", 10)
+    assert report.restored["Partition 0/rates"][2] == "side inputs"
+
+
+def test_a_write_to_a_store_that_streams_fill_fails_only_its_message(tmp_path):
+    job = RateJob(tmp_path, **{"task.error.process.policy": "skip"})
+    job.rate(("EUR", 10))
+    job.send((0, "EUR", {"id": 1, "write": True}), (0, "EUR", {"id": 2}))
+    assert job.run().metrics["errors"]["process.skipped"] == 1
+    assert job.task.calls[-1] == ("process", "EUR", 10)

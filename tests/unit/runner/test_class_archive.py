@@ -63,8 +63,11 @@ def recorded(archive):
 def test_an_archive_is_used_from_the_moment_that_it_is_complete(archive):
     assert archive_options(None) == archive_options(archive) == ""
     recorded(archive)
-    assert archive_options(archive) == f"{OPTION}{archive.file} -Xshare:auto -Xlog:cds=off"
-    assert sorted(each.name for each in archive.folder.iterdir()) == ["classes.jsa", "lock"]
+    assert (
+        archive_options(archive)
+        == f"{OPTION}{archive.file} -Xshare:auto -XX:+VerifySharedSpaces -Xlog:cds=off -Xlog:cds+dynamic=off"
+    )
+    assert sorted(each.name for each in archive.folder.iterdir()) == ["classes.jsa", "lock", "size"]
 
 
 def test_another_java_and_other_jars_have_an_archive_of_their_own(java, spark, archive):
@@ -115,6 +118,17 @@ def test_what_others_could_have_written_is_not_used(archive, of):
     assert of(archive).stat().st_mode & 0o777 == 0o700
     of(archive).chmod(0o770)
     assert not archive.is_recorded
+
+
+def test_an_archive_that_was_cut_off_is_not_used_and_is_recorded_again(archive):
+    recorded(archive)
+    archive.file.write_text("class")
+    assert archive_options(archive) == ""
+    recorded(archive)
+    (archive.folder / "size").write_text("")
+    assert archive_options(archive) == ""
+    recorded(archive)
+    assert archive.is_recorded
 
 
 def test_one_process_records_at_a_time(archive):

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 from tested_tasks import JOB, Counting, Doubling, HoldingBack
 
-from samzapy import InitableTask, OutgoingMessageEnvelope, SideInputsProcessor, StreamTask, SystemStream
+from samzapy import (
+    CoroutineTask,
+    InitableTask,
+    OutgoingMessageEnvelope,
+    SideInputsProcessor,
+    StreamTask,
+    SystemStream,
+)
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, UnknownPartition
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.system.memory.cluster import MemoryCluster
@@ -434,3 +441,24 @@ def test_the_test_names_the_streams_that_match_a_regular_expression():
         ConfigError, match=r"^task\.inputs: name the streams of the test, as in partitions=\{'orders-eu': 2\}"
     ):
         TaskTestDriver(Counting, job)
+
+
+class FailingTwice(CoroutineTask, InitableTask):
+    """Fails twice over each message."""
+
+    def init(self, context):
+        self.counts, self.tries = context.get_store("counts"), 0
+
+    async def process(self, envelope, collector, coordinator):
+        self.tries += 1
+        self.counts.put("done", (self.counts.get("done") or 0) + 1)
+        if self.tries % 3:
+            raise ValueError("told to")
+
+
+def test_a_message_of_an_asynchronous_task_is_tried_again_although_the_clock_stands_still():
+    with TaskTestDriver(FailingTwice, JOB | {"task.error.process.policy": "retry(2, 1ms)"}) as driver:
+        for _ in range(2):
+            driver.send("in", 1, key="a")
+        assert driver.task().tries == 6
+        assert driver.store("counts").get("done") == 2

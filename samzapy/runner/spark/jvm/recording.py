@@ -28,8 +28,10 @@ def archive_options(archive: ClassArchive | None) -> str:
     if archive is None or not archive.is_recorded:
         return ""
     archive.used()
-    # Java 19 and newer say on standard output why they go without an archive.
-    return f"-XX:SharedArchiveFile={archive.file} -Xshare:auto -Xlog:cds=off"
+    # Check sums: a JVM that maps damaged classes would crash. Java 19 and newer say on standard output why they go without an archive.
+    return (
+        f"-XX:SharedArchiveFile={archive.file} -Xshare:auto -XX:+VerifySharedSpaces -Xlog:cds=off -Xlog:cds+dynamic=off"
+    )
 
 
 def record_beside(archive: ClassArchive) -> None:

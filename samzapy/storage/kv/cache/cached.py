@@ -154,6 +154,11 @@ class CachedStore(ScanningStore[K, V]):
         self._deleted = True
         self._change_all(entries, [None] * len(entries))
 
+    @property
+    def has_unserialized(self) -> bool:
+        """Whether some values are dirty."""
+        return bool(self._dirty)
+
     def flush(self) -> None:
         """Serialize the dirty values into the uncommitted store."""
         self.check_open()

@@ -7,6 +7,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jobs.memory_job import OUT as MEMORY_OUT
+from jobs.memory_job import MemoryJob
 from ledgers import JOB, OUT
 
 from samzapy import BatchTask, InitableTask
@@ -199,3 +201,28 @@ def test_an_output_that_is_refused_meets_the_policy_though_the_task_swallows_the
         driver.commit()
         assert driver.committed("out").pairs == [("first", "w"), ("a", "x"), ("c", "y"), ("d", "z")]
         assert [letter.message for letter in driver.committed("letters")] == [message]
+
+
+class InPlaceTask(BatchTask, InitableTask):
+    """Changes values in place, and sends what it is told to."""
+
+    def init(self, context):
+        self.counts = context.get_store("counts")
+
+    def process_batch(self, batch, collector, coordinator):
+        for envelope in batch:
+            held = self.counts.get(envelope.key) or {"count": 0}
+            held["count"] += 1
+            self.counts.put(envelope.key, held)
+        outputs = {"unserializable": object(), "huge": "x" * 2_000_000}
+        messages = [message["id"] for message in batch.messages]
+        collector.send_batch(MEMORY_OUT, batch.keys, [outputs.get(message, message) for message in messages])
+
+
+@pytest.mark.parametrize(("stage", "bad"), [("serialize", "unserializable"), ("produce", "huge")])
+def test_a_message_is_counted_once_in_place_although_its_batch_was_halved_over_an_output(tmp_path, stage, bad):
+    job = MemoryJob(tmp_path, 1, InPlaceTask, **{f"task.error.{stage}.policy": "skip"})
+    job.send(*((0, "a", {"id": message}) for message in ["x", "x", "x", "x", bad, "x", "x"]))
+    job.run()
+    assert job.changelog() == {"a": {"count": 7}}
+    assert job.outputs() == [("a", "x")] * 6

@@ -207,6 +207,16 @@ def test_a_changelog_that_forgets_is_refused(system, policy):
         ensure_changelog(system.admin, store_config(), 4)
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_changelog_of_an_expiring_store_that_drops_records_by_size_is_refused(system, policy):
+    config = {"cleanup.policy": policy, "retention.ms": "60000", "retention.bytes": "1000000"}
+    system.admin.create(StreamSpec("s", 4, config))
+    with pytest.raises(
+        EnvironmentFailure, match=r"changelog s keeps 1000000 bytes .* \(retention\.bytes\).*: state would be lost"
+    ):
+        ensure_changelog(system.admin, store_config(ttl_ms=60_000), 4)
+
+
 def test_a_changelog_with_other_partitions_than_tasks_is_refused(system):
     ensure_changelog(system.admin, store_config(), 3)
     with pytest.raises(EnvironmentFailure, match="changelog s has 3 partitions, job has 4 tasks"):

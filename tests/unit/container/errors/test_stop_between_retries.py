@@ -1,0 +1,111 @@
+"""A stop while the container waits to try a message again: it ends, whatever the message is part of."""
+
+import sqlite3
+from contextlib import closing
+from typing import ClassVar
+
+import pytest
+from jobs.memory_job import OUT, MemoryJob
+
+from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, WindowableTask
+from samzapy.errors import TaskFailed
+
+#: More tries than any policy here allows: a container that has made so many does not end.
+TOO_MANY = 50
+
+
+class StubbornTask(StreamTask, InitableTask):
+    """Has its container stopped by the first try at the row `r2`, which always fails."""
+
+    tries: ClassVar[int] = 0
+    container = None
+
+    def init(self, context):
+        self.counts = context.get_store("counts")
+
+    def process(self, envelope, collector, coordinator):
+        row = envelope.message["id"]
+        if row == "r2":
+            kind = type(self)
+            kind.tries += 1
+            if kind.tries == 1:
+                kind.container.stop()
+            if kind.tries > TOO_MANY:
+                raise SystemExit("the container does not stop")
+            raise ValueError("told to")
+        self.counts.put(row, (self.counts.get(row) or 0) + 1)
+
+
+def table_job(tmp_path, task, **keys):
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE t (id TEXT PRIMARY KEY, changed TIMESTAMP NOT NULL)")
+        rows = [(f"r{number}", "2024-01-01 10:00:00") for number in range(6)]
+        connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
+    table = {
+        "task.inputs": "shop.t",
+        "systems.shop.samza.factory": "database",
+        "systems.shop.database.url": f"sqlite:///{path}",
+        "streams.t.samza.offset.default": "oldest",
+        "streams.t.samza.system": "shop",
+        "streams.t.samza.key.serde": "string",
+        "streams.t.samza.msg.serde": "json",
+        "streams.t.database.order.by": "changed",
+        "streams.t.database.partitions": "1",
+        "streams.t.database.poll.interval.ms": "1",
+    }
+    return MemoryJob(tmp_path / "state", task=task, **table, **keys)
+
+
+def test_a_message_inside_a_group_that_is_committed_as_a_whole_gets_its_tries_at_once(tmp_path):
+    job = table_job(tmp_path, StubbornTask, **{"task.error.process.policy": "retry(3, 60s) then skip"})
+    StubbornTask.tries = 0
+    StubbornTask.container, _ = job.container(until_end=False)
+    StubbornTask.container.run()
+    # One try, given back when the stop interrupts the first pause; then one again, with three repetitions.
+    assert StubbornTask.tries == 5
+    assert job.changelog() == {f"r{number}": 1 for number in range(6) if number != 2}
+
+
+def test_the_attempt_ends_over_such_a_message_if_the_policy_is_to_fail_in_the_end(tmp_path):
+    job = table_job(tmp_path, StubbornTask, **{"task.error.process.policy": "retry(3, 60s)"})
+    StubbornTask.tries = 0
+    StubbornTask.container, _ = job.container(until_end=False)
+    with pytest.raises(TaskFailed, match="ValueError: told to"):
+        StubbornTask.container.run()
+    assert StubbornTask.tries == 5
+    assert job.changelog() == {}
+
+
+class WindowTask(StreamTask, WindowableTask):
+    """Its window has the container stopped and sends what does not serialize."""
+
+    container = None
+
+    def process(self, envelope, collector, coordinator):
+        pass
+
+    def window(self, collector, coordinator):
+        self.container.stop()
+        collector.send(OutgoingMessageEnvelope(OUT, object()))
+
+
+class LaterTask(CoroutineTask):
+    """Does so with a message."""
+
+    container = None
+
+    async def process(self, envelope, collector, coordinator):
+        self.container.stop()
+        collector.send(OutgoingMessageEnvelope(OUT, object()))
+
+
+@pytest.mark.parametrize("task", [WindowTask, LaterTask])
+def test_an_output_that_belongs_to_no_message_in_turn_does_not_fail_the_stop(tmp_path, task):
+    keys = {"task.error.serialize.policy": "retry(2, 60s) then skip", "task.window.ms": "1"}
+    job = MemoryJob(tmp_path, partitions=1, task=task, **keys)
+    job.send((0, "a", {"id": 1}), (0, "a", {"id": 2}))
+    task.container, _ = job.container(until_end=False)
+    report = task.container.run()
+    assert report.phase == "done"
+    assert report.metrics["errors"]["serialize.skipped"] >= 1

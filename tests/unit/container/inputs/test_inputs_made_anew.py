@@ -1,0 +1,103 @@
+"""An input that was deleted and created again under its name: offsets of the earlier stream mean nothing in the new one."""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+from jobs.memory_job import MemoryJob
+
+from samzapy import InitableTask, StreamTask
+from samzapy.admin.positions import Move, move_positions, write_startpoints
+from samzapy.admin.running import NO_DRIVER
+from samzapy.api.system import StreamSpec
+from samzapy.checkpoint.offsets import Target
+from samzapy.container.supervision.job_records import open_job
+from samzapy.errors import EnvironmentFailure
+from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.runner.prepare import prepare
+
+RESET = {"systems.mem.streams.in.samza.reset.offset": "true", "systems.mem.streams.in.samza.offset.default": "oldest"}
+
+
+class SeenTask(StreamTask, InitableTask):
+    """Notes what it processes."""
+
+    seen: ClassVar[list] = []
+
+    def init(self, context):
+        self.counts = context.get_store("counts")
+
+    def process(self, envelope, collector, coordinator):
+        self.seen.append((envelope.ssp.stream, envelope.offset))
+        self.counts.put(envelope.key, 1)
+
+
+@pytest.fixture
+def job(tmp_path):
+    SeenTask.seen = []
+    yield MemoryJob(tmp_path, partitions=1, task=SeenTask)
+    disarm()
+
+
+def made_anew(job, stream, records):
+    """The stream again, with so many records."""
+    job.admin.delete(stream)
+    job.admin.create(StreamSpec(stream, 1))
+    SeenTask.seen.clear()
+    job.send(*((0, f"k{number}", {"id": number}) for number in range(records)), stream=stream)
+
+
+@pytest.mark.parametrize("records", [3, 5, 8])
+def test_a_committed_offset_of_an_earlier_stream_is_refused_until_the_operator_decides(job, records):
+    job.send(*((0, "a", {"id": number}) for number in range(5)))
+    job.run()
+    made_anew(job, "in", records)
+    for _ in range(2):
+        with pytest.raises(EnvironmentFailure, match=r"mem\.in\[0\]@5: .* earlier stream .*samza\.reset\.offset=true"):
+            job.run()
+    assert SeenTask.seen == []
+    job.run(**RESET)
+    assert SeenTask.seen == [("in", number) for number in range(records)]
+    job.run()
+    assert len(SeenTask.seen) == records
+
+
+def test_a_startpoint_or_a_moved_position_decides_as_well(job):
+    job.send(*((0, "a", {"id": number}) for number in range(5)))
+    job.run()
+    made_anew(job, "in", 8)
+    write_startpoints(job.config, prepare(job.config).model, "6", ())
+    job.run()
+    assert SeenTask.seen == [("in", 6), ("in", 7)]
+    made_anew(job, "in", 10)
+    model = prepare(job.config).model
+    with open_job(job.config, "test") as (_, checkpoints):
+        # The driver of that run has ended.
+        checkpoints.write_owner(replace(checkpoints.read_owner(), pid=NO_DRIVER))
+    move_positions(job.config, model, Move(Target("oldest")), lambda _: None)
+    job.run()
+    assert len(SeenTask.seen) == 10
+    job.run()
+    assert len(SeenTask.seen) == 10
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_an_input_of_a_pattern_that_goes_and_comes_back_is_a_new_one(job, end):
+    job.flat |= {"task.inputs": "mem.in.*", "job.inputs.refresh.ms": "1s"}
+    job.admin.create(StreamSpec("in-2", 1))
+    job.send(*((0, "a", {"id": number}) for number in range(5)), stream="in-2")
+    job.run()
+    job.admin.delete("in-2")
+    if end == "killed":
+        # Nothing has been processed without the stream.
+        arm("start.7")
+        with pytest.raises(FailPointReached):
+            job.run()
+        disarm()
+    else:
+        job.run()
+    job.admin.create(StreamSpec("in-2", 1))
+    SeenTask.seen.clear()
+    job.send(*((0, "a", {"id": number}) for number in range(9)), stream="in-2")
+    job.run()
+    assert SeenTask.seen == [("in-2", number) for number in range(9)]

@@ -1,0 +1,110 @@
+"""A message, key or header that the task changes after it has sent it leaves as it was sent, from each kind of task."""
+
+import msgspec
+import pytest
+
+from samzapy import (
+    AsyncStreamTask,
+    BatchTask,
+    CoroutineTask,
+    OutgoingMessageEnvelope,
+    StreamTask,
+    SystemStream,
+)
+from samzapy.errors import TaskFailed
+from samzapy.testing import TaskTestDriver
+
+OUT = SystemStream("sys", "out")
+JOB = {
+    "task.inputs": "sys.in",
+    "systems.sys.default.stream.samza.key.serde": "json",
+    "systems.sys.default.stream.samza.msg.serde": "json",
+}
+
+
+class Place(msgspec.Struct):
+    name: str
+    tags: list[str] = []
+
+
+def send_changing(collector):
+    """Send one envelope three times, and change everything in it in between."""
+    message, key, headers = {"n": 0, "deep": [[0]]}, [0], [("n", b"0")]
+    envelope = OutgoingMessageEnvelope(OUT, message, key=key, headers=headers)
+    for number in (1, 2, 3):
+        collector.send(envelope)
+        message["n"] = message["deep"][0][0] = key[0] = number
+        headers[0] = ("n", b"%d" % number)
+        envelope = OutgoingMessageEnvelope(OUT, message, key=key, headers=headers)
+    place = Place("oslo")
+    collector.send_message(OUT, place)
+    place.name = "rome"
+    place.tags.append("old")
+
+
+class Messages(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        send_changing(collector)
+
+
+class Coroutines(CoroutineTask):
+    async def process(self, envelope, collector, coordinator):
+        send_changing(collector)
+
+
+class Callbacks(AsyncStreamTask):
+    def process_async(self, envelope, collector, coordinator, callback):
+        send_changing(collector)
+        callback.complete()
+
+
+class Batches(BatchTask):
+    def process_batch(self, batch, collector, coordinator):
+        send_changing(collector)
+
+
+ONCE = {"task.guarantee": "effectively-once", "task.checkpoint.factory": "topic", "task.checkpoint.system": "sys"}
+
+
+@pytest.mark.parametrize("guarantee", [{}, ONCE | {"task.batch.max.messages": "1"}], ids=["at-least", "effectively"])
+@pytest.mark.parametrize("task", [Messages, Coroutines, Callbacks, Batches])
+def test_an_output_leaves_as_it_was_sent(task, guarantee):
+    with TaskTestDriver(task, JOB | guarantee) as driver:
+        driver.send("in", 1)
+        *changing, place = driver.outputs("out")
+        assert [each.message for each in changing] == [{"n": n, "deep": [[n]]} for n in (0, 1, 2)]
+        assert [each.key for each in changing] == [[0], [1], [2]]
+        assert [dict(each.headers)["n"] for each in changing] == [b"0", b"1", b"2"]
+        assert place.message == {"name": "oslo", "tags": []}
+
+
+class HeaderColumns(BatchTask):
+    """Sends a column of headers, and changes it."""
+
+    def process_batch(self, batch, collector, coordinator):
+        headers = [[("n", b"0")], (pair for pair in [("n", b"1")])]
+        collector.send_batch(OUT, None, [1, 2], headers=headers, inputs=[batch.offsets[0]] * 2)
+        headers[0][0] = ("n", b"9")
+
+
+class BadHeaders(BatchTask):
+    def process_batch(self, batch, collector, coordinator):
+        collector.send_batch(OUT, None, [1], headers=[[("n", "text")]], inputs=[batch.offsets[0]])
+
+
+@pytest.mark.parametrize("guarantee", [{}, ONCE], ids=["at-least", "effectively"])
+def test_a_column_of_headers_leaves_as_it_was_sent_and_is_checked(guarantee):
+    with TaskTestDriver(HeaderColumns, JOB | guarantee) as driver:
+        driver.send("in", 1)
+        assert [dict(each.headers)["n"] for each in driver.outputs("out")] == [b"0", b"1"]
+    refused = pytest.raises(TaskFailed, match=r"TypeError: headers: expected \(str, bytes or None\) pairs")
+    with TaskTestDriver(BadHeaders, JOB | guarantee) as driver, refused:
+        driver.send("in", 1)
+
+
+def test_headers_of_an_envelope_may_come_from_any_iterable():
+    envelope = OutgoingMessageEnvelope(OUT, 1, headers=(pair for pair in [["n", b"1"]]))
+    assert envelope.headers == (("n", b"1"),)
+    for wrong in (5, [1], [("n",)], [("n", "text")], [(1, b"")]):
+        with pytest.raises(TypeError, match=r"headers: expected \(str, bytes or None\) pairs"):
+            OutgoingMessageEnvelope(OUT, 1, headers=wrong)

@@ -1,0 +1,181 @@
+"""The calls of a task that come beside its messages: what they change is committed, or a warning says that it is not."""
+
+import logging
+from collections import Counter
+from typing import ClassVar
+
+import pytest
+
+from samzapy import (
+    ClosableTask,
+    InitableTask,
+    OutgoingMessageEnvelope,
+    StreamTask,
+    SystemStream,
+)
+from samzapy.api.event_time import ClockListenerTask
+from samzapy.errors import StoreError, TaskFailed
+from samzapy.storage.kv.memory import InMemoryStorageEngine, InMemoryStorageEngineFactory
+from samzapy.testing import TaskTestDriver
+
+OUT = SystemStream("sys", "out")
+JOB = {
+    "task.inputs": "sys.in",
+    "task.commit.ms": "50000",
+    "task.checkpoint.factory": "topic",
+    "task.checkpoint.system": "sys",
+    "systems.sys.default.stream.samza.key.serde": "string",
+    "systems.sys.default.stream.samza.msg.serde": "json",
+    "stores.s.factory": "inmemory",
+    "stores.s.key.serde": "string",
+    "stores.s.msg.serde": "json",
+    "stores.s.changelog": "sys.s-changelog",
+}
+
+
+class ClockTask(StreamTask, InitableTask, ClockListenerTask):
+    """Keeps and sends the time of its clock."""
+
+    def init(self, context):
+        self.store = context.get_store("s")
+
+    def process(self, envelope, collector, coordinator):
+        pass
+
+    def on_clock(self, clock, collector, coordinator):
+        self.store.put("clock", clock.time_ms)
+        collector.send(OutgoingMessageEnvelope(OUT, clock.time_ms))
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_what_on_clock_does_when_a_partition_falls_idle_is_in_the_next_commit(guarantee):
+    keys = {"task.inputs": "sys.in,sys.slow", "task.guarantee": guarantee, "task.watermark.idle.timeout.ms": "5000"}
+    with TaskTestDriver(ClockTask, JOB | keys) as driver:
+        driver.send("slow", 1, timestamp=500)
+        driver.send("in", 1, timestamp=3_000)
+        driver.commit()
+        assert driver.committed("out").messages == [500]
+        for _ in range(7):
+            driver.advance(1)
+        driver.commit()
+        assert driver.committed("out").messages == [500, 3_000]
+        assert driver.changelog("s").messages == [500, 3_000]
+
+
+class ClosingTask(StreamTask, InitableTask, ClosableTask):
+    """Does what it is told to when it is closed; `closed` has the tasks."""
+
+    closed: ClassVar[list] = []
+    orders: ClassVar[tuple] = ()
+
+    def init(self, context):
+        self.name, self.store = context.task.task_name, context.get_store("s")
+
+    def process(self, envelope, collector, coordinator):
+        self.collector = collector
+        self.store.put(envelope.key, envelope.message)
+
+    def close(self):
+        self.closed.append(self.name)
+        if "put" in self.orders:
+            self.store.put("late", 1)
+        if "send" in self.orders:
+            self.collector.send(OutgoingMessageEnvelope(OUT, "late"))
+        if "fail" in self.orders and self.name == "Partition 1":
+            raise ValueError("told to")
+
+
+@pytest.fixture
+def closing():
+    def of(*orders):
+        ClosingTask.closed, ClosingTask.orders = [], orders
+        return ClosingTask
+
+    return of
+
+
+@pytest.mark.parametrize("cache", [{}, {"stores.s.object.cache.size": "0"}, {"stores.s.rocksdb.ttl.ms": "9000"}])
+@pytest.mark.parametrize("orders", [(), ("put",), ("send",)])
+def test_a_change_that_comes_after_the_last_commit_is_announced_as_lost(closing, orders, cache, caplog):
+    with TaskTestDriver(closing(*orders), JOB | cache) as driver, caplog.at_level(logging.WARNING):
+        driver.send("in", 1, key="a")
+        driver.stop()
+        assert driver.changelog("s").messages == [1]
+    said = [line for line in caplog.messages if "the last commit is before it" in line]
+    assert len(said) == (1 if orders else 0)
+
+
+def test_a_task_is_closed_once_also_if_the_close_of_another_one_fails(closing):
+    with TaskTestDriver(closing("fail"), JOB, partitions=3) as driver:
+        driver.send("in", 1, key="a")
+        with pytest.raises(TaskFailed, match="Partition 1: close failed: ValueError: told to"):
+            driver.stop()
+    assert Counter(ClosingTask.closed) == {"Partition 0": 1, "Partition 1": 1, "Partition 2": 1}
+
+
+class CarefreeTask(StreamTask, InitableTask):
+    """Counts, and takes a count that it cannot read for none."""
+
+    def init(self, context):
+        self.store = context.get_store("s")
+
+    def process(self, envelope, collector, coordinator):
+        try:
+            if envelope.message == "range":
+                count = len(list(self.store.all()))
+            elif envelope.message == "many":
+                count = self.store.get_all([envelope.key])[envelope.key]
+            else:
+                count = self.store.get(envelope.key) or 0
+        except StoreError:
+            count = 0
+        self.store.put(envelope.key, count + 1)
+
+
+class FragileEngine(InMemoryStorageEngine):
+    """Fails while it is `broken`."""
+
+    __slots__ = ()
+    broken: ClassVar[bool] = False
+
+    def get(self, key):
+        self.check()
+        return super().get(key)
+
+    def get_all(self, keys):
+        self.check()
+        return super().get_all(keys)
+
+    def iterate(self, lower, upper):
+        self.check()
+        return super().iterate(lower, upper)
+
+    def check(self):
+        if self.broken:
+            raise StoreError("the disk does not answer")
+
+
+class FragileFactory(InMemoryStorageEngineFactory):
+    def open(self, directory, settings):
+        return FragileEngine(settings.store)
+
+
+@pytest.mark.parametrize("message", ["get", "many", "range"])
+@pytest.mark.parametrize("cache", [{}, {"stores.s.object.cache.size": "0"}])
+def test_no_commit_follows_a_failed_read_that_the_task_has_caught(message, cache):
+    keys = {"stores.s.factory": f"{__name__}:FragileFactory"}
+    with TaskTestDriver(CarefreeTask, JOB | keys | cache) as driver:
+        for _ in range(3):
+            driver.send("in", "get", key="a")
+        driver.commit()
+        driver.restart()
+        FragileEngine.broken = True
+        try:
+            driver.send("in", message, key="a")
+        finally:
+            FragileEngine.broken = False
+        with pytest.raises(StoreError, match=r"store 's': a read failed and the task went on.*disk does not answer"):
+            driver.commit()
+        driver.restart()
+        assert driver.changelog("s").messages == [3]
+        assert driver.store("s").get("a") == (2 if message == "range" else 4)
