@@ -24,7 +24,7 @@ class SparkConfig:
     """`master`: None for `local[N,4]` with N containers. `conf`: Spark's own keys, from `job.spark.conf.spark.*`.
     `py_files`: files to ship to the executors; `archives`: those that are unpacked there. `max_resubmits`: how often the driver resubmits a container that Spark
     has given up, after `resubmit_backoff_ms`, which doubles up to `resubmit_backoff_max_ms`. `start_timeout_ms`: the time that Spark may take to
-    start; 0: any. `class_archive`: whether JVMs start with an archive of their classes."""
+    start; 0: any. `class_archive`: whether JVMs start from an archive of their classes."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class SparkConfig:
     resubmit_backoff_max_ms: int = 30_000
     lease_ms: int = 15_000
     start_timeout_ms: int = 600_000
-    class_archive: bool = True
+    class_archive: bool = False
     coordinator_host: str | None = None
     coordinator_port: int = 0
     coordinator_tls: TlsConfig = field(default_factory=TlsConfig)
@@ -72,9 +72,9 @@ START_TIMEOUT_MS = Key(
 CLASS_ARCHIVE = Key(
     "job.spark.class.archive",
     BOOLEAN,
-    True,
-    "Whether Spark's JVMs start from an archive of their classes, which takes about half the CPU time. The first run on a machine has it "
-    "recorded in the background.",
+    False,
+    "Whether Spark's JVMs start from an archive of their classes, which takes about half the CPU time. The first run on a machine "
+    "records it in the background.",
 )
 MAX_RESUBMITS = Key(
     "job.spark.max.resubmits",

@@ -15,6 +15,7 @@ from samzapy.api.system import StreamSpec
 CODE = Path(__file__).parent.parent / "jobs" / "last_and_count.py"
 JOB = {
     "job.name": "numbers",
+    "job.spark.class.archive": "true",
     "job.default.system": "local",
     "task.class": "last_and_count:LastAndCount",
     "task.inputs": "local.in",

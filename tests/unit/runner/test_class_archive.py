@@ -202,9 +202,9 @@ def test_a_users_own_options_stay_and_those_about_archives_or_agents_win():
         assert f"{OPTION}/a.jsa" not in driver
 
 
-def test_a_job_can_do_without_it():
-    assert load_job(JOB, environ={}).spark.class_archive
-    assert not load_job({**JOB, "job.spark.class.archive": "false"}, environ={}).spark.class_archive
+def test_a_job_has_to_ask_for_it():
+    assert not load_job(JOB, environ={}).spark.class_archive
+    assert load_job({**JOB, "job.spark.class.archive": "true"}, environ={}).spark.class_archive
 
 
 def test_an_archive_that_java_refuses_is_not_kept(java, tmp_path):
