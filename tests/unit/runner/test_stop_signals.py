@@ -61,6 +61,14 @@ def config():
     return made
 
 
+@pytest.fixture(autouse=True)
+def terminal():
+    """The tests may run under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_run_that_is_stopped_right_after_its_claim_says_so_and_gives_the_job_back(config, number):
     events = []
