@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.trial import Mutant
 
+_CAUSES = "tests/unit/container/errors/test_causes_of_failures.py"
 _CLOCK = "tests/unit/container/event_time/test_event_clock.py"
 _CONTRACT = "tests/contract/test_system_contract.py"
 _TRANSACTIONS = "tests/contract/test_system_transactions_contract.py"
@@ -341,9 +342,15 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/container/errors/recovery.py",
+        "        return failure.refused\n",
+        "        return True\n",
+        (_CAUSES,),
+    ),
+    Mutant(
+        "samzapy/container/errors/recovery.py",
         "        return isinstance(failure, StoreRefused)\n",
         "        return True\n",
-        (_POLICIES,),
+        (_CAUSES,),
     ),
     Mutant("samzapy/container/errors/undo_journal.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)),
     Mutant("samzapy/container/errors/processing.py", "                begin()\n", "", (_POLICIES,)),
