@@ -107,7 +107,7 @@ def _milliseconds(name: str, column: Any) -> Any:
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
     try:
         return column.cast("int64")
-    except (pa.ArrowException, NotImplementedError) as cause:
+    except pa.ArrowException as cause:
         raise TypeError(
             f"column {name!r}: expected times or whole milliseconds, got {column.type} ({cause})"
         ) from cause
