@@ -32,51 +32,53 @@ The packages; each imports only from lines below its own:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from samzapy.api.batch import BatchTask, MessageBatch
-from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.collector import (
-    ControlMessage,
-    Drain,
-    EndOfStream,
-    MessageCollector,
-    RequestScope,
-    TaskCoordinator,
-    Watermark,
-)
-from samzapy.api.context import ContainerContext, Context, JobContext, TaskContext
-from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
-from samzapy.api.event_time import TimerClock, Timers
-from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
-from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.serde import Serde, SerdeFactory
-from samzapy.api.sink import Sink, TaskAttempt
-from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.task import (
-    AnyTask,
-    AsyncStreamTask,
-    ClosableTask,
-    CopartitionedTask,
-    CoroutineTask,
-    DrainListenerTask,
-    EndOfStreamListenerTask,
-    InitableTask,
-    SideInputsProcessor,
-    StreamTask,
-    TaskCallback,
-    TimerTask,
-    WatermarkListenerTask,
-    WindowableTask,
-)
-from samzapy.errors import SamzapyError
 from samzapy.version import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from samzapy.admin.queries import JobQueries
+    from samzapy.api.batch import BatchTask, MessageBatch
+    from samzapy.api.checkpoint import Checkpoint
+    from samzapy.api.collector import (
+        ControlMessage,
+        Drain,
+        EndOfStream,
+        MessageCollector,
+        RequestScope,
+        TaskCoordinator,
+        Watermark,
+    )
+    from samzapy.api.context import ContainerContext, Context, JobContext, TaskContext
+    from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+    from samzapy.api.event_time import TimerClock, Timers
+    from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+    from samzapy.api.metrics import MetricsRegistry
+    from samzapy.api.serde import Serde, SerdeFactory
+    from samzapy.api.sink import Sink, TaskAttempt
+    from samzapy.api.stream import SystemStream, SystemStreamPartition
+    from samzapy.api.task import (
+        AnyTask,
+        AsyncStreamTask,
+        ClosableTask,
+        CopartitionedTask,
+        CoroutineTask,
+        DrainListenerTask,
+        EndOfStreamListenerTask,
+        InitableTask,
+        SideInputsProcessor,
+        StreamTask,
+        TaskCallback,
+        TimerTask,
+        WatermarkListenerTask,
+        WindowableTask,
+    )
     from samzapy.cli.submission import RunningJob
+    from samzapy.errors import SamzapyError
     from samzapy.runner.base import JobOutcome
 
 __version__ = VERSION
@@ -129,6 +131,65 @@ __all__ = [
     "run",
     "submit",
 ]
+
+
+#: The module of each name. A name is imported when it is first used, because the command imports this package before
+#: it can handle a Ctrl-C, and the names take 0.1 s.
+_NAMES = {
+    "samzapy.api.batch": ("BatchTask", "MessageBatch"),
+    "samzapy.api.checkpoint": ("Checkpoint",),
+    "samzapy.api.collector": (
+        "ControlMessage",
+        "Drain",
+        "EndOfStream",
+        "MessageCollector",
+        "RequestScope",
+        "TaskCoordinator",
+        "Watermark",
+    ),
+    "samzapy.api.context": ("ContainerContext", "Context", "JobContext", "TaskContext"),
+    "samzapy.api.envelope": ("IncomingMessageEnvelope", "OutgoingMessageEnvelope"),
+    "samzapy.api.event_time": ("TimerClock", "Timers"),
+    "samzapy.api.kv": ("KeyValueIterator", "KeyValueSnapshot", "KeyValueStore"),
+    "samzapy.api.metrics": ("MetricsRegistry",),
+    "samzapy.api.serde": ("Serde", "SerdeFactory"),
+    "samzapy.api.sink": ("Sink", "TaskAttempt"),
+    "samzapy.api.stream": ("SystemStream", "SystemStreamPartition"),
+    "samzapy.api.task": (
+        "AsyncStreamTask",
+        "ClosableTask",
+        "CopartitionedTask",
+        "CoroutineTask",
+        "DrainListenerTask",
+        "EndOfStreamListenerTask",
+        "InitableTask",
+        "SideInputsProcessor",
+        "StreamTask",
+        "TaskCallback",
+        "TimerTask",
+        "WatermarkListenerTask",
+        "WindowableTask",
+    ),
+    "samzapy.errors": ("SamzapyError",),
+}
+#: What can be used after `import samzapy` alone, like `samzapy.errors.ConfigError`.
+_PACKAGES = ("api", "errors")
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """The public name, when it is first used. Raises AttributeError."""
+    if name in _MODULES:
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
+    if name in _PACKAGES:
+        return import_module(f"samzapy.{name}")
+    raise AttributeError(f"module 'samzapy' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__
 
 
 def query(job: Mapping[str, str] | Path | str, address: str | None = None, *, deadline_s: float = 30.0) -> JobQueries:
