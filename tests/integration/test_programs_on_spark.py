@@ -41,24 +41,26 @@ class Task(samzapy.StreamTask):
         assert envelope.message == View("u", Reader("r")), envelope
         collector.send_message(samzapy.SystemStream("local", "out"), {"page": envelope.key, "limit": limit_beside.LIMIT}, "k")
 """
-SESSION = (
-    TASK
-    + """
+SESSION = """
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.sql.shuffle.partitions", "3").getOrCreate()
 before = (dict(spark.sparkContext.getConf().getAll()), dict(spark.sparkContext.environment))
-for _ in range(2):
-    outcome = samzapy.run("job.properties", Task, spark=spark, until_end=True, progress=False)
-    print(outcome.status.processed)
+"""
+RUN = """
+outcome = samzapy.run("job.properties", Task, spark=spark, until_end=True, progress=False)
+print(outcome.status.processed)
 assert (dict(spark.sparkContext.getConf().getAll()), dict(spark.sparkContext.environment)) == before
-print(spark.range(10).count())
+"""
+SUBMIT = """
 with samzapy.submit("job.properties", Task, spark=spark) as running:
     pass
-print(running.wait().stopped, spark.sparkContext.parallelize([1, 2]).sum())
+print(running.wait().stopped)
+"""
+GOES_ON = """
+print(spark.range(10).count(), spark.sparkContext.parallelize([1, 2]).sum())
 spark.stop()
 """
-)
 
 
 @pytest.fixture
@@ -93,10 +95,16 @@ def outputs(folder):
     return sorted(json.loads(line)["message"]["page"] for line in done.stdout.splitlines())
 
 
-def test_a_session_runs_jobs_with_classes_of_the_program_and_goes_on_as_it_was(place):
-    (place / "program.py").write_text(SESSION)
-    lines = call(sys.executable, "program.py", folder=place).splitlines()
-    assert lines == ["4", "0", "10", "True 3"]
+def test_a_session_runs_a_job_with_classes_of_the_program_and_goes_on_as_it_was(place):
+    (place / "program.py").write_text(TASK + SESSION + RUN + GOES_ON)
+    assert call(sys.executable, "program.py", folder=place).splitlines() == ["4", "10 3"]
+    assert outputs(place) == sorted(PAGES)
+
+
+@pytest.mark.slow
+def test_a_session_runs_one_job_after_the_other(place):
+    (place / "program.py").write_text(TASK + SESSION + RUN + RUN + SUBMIT + GOES_ON)
+    assert call(sys.executable, "program.py", folder=place).splitlines() == ["4", "0", "True", "10 3"]
     assert outputs(place) == sorted(PAGES)
 
 

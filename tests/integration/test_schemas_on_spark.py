@@ -12,7 +12,7 @@ from rigs.schema_registry import schema_registry, tls_of
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.serializers import serde_registry
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
 #: The schema in the job file, and the class of the messages.
 FORMATS = {

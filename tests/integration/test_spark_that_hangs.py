@@ -67,6 +67,7 @@ def test_a_signal_ends_the_run_in_order(start):
     assert "stopping: every task commits first" in said
 
 
+@pytest.mark.slow
 def test_the_next_run_gets_the_job_from_one_that_hangs(start, project):
     hanging = start()
     until_it_owns_the_job(hanging)

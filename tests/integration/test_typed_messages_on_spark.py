@@ -8,7 +8,7 @@ from rigs.numbered_stream import Streams, settings_of
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
 CODE = """
 import operator
@@ -74,7 +74,7 @@ JOB = {
 }
 
 
-@pytest.mark.parametrize("task", ["Messages", pytest.param("Batches", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("task", ["Messages", "Batches"])
 def test_a_struct_beside_the_job_file_is_what_executors_decode_to(tmp_path, task):
     (tmp_path / "views.py").write_text(CODE)
     job = JOB | {"task.class": f"views:{task}"}

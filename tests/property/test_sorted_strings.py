@@ -46,7 +46,7 @@ def read(held, rows):
     return [string for first in range(0, len(rows), part) for string in reader(rows[first : first + part])]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(STRINGS)
 def test_strings_come_in_the_order_of_their_bytes_and_equal_ones_as_they_arrived(strings):
     order, new = key_order(filled(strings), np.arange(len(strings)))
@@ -55,7 +55,7 @@ def test_strings_come_in_the_order_of_their_bytes_and_equal_ones_as_they_arrived
     assert new.tolist()[:1] == [True] * min(1, len(strings))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(STRINGS)
 def test_the_last_row_of_each_string_is_never_replaced_and_who_is_has_a_later_one(strings):
     rows = unreplaced(filled(strings)).tolist()
@@ -69,7 +69,7 @@ def test_most_rows_that_are_replaced_go():
     assert 1_000 <= len(unreplaced(filled(strings))) < 3_000
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(STRINGS, STRINGS, st.randoms(use_true_random=False))
 def test_rows_that_are_kept_are_those_that_were_there(strings, more, chance):
     held = filled(strings)
