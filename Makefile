@@ -32,7 +32,7 @@ test: java ## run the tests, with a real Kafka and a real Spark
 	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn
 
 test-slow: java ## run the tests that are too long for `make test`
-	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn
+	$(BIN)/python -m pytest -q --timeout=600 -m slow --numprocesses 2 --dist loadfile --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn
 
 test-matrix: java ## try other versions of Python, Spark and Kafka: make test-matrix [ONLY=text] [TABLE=file]
 	$(BIN)/python -m tests.matrix $(if $(ONLY),--only "$(ONLY)") $(if $(TABLE),--table $(TABLE))
