@@ -172,7 +172,7 @@ _NAMES = {
     ),
     "samzapy.errors": ("SamzapyError",),
 }
-#: What can be used after `import samzapy` alone, like `samzapy.errors.ConfigError`.
+#: Names available after `import samzapy` alone, like `samzapy.errors.ConfigError`.
 _PACKAGES = ("api", "errors")
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -80,7 +80,7 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     """The rows of a Table or RecordBatch, or of a frame of pandas or polars. Each other argument names a column.
 
     Without `message` a message is the dict of its row, without the columns `timestamp` and `inputs`. Raises TypeError
-    for a value that is no table, KeyError for a column that it does not have.
+    for a value that is not a table, KeyError for a column that it does not have.
     """
     table = _in_microseconds(_table_of(table))
     missing = [
@@ -146,7 +146,7 @@ def _table_of(table: Any) -> Any:
 
 
 def _kinds(messages: Sequence[Any], kind: Any) -> list[Any]:
-    """The classes of the messages: those of a union, or what the messages are."""
+    """The classes of the messages: the members of a union, or the types of the messages themselves."""
     if typing.get_origin(kind) in {typing.Union, types.UnionType}:
         return [each for each in typing.get_args(kind) if each is not types.NoneType]
     if kind is not None:

@@ -83,8 +83,8 @@ def inputs_now(config: JobConfig, refused: Collection[SystemStream] = ()) -> Fou
 
 
 def resolved(config: JobConfig, refused: Collection[SystemStream] = ()) -> JobConfig:
-    """The job with the streams in place of its patterns; a job without patterns as it is. Raises as `inputs_now`, and ConfigError
-    for a pattern that matches nothing."""
+    """The job with the streams in place of its patterns; a job without patterns is returned unchanged. Raises as
+    `inputs_now`, and ConfigError for a pattern that matches nothing."""
     if not config.task.patterns:
         return config
     found = inputs_now(config, refused)
@@ -225,7 +225,7 @@ _TRANSACTIONS = "__transaction_state"
 
 
 def weakly_kept(config: JobConfig, describe: Describe) -> tuple[GuaranteeWarning, ...]:
-    """The warnings about topics and tables as they are now; those that do not exist yet are left out."""
+    """The warnings about existing topics and tables; missing ones are left out."""
     found: list[GuaranteeWarning] = []
     for key, stream in _foundations(config):
         description = describe(stream)

@@ -1,4 +1,4 @@
-"""Packs the environment of a job's executors: samzapy, its dependencies and the job's own, as they are installed here.
+"""Packs the environment of a job's executors: samzapy, its dependencies and the job's own, as installed here.
 
     bin/python -> the interpreter of the executors' hosts
     pyvenv.cfg
@@ -41,7 +41,7 @@ _PACKAGES = f"lib/{_PYTHON}/site-packages"
 #: Fast enough for hundreds of megabytes, and nearly as small as the best level.
 _COMPRESSION = 6
 _COMMENT = re.compile(r"(^|\s)#.*$")
-#: Lines that end in a backslash, and the one after them.
+#: Lines that end in a backslash, each with the next line.
 _CONTINUED = re.compile(r"(?:.*\\\n)+.*")
 _LINE_OPTION = re.compile(r"\s--\S.*$")
 
@@ -95,8 +95,8 @@ def pack(archive: Path, requirements: Path | None = None, interpreter: Path | No
 
 
 def read_requirements(path: Path) -> tuple[Wanted, ...]:
-    """The requirements of a file and of those that it includes with `-r`; pip's other options are left out, since nothing is
-    downloaded. Raises ConfigError, with all lines that are no requirements."""
+    """The requirements of a file and of the files that it includes with `-r`; pip's other options are left out, since
+    nothing is downloaded. Raises ConfigError, with all lines that are not requirements."""
     found, problems = [], []
     for where, text in _lines(path):
         try:

@@ -32,7 +32,7 @@ from samzapy.job.model import JobModel
 from samzapy.job.transactions import StateTransactions, transactional_id
 from samzapy.system.clients import SystemClients
 
-#: The member of the job, among those that write its state, that writes positions.
+#: The name of this tool among the members that write the job's state.
 MEMBER = "positions"
 #: The field of the record `JobRecord.CLOCK`.
 CHECKPOINT_CLOCK = "checkpoint-clock"
@@ -53,7 +53,7 @@ class JobPositions:
 
 
 def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
-    """The positions as they are committed now; the job may be running. Raises ConfigError for a job without
+    """The currently committed positions; the job may be running. Raises ConfigError for a job without
     checkpoints."""
     must_keep_checkpoints(config.task.checkpoint)
     with open_job(config, "checkpoint") as (clients, checkpoints):
@@ -68,7 +68,7 @@ def _read(model: JobModel, clients: SystemClients, checkpoints: CheckpointManage
 
 
 def kept_clocks(committed: Mapping[str, Checkpoint | None], record: Mapping[str, Any] | None) -> KeptClocks:
-    """The clocks that earlier runs have left: those of the tasks in their checkpoints, that of the job in its `record`.
+    """The clocks that earlier runs have left: the tasks' in their checkpoints, the job's in its `record`.
 
     Raises RestoreError for a record that cannot be read.
     """
@@ -117,7 +117,7 @@ def move_positions(
        `wait` as many seconds as an unseen run takes to notice
     3  read the checkpoints, and write them with the new offsets: all in one transaction, where there are transactions
 
-    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, and ConfigError if the
+    Changelog offsets and local stores stay unchanged. Raises EnvironmentFailure when refused, and ConfigError if the
     tasks keep positions inside their own state: a startpoint moves both.
     """
     must_keep_checkpoints(config.task.checkpoint)

@@ -154,7 +154,7 @@ def _body(data: bytes) -> Mapping[str, Any]:
 
 
 class StoreQueries:
-    """The committed entries of one store, as plain JSON values. Every call asks anew.
+    """The committed entries of one store, as plain JSON values. Every call asks again.
 
     A key is a `str` for a store with string keys. For any other serde it is the JSON form of a key: a number, the text of a
     UUID, bytes as hexadecimal digits or as `bytes`, a list or a dict.
@@ -174,7 +174,7 @@ class StoreQueries:
         return None if found is None else found.value
 
     def entry(self, key: Any, partition: int | None = None) -> StoreEntry | None:
-        """As `get`, but the entry with its partition, offset and lag."""
+        """Like `get`, but returns the entry with its partition, offset and lag."""
         found = self._job.ask(self._path, {"key": self._text(key), **_in(partition), **self._standby})
         if found is None:
             return None

@@ -62,7 +62,7 @@ def has_let_go(checkpoints: CheckpointManager, run: JobRun) -> bool:
 
 
 def look_for_run(config: JobConfig, owner: JobRun | None) -> Running:
-    """See whether the job is running; `owner` is the run that was started last."""
+    """Find out whether the job is running; `owner` is the run that was started last."""
     holder = _store_holder(config)
     if owner is None or owner.pid == NO_DRIVER:
         return Running(certain=holder)

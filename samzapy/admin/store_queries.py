@@ -60,7 +60,8 @@ def _say_nothing(_line: str) -> None:
 
 @dataclass(frozen=True)
 class Question:
-    """Which store to read, and where: these partitions (none: all) of its changelog, or the files below `local`."""
+    """The store to read, and the source: the given partitions (none: all) of its changelog, or the files below
+    `local`."""
 
     config: JobConfig
     store: str
@@ -89,7 +90,7 @@ class StoreEntries:
         return self._entries(Selection(frozenset(map(self._key, keys))))
 
     def absent(self, keys: Sequence[str], found: Sequence[Entry]) -> list[str]:
-        """The keys, as they were given, that are not among `found`."""
+        """The keys, as given, that are not among `found`."""
         there = {entry.key for entry in found}
         return [key for key in keys if self._key(key) not in there]
 

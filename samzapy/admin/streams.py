@@ -81,10 +81,8 @@ class Record(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Which records to read.
-
-    `start`: oldest, newest (the last record of each partition), upcoming, or an offset. `partitions`: none for all.
-    `follow`: go on after the end.
+    """The records to read. `start`: oldest, newest (the last record of each partition), upcoming, or an offset.
+    `partitions`: none for all. `follow`: go on after the end.
     """
 
     start: str = "oldest"
@@ -103,9 +101,9 @@ def stream_producer(settings: SystemSettings) -> closing[SystemProducer]:
 
 
 def records(settings: SystemSettings, stream: SystemStream, what: Range) -> Generator[Record, None, None]:
-    """The records, those of each partition in order.
+    """The records, in order within each partition.
 
-    Raises UnknownStream, OffsetOutOfRange, ConfigError for a start that is neither a word nor an offset.
+    Raises UnknownStream, OffsetOutOfRange, ConfigError for a start that is neither a known word nor an offset.
     """
     with stream_admin(settings) as admin:
         description = admin.describe(stream.stream)

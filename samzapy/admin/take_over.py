@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 #: A run's attempts have epochs above its own, and below the next run's: no container starts so often.
 _ATTEMPTS = 1 << 20
-#: How often the checkpoints are read while a transaction is open in them that no known run has opened.
+#: The number of attempts to read the checkpoints while an unknown run has a transaction open in them.
 _MOST_LOOKS = 60
 
 
@@ -144,8 +144,8 @@ def take_over_by_tool(
 
 
 def _lease_ms(config: JobConfig, state: StateTransactions, run: JobRun) -> int:
-    """How long containers of a run may go on unseen: not at all if they are fenced, and a tool has none. At-most-once
-    writes its positions ahead, outside of the fenced transaction."""
+    """The time in milliseconds for which containers of a run may go on unnoticed: 0 if they are fenced, and for a tool,
+    which has none. At-most-once writes its positions ahead, outside of the fenced transaction."""
     fenced = state.system is not None and config.task.guarantee is not Guarantee.AT_MOST_ONCE
     return 0 if fenced or run.pid == NO_DRIVER else config.spark.lease_ms
 

@@ -46,7 +46,7 @@ def add_import_paths(py_files: Iterable[str]) -> None:
 
 
 def check_archives(archives: Iterable[str]) -> None:
-    """Raise ConfigError for archives that are not on this machine; those with a URL are left to Spark."""
+    """Raise ConfigError for archives that are not on this machine; archives with a URL are left to Spark."""
     missing = [each for each in archives if "://" not in each and not Path(each.partition("#")[0]).is_file()]
     if missing:
         raise ConfigError([ConfigProblem(_ARCHIVES, each, "file not found") for each in missing])
@@ -55,8 +55,8 @@ def check_archives(archives: Iterable[str]) -> None:
 def check_task_class(path: str, timeout_s: float = 60.0) -> type[AnyTask]:
     """Import the task class. Output of its module goes to standard error.
 
-    Raises ConfigError if the import takes longer than `timeout_s`, if the class is no task, or if its constructor needs
-    arguments.
+    Raises ConfigError if the import takes longer than `timeout_s`, if the class is not a task, or if its constructor
+    needs arguments.
     """
     outcome: list[type[AnyTask] | BaseException] = []
 

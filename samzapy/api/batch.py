@@ -151,7 +151,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         return f"MessageBatch({self.position}, {len(self)} messages)" if self.offsets else f"MessageBatch({self.ssp})"
 
     def to_arrow(self, message_type: Any = None) -> Any:
-        """A `pyarrow.RecordBatch` with the columns `key`, those of the messages, `offset` and `timestamp`.
+        """A `pyarrow.RecordBatch` with the columns `key`, the messages' columns, `offset` and `timestamp`.
 
         1. Messages that are dicts or have fields (msgspec Structs, dataclasses, attrs classes, NamedTuples, pydantic
            models) have one column per field. Others are the column `message`. A null message is null in every column.
@@ -167,13 +167,13 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         return arrow.record_batch(self.keys, self.messages, self.offsets, self.timestamps, message_type)
 
     def to_pandas(self, message_type: Any = None) -> Any:
-        """As `to_arrow`, as a `pandas.DataFrame`. Needs `samzapy[pandas]`."""
+        """Like `to_arrow`, but a `pandas.DataFrame`. Needs `samzapy[pandas]`."""
         from samzapy import arrow  # noqa: PLC0415  # it needs an extra
 
         return arrow.to_pandas(self.to_arrow(message_type))
 
     def to_polars(self, message_type: Any = None) -> Any:
-        """As `to_arrow`, as a `polars.DataFrame`. Needs `samzapy[polars]`."""
+        """Like `to_arrow`, but a `polars.DataFrame`. Needs `samzapy[polars]`."""
         from samzapy import arrow  # noqa: PLC0415  # it needs an extra
 
         return arrow.to_polars(self.to_arrow(message_type))

@@ -25,7 +25,8 @@ class SenderState(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The position of a task. Everything before it is processed, and was durable before the checkpoint was written.
+    """The position of a task. All messages before it are processed, and their effects were durable before the
+    checkpoint was written.
 
     input_offsets       the next offset to process of each partition
     changelog_offsets   by store, the offset of the commit's last changelog record; -1: none yet
@@ -38,7 +39,7 @@ class Checkpoint:
     serdes              by store with a changelog, the stable names of the serdes of keys and values, independent of the names
                         in the job file; empty in records of older versions
     input_ids           by input stream, the id of the stream that the offsets are of; empty in records of older versions
-    held_by, idle       for people: the partition or sender that held the clock back, and those that were idle or had ended
+    held_by, idle       for people: the partition or sender that held the clock back, and the sources that were idle or over
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]

@@ -1,6 +1,6 @@
 """The collector and the coordinator of a task: it sends outputs and control messages, and requests commits and stops.
 
-Control messages go from the tasks of one stage of a pipeline to those of the next, between the messages of an
+Control messages go from the tasks of one stage of a pipeline to the tasks of the next, between the messages of an
 intermediate stream:
 
 1. A task sends one with `collector.send_control(stream, message)`. It goes to every partition of the stream, behind
@@ -101,7 +101,7 @@ class MessageCollector(ABC):
         timestamp: str | None = None,
         inputs: str | None = None,
     ) -> None:
-        """As `send_batch`, for the rows of a pyarrow Table or RecordBatch, or of a DataFrame of pandas or polars.
+        """Like `send_batch`, for the rows of a pyarrow Table or RecordBatch, or of a DataFrame of pandas or polars.
         `key`, `message`, `timestamp` and `inputs` name columns.
 
         Without `message` a message is the dict of its row, the key included, without the columns `timestamp` and

@@ -4,7 +4,7 @@ A storage engine keeps bytes in order, and committed state only: a commit writes
 stores a commit's data and its marker together. So a persistent engine always holds the state of some earlier commit,
 no matter when the process dies.
 
-A view stands on top of the key-value store. Its entries take the same path as those of any store: object cache,
+A view stands on top of the key-value store. Its entries take the same path as in any store: object cache,
 uncommitted bytes, changelog, storage engine. A view adds the task's interface and the layout of its data in entries.
 It keeps no state between two calls, so commit, restore, rollback and the undo of a failed message need no help from
 it.
@@ -45,7 +45,7 @@ class EngineSnapshot(ABC):
 
     @abstractmethod
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        """As `StorageEngine.iterate`, over the snapshot."""
+        """Like `StorageEngine.iterate`, over the snapshot."""
 
     @abstractmethod
     def close(self) -> None:
@@ -228,7 +228,7 @@ class StorageEngineFactory(ABC):
         raise StoreError(f"store '{settings.store}': its engine cannot be read from outside of its job")
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
-        """Problems of the settings as (key below the store, value or None, what is allowed); touches nothing."""
+        """The problems of the settings as (key below the store, value or None, the allowed values); touches nothing."""
         return ()
 
     def memory(self, settings: EngineSettings) -> EngineMemory:
@@ -273,5 +273,5 @@ class StoreViewFactory(ABC):
         """
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
-        """Problems of the settings as (key below the store, value or None, what is allowed); touches nothing."""
+        """The problems of the settings as (key below the store, value or None, the allowed values); touches nothing."""
         return ()

@@ -14,7 +14,7 @@ The header `samzapy-id` is text, eleven fields with colons between them:
 1. Names are percent-encoded, so no field holds a colon or a slash, and different senders have different ids.
 2. Everything before OFFSET is the source of the id. A receiver remembers (OFFSET, NUMBER) by source.
 3. Version 1 had no version field: `STREAM/PARTITION/OFFSET/NUMBER`, and `@TASK` behind it for a broadcast input.
-   `OutputId.of` still reads it; its sources are other ones, `STREAM/PARTITION` and `STREAM/PARTITION@TASK`.
+   `OutputId.of` still reads it; its sources are `STREAM/PARTITION` and `STREAM/PARTITION@TASK`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ else:
         def __call__(cls, *fields: Any, **named: Any) -> Any:
             return tuple.__new__(cls, _Fields(*fields, **named))
 
-    # What a NamedTuple has, but for its constructor in Python.
+    # The attributes of a NamedTuple, except its constructor in Python.
     _made = {name: each for name, each in vars(_Fields).items() if name not in {"__new__", "__getnewargs__"}}
     _Row = _TakesFields("_Row", (tuple,), _made)
 
@@ -106,7 +106,7 @@ envelope_of: Callable[[tuple[Any, ...]], IncomingMessageEnvelope[Any, Any]] = ty
 
 
 def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
-    """The headers as they are now: later changes of a list do not reach the message. Raises TypeError for anything but pairs of
+    """A copy of the headers: later changes of a list do not reach the message. Raises TypeError for anything but pairs of
     names and values."""
     fixed = True
     try:
@@ -122,7 +122,7 @@ def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
 
 
 def whole_ms(timestamp: int) -> int:
-    """The timestamp as an int. Raises TypeError if it is no whole number."""
+    """The timestamp as an int. Raises TypeError if it is not a whole number."""
     try:
         return index(timestamp)
     except TypeError:

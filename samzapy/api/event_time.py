@@ -58,7 +58,7 @@ class Timers(ABC):
     def schedule(self, key: Any, time_ms: int, clock: TimerClock = TimerClock.EVENT) -> None:
         """Fire at `time_ms`, instead of at any earlier or later time that was set for `key` before.
 
-        Raises StoreRefused for a key that MessagePack does not write or a time that is no int of 63 bits.
+        Raises StoreRefused for a key that MessagePack does not write or a time that is not an int of 63 bits.
         """
 
     def schedule_all(self, keys: Sequence[Any], times_ms: Sequence[int], clock: TimerClock = TimerClock.EVENT) -> None:
@@ -109,15 +109,14 @@ class StateCheckpoints(ABC):
 
     @abstractmethod
     def recover(self) -> TimedState | None:
-        """The latest one up to the job's checkpoint clock. Later ones are removed, as the task will take them again.
-
-        None if the task never had any, or if the configuration resets all its inputs, which removes every one. Raises
-        RestoreError if the one that must exist is missing.
+        """The latest checkpoint up to the job's checkpoint clock. Removes later ones, as the task will take them again.
+        None if the task never had any, or if the configuration resets all its inputs, which removes all of them. Raises
+        RestoreError if a checkpoint that must exist is missing.
         """
 
     @abstractmethod
     def persist(self, state: TimedState) -> None:
-        """Make a checkpoint durable, then report it to the job, and remove those that no recovery can need any more."""
+        """Make a checkpoint durable, then report it to the job, and remove the checkpoints that no recovery can need."""
 
 
 class StateCheckpointTask(ABC):
@@ -128,7 +127,7 @@ class StateCheckpointTask(ABC):
         """Called as a commit begins, if any message was processed since the last checkpoint; None if none is due.
 
         Outputs of this call go with the commit. The state is persisted once the commit is durable, so the
-        `context.task.positions` of this moment are those of the state and of the commit.
+        `context.task.positions` of this moment belong to both the state and the commit.
         """
 
 
@@ -149,7 +148,7 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     def remove(self, times: Collection[int]) -> None:
-        """Remove these; missing ones are no error. A crash may leave some of them."""
+        """Remove these; missing ones are not an error. A crash may leave some of them."""
 
     @abstractmethod
     def place(self, time_ms: int) -> str:

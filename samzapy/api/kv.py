@@ -29,7 +29,7 @@ class KeyValueIterator(Iterator[tuple[K, V]], Generic[K, V]):
 
     @abstractmethod
     def close(self) -> None:
-        """Release what the iterator holds; closing twice is allowed, reading after it raises StoreClosed."""
+        """Release the iterator's resources. Closing twice is allowed, reading after it raises StoreClosed."""
 
     def __enter__(self) -> KeyValueIterator[K, V]:
         return self

@@ -76,19 +76,19 @@ class MetricsRegistry(ABC):
 
     @abstractmethod
     def counter(self, group: str, name: str) -> Counter:
-        """The counter of that name."""
+        """The counter with this name."""
 
     @abstractmethod
     def gauge(self, group: str, name: str) -> Gauge:
-        """The gauge of that name."""
+        """The gauge with this name."""
 
     @abstractmethod
     def timer(self, group: str, name: str) -> Timer:
-        """The timer of that name."""
+        """The timer with this name."""
 
     @abstractmethod
     def histogram(self, group: str, name: str, bounds: Sequence[float]) -> Histogram:
-        """The histogram of that name, with the bounds of its first request."""
+        """The histogram with this name and the bounds of its first request."""
 
     @abstractmethod
     def snapshot(self) -> dict[str, dict[str, float]]:

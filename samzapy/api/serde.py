@@ -27,8 +27,8 @@ class Serde(ABC):
     #: Whether any `bytes` are their own serialization, so a batch of them needs no call.
     keeps_bytes = False
 
-    #: Bytes that are in every serialization that may stand for another value than the one it was made of; None if there is no
-    #: such one. A store then calls `check`.
+    #: Bytes that occur in every serialization that may be read as a value other than the original; None if there are
+    #: none. A store calls `check` if it finds them.
     doubt: bytes | None = None
 
     #: The class, generic or union that `from_bytes` makes objects of; None if that depends on the bytes.

@@ -70,10 +70,10 @@ class Sink(ABC):
 
     @abstractmethod
     def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
-        """Make the written rows durable, and with them `offsets`, the next input of every partition; both or neither.
+        """Make the written rows and `offsets`, the next input of every partition, durable; both or neither.
 
         Only rows from inputs before `offsets` may become durable. While inputs are processed again, `offsets` are
-        smaller than those of the sink, which then keeps its own.
+        smaller than the sink's, and the sink keeps its own.
         """
 
     def forget(self, envelope: IncomingMessageEnvelope) -> None:
@@ -91,7 +91,7 @@ class Sink(ABC):
         raise TypeError(f"{type(self).__name__} overrides mark, so it must override back_to as well")
 
     def full(self) -> bool:
-        """Whether so many rows wait for a commit that the task should commit early; called about every 50 ms."""
+        """Whether the task should commit early, because many rows wait for a commit; called about every 50 ms."""
         return False
 
     def metrics(self) -> Mapping[str, float]:

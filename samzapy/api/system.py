@@ -77,7 +77,7 @@ _record = partial(tuple.__new__, OutgoingRecord)
 
 class OutgoingColumns(NamedTuple):
     """Serialized outputs to one stream, in order and at least one: the columns of their `OutgoingRecord`s, of equal
-    length. An absent column is None in every record. The columns do not change any more."""
+    length. An absent column is None in every record. The columns do not change after this."""
 
     stream: str
     keys: Sequence[bytes | None] | None
@@ -101,7 +101,7 @@ class OutgoingColumns(NamedTuple):
 @dataclass(frozen=True)
 class StreamSpec:
     """A stream to create. `config` uses Kafka's topic keys (`cleanup.policy`, `max.message.bytes`, ...); a system
-    ignores those that do not apply to it. `replication_factor` None: the system's default."""
+    ignores keys that do not apply to it. `replication_factor` None: the system's default."""
 
     stream: str
     partitions: int
@@ -223,7 +223,7 @@ class SystemProducer(ABC):
         """Queue records. Raises RecordTooLarge, UnknownStream or ProducerError; blocks when the queue is full."""
 
     def send_columns(self, columns: OutgoingColumns) -> None:
-        """As `send` of their records. A system that works with columns anyway overrides this."""
+        """Like `send` of each record. Override it if the system works with columns."""
         self.send(list(columns.records()))
 
     @abstractmethod
@@ -253,11 +253,11 @@ class SystemProducer(ABC):
         """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any
         thread.
 
-        The producer cannot be used any more. A system without a queue has nothing to do.
+        The producer cannot be used afterwards. A system without a queue has nothing to do.
         """
 
     def metrics(self) -> Mapping[str, float]:
-        """As a consumer's."""
+        """Like a consumer's."""
         return {}
 
     @abstractmethod
@@ -291,7 +291,7 @@ class SystemProducer(ABC):
 class SystemAdmin(ABC):
     """Describes and changes the streams of one system."""
 
-    #: Whether `upcoming` may go back, since the newest records can be deleted. A position beyond it is no error then.
+    #: Whether `upcoming` may go back, since the newest records can be deleted. A position beyond it is not an error then.
     upcoming_goes_back = False
 
     @abstractmethod
@@ -303,15 +303,16 @@ class SystemAdmin(ABC):
         """The description of a stream, None if it does not exist."""
 
     def create_all(self, specs: Iterable[StreamSpec]) -> set[str]:
-        """`create` of many; returns the names of those that were made. A system that can asks once for all of them."""
+        """Create many streams; returns the names of the new ones. Override it if the system can create several in one
+        request."""
         return {spec.stream for spec in specs if self.create(spec)}
 
     def describe_all(self, streams: Iterable[str]) -> dict[str, StreamDescription | None]:
-        """`describe` of many, by name. A system that can asks once for all of them."""
+        """The descriptions of many streams, by name. Override it if the system can answer in one request."""
         return {stream: self.describe(stream) for stream in streams}
 
     def stream_ids(self, streams: Iterable[str]) -> dict[str, str]:
-        """The ids of those that exist, by name. A system that describes more slowly than it tells ids overrides this."""
+        """The ids of the existing streams, by name. Override it if the system finds ids faster than descriptions."""
         return {name: found.stream_id for name, found in self.describe_all(streams).items() if found is not None}
 
     @abstractmethod
@@ -325,8 +326,8 @@ class SystemAdmin(ABC):
     def ends(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
     ) -> dict[SystemStreamPartition, int]:
-        """The offsets after the last records, open transactions included; with `committed` those up to which a reader
-        of committed records gets. Asked every few seconds while a job runs. Raises UnknownStream."""
+        """The offsets after the last records, open transactions included; with `committed`, the ends for a reader of
+        committed records. Asked every few seconds while a job runs. Raises UnknownStream."""
         return {ssp: found.upcoming for ssp, found in self.offsets(ssps).items()}
 
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
@@ -454,7 +455,7 @@ class WaitingRecords(ABC):
     @property
     @abstractmethod
     def timestamps(self) -> Sequence[int]:
-        """The times of the first ones, those of one polled batch, in milliseconds since 1970 (-1: none)."""
+        """The times of the first records, one polled batch, in milliseconds since 1970 (-1: none)."""
 
 
 class Choice(NamedTuple):

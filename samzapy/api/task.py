@@ -2,8 +2,7 @@
 `samzapy.api.batch`), and any of the others, each of which adds one ability.
 
 A class has an ability if it defines the method, whether or not it names the interface as a base. The interface is for
-the type checker, which then checks the method's parameters. A method of that name with other parameters is no
-ability."""
+the type checker, which then checks the method's parameters. A method of that name with other parameters is not an ability."""
 
 from __future__ import annotations
 
@@ -88,7 +87,7 @@ AnyTask = StreamTask | AsyncStreamTask | CoroutineTask | BatchTask[Any, Any]
 
 
 def takes(function: Callable[..., object], count: int) -> bool:
-    """Whether a function accepts so many positional arguments; True for a function without a signature."""
+    """Whether a function accepts `count` positional arguments; True for a function without a signature."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:
@@ -158,7 +157,7 @@ class ClosableTask(Ability):
 
     @abstractmethod
     def close(self) -> None:
-        """Called at shutdown, after the last commit and before the stores close: what it puts or sends is not kept. Not called
+        """Called at shutdown, after the last commit and before the stores close: its puts and outputs are not kept. Not called
         when the process is killed."""
 
 
@@ -209,8 +208,8 @@ class SideInputsProcessor(ABC):
     """Named by `stores.NAME.side.inputs.processor.factory` or `stores.NAME.restore.inputs.processor.factory`; made
     without arguments, one for each store of a task.
 
-    The entries may depend only on the message and the store. After a crash messages are processed again, on the store
-    as it was before them.
+    The entries may depend only on the message and the store. After a crash messages are processed again, on the store's
+    state from before them.
     """
 
     def init(self, job: JobContext) -> None:  # not every processor has something to prepare

@@ -59,7 +59,7 @@ class Phase:
 class Measurement:
     """One run. `seconds` and `cpu_s` are of the measured stretch, `cpu_whole_s` of all processes from start to end;
     `peak_rss` is in bytes by role (main, jvm, worker) and of the whole `tree`; `threads` and `descriptors` are the most
-    that one of the processes which tell of themselves had in that stretch."""
+    of any reporting process in that stretch."""
 
     messages: int
     seconds: float
@@ -82,7 +82,7 @@ class Measurement:
         return self.cpu_s / self.messages * 1e6 if self.messages else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values; a phase is [seconds, messages a second, open partitions]."""
+        """Return plain JSON values; a phase is [seconds, messages a second, open partitions]."""
         return {
             **asdict(self),
             "messages_per_s": round(self.messages_per_s, 1),
@@ -125,7 +125,7 @@ def measure(command: Sequence[str], timeout_s: float = 600.0, program: Program =
 
 
 def phases(timeline: Sequence[Sequence[float]]) -> tuple[Phase, ...]:
-    """Throughput between the entries of a timeline, those of the same PHASE_S taken together."""
+    """Throughput between the entries of a timeline; entries within one PHASE_S are combined."""
     final = {partition: offset for _, partition, offset in timeline}
     reached = {partition: offset for _, partition, offset in reversed(timeline)}
     found: list[Phase] = []
@@ -169,7 +169,7 @@ def measure_job(
     timeout_s: float = 600.0,
     program: Program = THIS_PROGRAM,
 ) -> Measurement:
-    """Run the job over its inputs as they are now, with the `local` or the `spark` runner, and measure it.
+    """Run the job over its current inputs, with the `local` or the `spark` runner, and measure it.
 
     `endless`: until its tasks stop it. `marks`: the file its tasks leave their marks in (default: a temporary one); it
     comes into being when the first task is ready. Raises MeasurementFailed.

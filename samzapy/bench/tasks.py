@@ -46,8 +46,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The measured stretch of a run, from the first ready task to the last closed one. Latencies are in the order in
-    which a process had them. `first`: when the first message was processed, None if its task does not mark that."""
+    """The measured stretch of a run, from the first ready task to the last closed one. Latencies are in each process's
+    order. `first`: the time when the first message was processed, None if its task does not mark it."""
 
     start: float
     end: float

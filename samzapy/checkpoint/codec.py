@@ -15,9 +15,9 @@ owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host":
 1. `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records.
 2. `event-times` are the latest event times of the inputs. `senders` gives the watermark, number, end and drain of each
    sender of an intermediate input. `serdes` names the serdes of each store's keys and values. `input-ids` are the ids of the
-   streams that the offsets are of: a stream that is deleted and created again has another one.
-3. `held-by` names the source that held the task's clock back, `idle` those that were idle or had ended. No run reads
-   them.
+   streams that the offsets are of: a stream that is deleted and created again has another id.
+3. `held-by` names the source that held the task's clock back, `idle` the sources that were idle or had ended. No run
+   reads them.
 4. The owner is the run that was started last.
 5. Every other record of a job is a JSON object with a format and its own fields.
 """

@@ -64,14 +64,14 @@ class Adopted:
         return self.ends.get((str(ssp.system_stream), topic_id), {}).get(ssp.partition, 0)
 
     def with_ends(self, stream: SystemStream, topic_id: str, ends: Mapping[int, int]) -> Adopted:
-        """These ends and the known ones, without those of an earlier topic of the name."""
+        """These ends and the known ones, without the ends of an earlier topic of the name."""
         name = str(stream)
         others = {key: value for key, value in self.ends.items() if key[0] != name}
         known = self.ends.get((name, topic_id), {})
         return Adopted({**others, (name, topic_id): {**known, **ends}})
 
     def to_json(self) -> dict[str, Any]:
-        """As a record of the job."""
+        """Return the JSON object of a job record."""
         return {
             "changelogs": {
                 name: {"id": topic_id, "ends": {str(number): end for number, end in ends.items()}}
@@ -147,18 +147,18 @@ class Migrations:
         return Migrations({name: each for name, each in self.stores.items() if name != store})
 
     def to_json(self) -> dict[str, Any]:
-        """As a record of the job."""
+        """Return the JSON object of a job record."""
         record: dict[str, Any] = plain(_MigrationsRecord(dict(self.stores)))
         return record
 
     @classmethod
     def read(cls, checkpoints: CheckpointManager) -> Migrations:
-        """Those of the job with these checkpoints. Raises RestoreError."""
+        """Read the job's migrations from its checkpoints. Raises RestoreError."""
         return cls._of(checkpoints.read_record(JobRecord.MIGRATION))
 
     @classmethod
     def peek(cls, checkpoints: CheckpointManager) -> Migrations:
-        """Those that are readable without waiting for open transactions, as a migration at work has one. Raises RestoreError."""
+        """Like `read`, but without waiting for open transactions: a running migration has one. Raises RestoreError."""
         return cls._of(checkpoints.peek_record(JobRecord.MIGRATION))
 
     @classmethod
@@ -208,7 +208,7 @@ class _StartpointsRecord(msgspec.Struct):
 
 
 def startpoints_to_json(startpoints: Iterable[Startpoint]) -> dict[str, Any]:
-    """As a record beside the checkpoints."""
+    """Return the JSON object of a record beside the checkpoints."""
     entries = [
         _StartpointEntry(each.id, str(each.ssp), each.position, each.created_ms, each.task) for each in startpoints
     ]

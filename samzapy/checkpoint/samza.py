@@ -74,13 +74,13 @@ class RecordKey(NamedTuple):
 
 
 def encode_key(key: RecordKey, grouper: str) -> bytes:
-    """The key's bytes; for Samza's kind those that Samza writes, or compaction would keep both."""
+    """The key's bytes; for Samza's kind the bytes that Samza writes, or compaction would keep both."""
     data = {_GROUPER: _FACTORIES[grouper], "taskName": key.task, "type": key.kind.value}
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode_key(key: bytes | None, grouper: str, where: str) -> RecordKey | None:
-    """The kind and task of a record; None for kinds that are not ours.
+    """The kind and task of a record; None for unknown kinds.
 
     Raises RestoreError if the job that wrote it grouped its inputs differently.
     """

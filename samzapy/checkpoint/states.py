@@ -1,14 +1,14 @@
 """Keeps the checkpoints of tasks' own states, in files or in a compacted topic.
 
-Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. It is written
-beside, synced and renamed, and the folder is synced: a file that has its name is whole.
+Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. It is written under
+a temporary name, synced and renamed, and the folder is synced: a file with its final name is complete.
 
 Topic: all states of a task are in one partition, chosen by the CRC-32 of its name. A state is cut to records of half a
 megabyte, because most brokers take no record above one megabyte. The head comes last and names the parts that count.
 Removed parts, and parts that no head names, get tombstones.
 
     {"task": "Partition 0", "time": 1700000010000, "part": [7, 0]}    the state's first bytes, as written under the number 7
-    {"task": "Partition 0", "time": 1700000010000, "part": [7, 1]}    those that follow
+    {"task": "Partition 0", "time": 1700000010000, "part": [7, 1]}    the next bytes
     {"task": "Partition 0", "time": 1700000010000}    the head: {"write": 7, "parts": 2, "crc32": 3735928559}
 """
 
@@ -181,7 +181,7 @@ class TopicCheckpointStore(CheckpointStore):
         ssp = self._open()
         for time_ms in times:
             self._values.pop(time_ms, None)
-            # The head goes first: without it the parts are no state.
+            # The head goes first: without it the parts do not form a state.
             parts = sorted(self._parts.pop(time_ms, ()), key=lambda part: part is not _HEAD)
             self._producer().send([self._record(ssp, time_ms, part, None) for part in parts])
 

@@ -154,7 +154,7 @@ class TopicCheckpointManager(CheckpointManager):
             raise RestoreStalled(f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {end}")
 
     def _read_on(self, patience_s: float) -> tuple[int, int] | None:
-        """As `_catch_up`; returns None at the end, or position and end if it has made no progress for that long."""
+        """Like `_catch_up`; returns None at the end, or position and end if it has made no progress for that long."""
         if self._reader is None and self._admin().describe(self._spec.stream) is None:
             return None
         bound = self._admin().offsets([self._ssp])[self._ssp]

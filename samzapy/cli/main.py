@@ -85,7 +85,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. A reader of its output that has gone is no failure."""
+        """Run the command. A closed reader of its output is not a failure."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -114,8 +114,8 @@ class Commands(click.Group):
 
 
 def _take_any_text() -> None:
-    """Have standard output take every text: characters that its encoding lacks are escaped, and without standard output (`>&-`)
-    all of it is dropped."""
+    """Make standard output accept every text: characters that its encoding lacks are escaped, and without standard
+    output (`>&-`) all of it is dropped."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # a device, for the life of the process
     if hasattr(sys.stdout, "reconfigure"):

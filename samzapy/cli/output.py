@@ -44,7 +44,7 @@ def status_console() -> Console:
 
 @final
 class _Lasting:
-    """Standard error as it was when this was made. A write that fails says nothing about the job, so it raises nothing."""
+    """Standard error at the time of construction. A write that fails says nothing about the job, so it raises nothing."""
 
     def __init__(self, stream: TextIO | None) -> None:
         """`stream` is None in a process without standard error."""
@@ -72,7 +72,7 @@ class _Lasting:
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or drop what is left."""
+        """Flush, or drop the unwritten text."""
         if self._stream is not None:
             try:
                 self._stream.flush()

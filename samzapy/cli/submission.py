@@ -1,8 +1,8 @@
 """Runs jobs from Python programs: a script, a notebook, a program with a SparkSession, a script of `spark-submit`.
 
-`run` blocks until the job has ended; `submit` returns a `RunningJob` at once. Neither ends the process, and errors are those
-of `samzapy.errors`. The job runs in a thread of its own, so the program's event loop and its signal handlers stay as they
-are; `run` alone handles an interrupt and SIGTERM while it waits.
+`run` blocks until the job has ended; `submit` returns a `RunningJob` at once. Neither ends the process, and errors are
+the classes of `samzapy.errors`. The job runs in a thread of its own, so the program's event loop and its signal
+handlers stay in place; `run` alone handles an interrupt and SIGTERM while it waits.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RunningJob:
         return self._ended.is_set()
 
     def stop(self) -> None:
-        """Have every task commit and stop; returns at once, `wait` waits for the end."""
+        """Make every task commit and stop; returns at once, `wait` waits for the end."""
         self._stop.ask()
 
     def wait(self, timeout_s: float | None = None) -> JobOutcome:
@@ -119,7 +119,7 @@ class RunningJob:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.stop()
-        # An error of the body says more than what it did to the job.
+        # An error of the body says more than its effect on the job.
         with nullcontext() if error is None else suppress(Exception):
             self.wait()
 
@@ -161,13 +161,13 @@ class _LoggedEvents:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Nothing was opened."""
+        """Nothing to close."""
 
     def event(self, line: str) -> None:
         logger.info("%s", line)
 
     def status(self, status: JobStatus) -> None:
-        """It is not shown."""
+        """Ignore it."""
 
 
 _Display = RunDisplay | _LoggedEvents
@@ -183,7 +183,7 @@ def submit(
     progress: bool = False,
     overrides: Mapping[str, Any] | None = None,
 ) -> RunningJob:
-    """As `samzapy.submit`, with all overrides in one mapping."""
+    """Like `samzapy.submit`, with all overrides in one mapping."""
     on_top = {_key(name): _text(name, value) for name, value in (overrides or {}).items()}
     source: Mapping[str, str] | Path | str = job if isinstance(job, (str, Path)) else _pairs(job)
     if task is not None:
@@ -206,7 +206,7 @@ def submit(
 
 
 def run(job: JobSource, task: type[AnyTask] | None = None, **options: Any) -> JobOutcome:
-    """As `samzapy.run`, with the options of `submit`."""
+    """Like `samzapy.run`, with the options of `submit`."""
     running = submit(job, task, **options)
     with _stopped_by_sigterm(running):
         try:
@@ -221,8 +221,8 @@ def run(job: JobSource, task: type[AnyTask] | None = None, **options: Any) -> Jo
 
 @contextmanager
 def _stopped_by_sigterm(running: RunningJob) -> Iterator[None]:
-    """In the main thread of a program without a handler of its own, have the first SIGTERM stop the job, and any further one
-    end the process."""
+    """In the main thread of a program without a handler of its own, let the first SIGTERM stop the job, and any further
+    one end the process."""
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
     def handle(number: int, _: FrameType | None) -> None:

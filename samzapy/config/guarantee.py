@@ -11,7 +11,7 @@ exactly-once      none missing, none twice         outputs are in the transactio
 ================  ===============================  =====================================================
 
 In all four, changelogs and checkpoints are one transaction where the system has transactions. `guarantee_warnings`
-lists what makes a job's guarantee mean less.
+lists the settings that weaken a job's guarantee.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole job as frozen values, and the keys `job.*` but for `job.spark.*` and `job.clock.*`."""
+"""The whole job as frozen values, and the keys `job.*` except `job.spark.*` and `job.clock.*`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists all keys: those that samzapy reads, those in force in a job, and those of Samza without effect here.
+"""Lists all keys: the keys that samzapy reads, the keys in force in a job, and Samza's keys without effect here.
 
 It also finds unknown keys in a job file, and suggests the nearest known one.
 """
@@ -55,7 +55,7 @@ _NEAR, _VERY_NEAR = 0.75, 0.85
 
 class KnownKeys:
     """The keys that have a meaning in a job. `known` are the job's names by placeholder. Plug-ins define the keys below
-    `open_prefixes`, so none of those is unknown."""
+    `open_prefixes`, so these are never unknown."""
 
     def __init__(
         self, keys: Sequence[Key[Any]], known: Mapping[str, frozenset[str]], open_prefixes: Sequence[str] = ()
@@ -257,7 +257,7 @@ _READABLE = (
     (r".*", ".*"),
 )
 _NEUTRAL = {"", "1"}
-#: Keys that have an effect, below those that have none.
+#: Keys with an effect below keys without one.
 _WITH_EFFECT = ("yarn.container.count", "container.cache.", "container.rocksdb.")
 
 
@@ -274,7 +274,7 @@ def refused(key: str, value: str) -> str | None:
 
 
 def is_refusable(key: str) -> bool:
-    """Whether `key` is one of those that are refused unless their value is neutral."""
+    """Whether samzapy refuses `key` unless its value is neutral."""
     return any(re.fullmatch(regex, key) for regex, _ in _REFUSED)
 
 

@@ -29,8 +29,8 @@ class ReporterConfig:
 
 @dataclass(frozen=True)
 class PrometheusConfig:
-    """Where containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if `port` is 0, and without a
-    token if `open_to_all`; and the most series that the driver serves of the whole job."""
+    """The addresses at which containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if
+    `port` is 0, and without a token if `open_to_all`; and the most series that the driver serves of the whole job."""
 
     host: str = LOOPBACK
     port: int = 0
@@ -114,7 +114,7 @@ KEYS = collect(globals())
 
 
 def parse_metrics(reader: Reader, names: StreamNames) -> tuple[ReporterConfig, ...]:
-    """The reporters, in order, without JMX reporters: those bring a warning."""
+    """The reporters, in order. JMX reporters are left out with a warning."""
     found = tuple(_reporter(reader, name, names) for name in reader.get(REPORTERS))
     for reporter in found:
         if reporter.kind == _JMX:
@@ -133,5 +133,5 @@ def _reporter(reader: Reader, name: str, names: StreamNames) -> ReporterConfig:
 
 
 def parse_prometheus(reader: Reader) -> PrometheusConfig:
-    """Where the containers serve their metrics, and how much the driver serves."""
+    """Read the addresses of the containers' metrics, and the limit of the driver's series."""
     return PrometheusConfig(reader.get(HOST) or LOOPBACK, reader.get(PORT), reader.get(MAX_SERIES), reader.get(OPEN))

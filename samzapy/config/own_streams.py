@@ -55,8 +55,8 @@ def own_streams(config: JobConfig) -> Mapping[SystemStream, str]:
 
 
 def never_inputs(config: JobConfig) -> Mapping[SystemStream, str]:
-    """The streams that no pattern makes an input, each with its use: those of the runtime, those that the job file names as
-    outputs, and those that fill stores."""
+    """The streams that no pattern makes an input, each with its use: streams of the runtime, outputs that the job file
+    names, and streams that fill stores."""
     found = {
         stream: f"{key} names it"
         for stream, key in (*_fillers(config), *_reported(config), *_outputs(config.resolved, config))
@@ -68,7 +68,7 @@ def never_inputs(config: JobConfig) -> Mapping[SystemStream, str]:
 
 
 def check_changelogs(reader: Reader, config: JobConfig) -> None:
-    """Note a problem for every changelog with another use; `parse_stores` notes those that two stores share."""
+    """Note a problem for every changelog with another use; `parse_stores` notes changelogs that two stores share."""
     uses: dict[SystemStream, str] = {}
     for stream, use in _other_uses(reader, config):
         uses.setdefault(stream, use)

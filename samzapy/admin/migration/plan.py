@@ -66,8 +66,8 @@ class StoreForm:
 
 @dataclass(frozen=True)
 class MigrationPlan:
-    """A store's way from one form to another. `convert` is the path of a function, empty for none; `serdes` are those of
-    the target by their identities, for the checkpoints."""
+    """A store's way from one form to another. `convert` is the path of a function, empty for none; `serdes` are the
+    identities of the target's serdes, for the checkpoints."""
 
     store: str
     source: StoreForm
@@ -186,7 +186,7 @@ def _source(
                 problems.append(ConfigProblem(f"--from {serde}", None, _not_named(identity, named)))
                 continue
             leaves[serde] = named[0]
-        # A function for values is written for what the old class left, so it gets that as it is.
+        # A function for values is written for the old class's output, so it gets that output unchanged.
         if kind not in given and (part == "key" or not convert) and takes_types(leaves[serde], config.serdes):
             leaves.update({kind: target.leaves[kind]} if kind in target.leaves else {})
     if problems:

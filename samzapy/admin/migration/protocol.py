@@ -67,10 +67,10 @@ from samzapy.storage.inspection import ChangelogReader, Selection, key_value_sto
 from samzapy.system.clients import SystemClients, job_clients
 from samzapy.system.factories import has_transactions
 
-#: The member of the job, among those that write its state, that migrates stores.
+#: The name of the migration among the members that write the job's state.
 MEMBER = "migration"
 _PURPOSE = "migrate"
-#: How long the transaction of a partition may take, unless its system grants less: the default of Kafka's own limit.
+#: The time limit of a partition's transaction, unless its system grants less: the default of Kafka's own limit.
 _LONGEST_MS = 900_000
 
 
@@ -129,7 +129,7 @@ def migrate_store(
         tasks = list(recorded.owners.values())
         claim = take_over_by_tool(config, clients, checkpoints, [MEMBER], tasks, wait, unseen=bool(unseen), clock=clock)
         reach("migrate.2")
-        # 3  the ends, of what the last run has left
+        # 3  the ends of the records that the last run has left
         recorded = RecordedStore.look(config, store, clients, checkpoints)
         plan, logs = recorded.plan(*asked), clients.offsets(recorded.ssps)
         recorded.refuse_lost(logs)
@@ -186,7 +186,7 @@ class Rewriting:
         self._reader = ChangelogReader(clients.admin, clients.consumer, clock, folder, on_progress, stall_s)
         self._opened = ExitStack()
         self._misfits: list[Misfit] = []
-        #: By partition, those that are not rewritten in the changelog yet.
+        #: By partition, the records that are not rewritten in the changelog yet.
         self.results: dict[int, RewrittenPartition] = {}
 
     def convert(self, before: Mapping[SystemStreamPartition, OffsetRange], *, apart: bool) -> None:
@@ -251,7 +251,7 @@ class _Units:
         self._transactional = job_clients(config, _PURPOSE, min(granted_ms or _LONGEST_MS, _LONGEST_MS))
 
     def open(self) -> StateUnits:
-        """New units; those before are fenced."""
+        """Begin new units and fence the earlier ones."""
         if not self.atomic:
             return Awaited(self._clients, self._system, self._ownership.look)
         producer = self._transactional.transactional(self._system, transactional_id(self._config.job_name, MEMBER))

@@ -80,8 +80,8 @@ class RecordedStore:
         return plan_migration(self.config, self.store, asked, self.unfinished, self.committed.values())
 
     def before(self, logs: Mapping[SystemStreamPartition, OffsetRange]) -> dict[SystemStreamPartition, OffsetRange]:
-        """The offsets of the old entries, of every partition that is not rewritten yet; `logs` are those of the changelog
-        now."""
+        """The offsets of the old entries, of every partition that is not rewritten yet; `logs` are the changelog's
+        current ranges."""
         began = self.unfinished
         if began is None:
             return dict(logs)

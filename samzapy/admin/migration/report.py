@@ -12,7 +12,7 @@ from samzapy.config.stores import StoreConfig
 
 @dataclass(frozen=True)
 class Misfit:
-    """An entry that cannot be rewritten, as it is in the changelog; `offset`: None until it is looked up."""
+    """An entry that cannot be rewritten, as found in the changelog; `offset`: None until it is looked up."""
 
     ssp: SystemStreamPartition
     key: bytes
@@ -27,8 +27,8 @@ class Misfit:
 
 @dataclass
 class Counts:
-    """The entries of one partition: those read, those that become records with values, and those that the function
-    deletes; `misfits` of them do not fit."""
+    """The numbers of entries of one partition: read, rewritten with a value, deleted by the function, and `misfits`,
+    which do not fit."""
 
     entries: int = 0
     rewritten: int = 0

@@ -37,7 +37,7 @@ class StateUnits(ABC):
 
     @abstractmethod
     def end(self, ssp: SystemStreamPartition, before: int) -> int:
-        """The offset from which on all committed records of a partition are those of this unit; `before`: where the old
+        """The offset from which on all committed records of a partition belong to this unit; `before`: where the old
         entries end."""
 
 
@@ -74,7 +74,7 @@ class InTransactions(StateUnits):
 
 
 class Awaited(StateUnits):
-    """Without transactions: a crash leaves a part of a unit."""
+    """Units without transactions: a crash may leave part of a unit."""
 
     def __init__(self, clients: SystemClients, system: str, must_own: Callable[[], object]) -> None:
         self.joined = None

@@ -26,7 +26,7 @@ class Parameters:
         self._prefix = prefix
         self._given = dict(given)
         self._scale = scale
-        #: What was read, defaults included.
+        #: The parameters that were read, defaults included.
         self.values: dict[str, int | float] = {}
 
     def integer(self, name: str, default: int, *, count: bool = False, least: int = 1) -> int:

@@ -63,7 +63,7 @@ class Opener:
         return RawTarget(folder, options, over), Material(store.key_serde, store.msg_serde, self.seed)
 
     def _config(self, case: Case) -> JobConfig:
-        """A job that has nothing but this store."""
+        """A job with this store only."""
         defaults = {"factory": "rocksdb", "key.serde": _BYTES, "msg.serde": _BYTES}
         keys = {leaf: value for leaf, value in {**defaults, **case.store_keys}.items() if value}
         job = {

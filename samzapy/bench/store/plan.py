@@ -62,7 +62,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a file asks for. `job` are its `systems.*` and `serializers.*`."""
+    """The parsed plan file. `job` are its `systems.*` and `serializers.*`."""
 
     cases: tuple[Case, ...]
     ratios: tuple[Ratio, ...]
@@ -72,7 +72,7 @@ class Plan:
     warmup: int
 
     def only(self, tests: Iterable[str]) -> Plan:
-        """The part about these tests; all of it if none are named. Raises ConfigError for one that is not there."""
+        """The part about these tests; all of it if none are named. Raises ConfigError for an unknown test."""
         wanted = set(tests)
         if not wanted:
             return self

@@ -59,14 +59,14 @@ class CaseResult:
         return median(each.ops_per_s for each in self.repeats)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values, the median rate first."""
+        """Return plain JSON values, the median rate first."""
         return {"name": self.name, "median_ops_per_s": self.ops_per_s, **asdict(self)}
 
 
 @dataclass(frozen=True)
 class RatioResult:
-    """A ratio in each repeat, by rates and by CPU time an operation, and what the first should be. CPU time is the less
-    disturbed by what else the machine does, but counts the work of RocksDB's own threads, too."""
+    """A ratio in each repeat, by rates and by CPU time an operation, and the target of the first. Other load on the
+    machine disturbs CPU time less, but CPU time includes RocksDB's own threads."""
 
     name: str
     case: str
@@ -81,13 +81,13 @@ class RatioResult:
         return None if self.at_least is None else median(self.values) >= self.at_least
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         spread = {"min": min(self.values), "median": median(self.values), "max": max(self.values)}
         return {**asdict(self), **spread, "cpu_median": median(self.cpu_values), "reached": self.reached}
 
 
 def ratio_results(ratios: Sequence[Ratio], results: Sequence[CaseResult]) -> list[RatioResult]:
-    """The n-th repeat of the one over the n-th of the other: both ran within the same moments."""
+    """The ratios of the n-th repeats of two cases, which ran at nearly the same time."""
     by_name = {result.name: result for result in results}
     found = []
     for ratio in ratios:
@@ -99,7 +99,7 @@ def ratio_results(ratios: Sequence[Ratio], results: Sequence[CaseResult]) -> lis
     return found
 
 
-#: What must be the same for two rates to be comparable.
+#: The properties that must be equal for two rates to be comparable.
 _SAME = ("scenario", "target", "store_keys", "parameters")
 
 

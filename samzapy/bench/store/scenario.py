@@ -1,7 +1,7 @@
 """The base of every scenario, the stopwatch for the measured parts of one repeat, and Apache Samza's own scenarios.
 
-Samza's (its kv-perf.properties) have their names, parameters and defaults. What they leave to chance is seeded here,
-and what they make between the measured calls is made before. As stores belong to one thread, the threads of
+Samza's (its kv-perf.properties) have their names, parameters and defaults. Random choices are seeded here, and data
+that they make between the measured calls is made in advance. As stores belong to one thread, the threads of
 rocksdb-concurrent-write-performance take turns by a lock.
 """
 
@@ -138,7 +138,7 @@ class Scenario(ABC):
 
     @abstractmethod
     def run(self, target: Target, watch_of: WatchOf) -> None:
-        """One repeat: what counts happens inside `with watch_of(part)`, and its operations are counted there."""
+        """Run one repeat; only operations inside `with watch_of(part)` are measured and counted."""
 
     def fill(self, target: Target, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Put every key, committed."""

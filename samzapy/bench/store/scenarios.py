@@ -1,6 +1,6 @@
 """The scenarios of samzapy: reads and writes of keys and batches, scans, commits, restores.
 
-`SCENARIOS` names all scenarios, those of Samza (`kv_perf`) too.
+`SCENARIOS` names all scenarios, including Samza's (`kv_perf`).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class RangeScan(Scenario):
         self._values = material.values(parameters.integer("value.bytes", 100), len(self._keys))
 
     def prepare(self, target: Target) -> None:
-        """Every key has a value."""
+        """Give every key a value."""
         self.fill(target, self._keys, self._values)
 
     def run(self, target: Target, watch_of: WatchOf) -> None:
@@ -221,7 +221,7 @@ class Commit(Scenario):
         self._values = material.values(parameters.integer("value.bytes", 100), len(self._keys))
 
     def prepare(self, target: Target) -> None:
-        """Every key has a value."""
+        """Give every key a value."""
         self.fill(target, self._keys, self._values)
 
     def run(self, target: Target, watch_of: WatchOf) -> None:

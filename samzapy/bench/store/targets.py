@@ -49,7 +49,7 @@ class Counts:
 
 
 class Target(Protocol):
-    """Something that is read and written through `store`, which has the calls of a `KeyValueStore`."""
+    """A measured object, read and written through `store`, which has the calls of a `KeyValueStore`."""
 
     store: Any
 
@@ -77,8 +77,8 @@ Opening = Callable[[Path, str], AbstractContextManager[OpenStore]]
 
 
 class StoreTarget:
-    """The store of a task: its whole stack, and on `changelogs` its changelog if it has one. A changelog is one of this
-    run and this opening: the configured name is only what its name begins with."""
+    """The store of a task: its whole stack, and its changelog on `changelogs` if it has one. Each opening has a
+    changelog of its own: the configured name is only the prefix."""
 
     def __init__(self, name: str, folder: Path, opening: Opening, *, logged: bool) -> None:
         """`opening` opens the store in a folder, with a suffix for its changelog's name; `logged`: whether it has

@@ -18,7 +18,7 @@ from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.base import JobOutcome, Runner
 
-#: Columns of the table where there is no terminal to ask.
+#: Columns of the table without a terminal.
 WIDTH = 88
 #: A file that marks the folder of an earlier demo.
 _MARK = ".samzapy-demo"

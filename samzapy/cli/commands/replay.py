@@ -95,7 +95,7 @@ def _show(config: JobConfig, planned: Plan, debugger: Debugger, *, as_json: bool
 
 
 def _next(steps: Iterator[Step], *, redirected: bool) -> Step | None:
-    """The next step. With lines of JSON on standard output, what the user's code prints goes to standard error."""
+    """The next step. With lines of JSON on standard output, prints of the user's code go to standard error."""
     if not redirected:
         return next(steps, None)
     with redirect_stdout(sys.stderr):

@@ -22,7 +22,7 @@ from samzapy.storage.inspection import Entry
 
 
 class _Bounds(NamedTuple):
-    """Which keys: those with a prefix, or those between two bounds; None for no bound."""
+    """The selected keys: by a prefix, or between two bounds; None for no bound."""
 
     prefix: str | None
     lower: str | None

@@ -276,7 +276,7 @@ def write(address: str, where: Addressing, **options: Any) -> None:
 
 
 def _arriving(lines: BufferedReader) -> Iterator[list[bytes]]:
-    """The whole lines of each piece of input, as soon as it comes; at the end what is left of a line."""
+    """The whole lines of each piece of input, as soon as it comes; at the end the rest of a line."""
     left = b""
     while piece := lines.read1(_PIECE):
         *whole, left = (left + piece).split(b"\n")

@@ -57,7 +57,7 @@ class Key(Generic[T]):
         return _PLACEHOLDER.sub(lambda match: names[match[1]], self.name)
 
     def places(self, **names: str) -> list[str]:
-        """The key and those of `otherwise`, in order, without the ones that have a placeholder missing in `names`."""
+        """The key and its alternatives in `otherwise`, in order, without keys whose placeholders `names` lacks."""
         return [
             _PLACEHOLDER.sub(lambda match: names[match[1]], name)
             for name in (self.name, *self.otherwise)
@@ -108,8 +108,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
 
 
 def in_ms(key: str, text: str) -> str:
-    """The value of a key: of one that ends in `.ms` a duration with its unit (500ms, 1.5s, 10m or 10min, 2h, 7d) as a number of
-    milliseconds; anything else as it is."""
+    """The value of a key. For a key that ends in `.ms`, a duration with its unit (500ms, 1.5s, 10m or 10min, 2h, 7d)
+    becomes a number of milliseconds; any other value is unchanged."""
     found = _DURATION.fullmatch(text) if key.endswith(".ms") else None
     unit = None if found is None else _UNITS.get(found[2])
     if found is None or unit is None:
@@ -119,8 +119,7 @@ def in_ms(key: str, text: str) -> str:
 
 
 def duration_hint(key: str, text: str) -> str:
-    """The likely meaning of a bad value of a `.ms` key, for the end of a message; empty if it is no number with
-    letters."""
+    """The likely meaning of a bad value of a `.ms` key, for the end of a message; empty if it is not a number with letters."""
     return " (or a duration like 500ms, 3s, 10m, 2h)" if key.endswith(".ms") and re.match(r"\d.*[a-zA-Z]", text) else ""
 
 
@@ -212,7 +211,7 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
 def class_path(
     known: Callable[[str], str | None], names: Callable[[], Iterable[str]], example: str
 ) -> Kind[str | None]:
-    """A class path `package.module:Name`, or a name for which `known` returns one (None: not a name of ours).
+    """A class path `package.module:Name`, or a name for which `known` returns one (None: an unknown name).
 
     Nothing is imported.
     """

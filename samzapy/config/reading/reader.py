@@ -25,8 +25,8 @@ class Reader:
     """The values of one configuration.
 
     `get` notes a problem and returns the default if a text is bad, so one pass finds every problem. `secret` are the
-    keys to hide in messages, `broken` those with a reference that could not be resolved. Values of keys that end in `.ms` may
-    be durations such as 3s; `values` has them in milliseconds.
+    keys to hide in messages, `broken` the keys with a reference that could not be resolved. Values of keys that end in
+    `.ms` may be durations such as 3s; `values` has them in milliseconds.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Reader:
             return key.default
 
     def require(self, key: Key[str | None], example: str = "", **names: str) -> str:
-        """As `get`, but notes a problem and returns an empty text if there is no value. `example` is a valid one."""
+        """Like `get`, but notes a problem and returns an empty text if there is no value. `example` is a valid one."""
         before = len(self.problems)
         value = self.get(key, **names)
         if value is None:
@@ -77,7 +77,7 @@ class Reader:
         return self._find(key, names)[0]
 
     def below(self, prefix: str) -> Masked:
-        """Everything below `prefix`, by the keys without it, in the order of the file."""
+        """All pairs below `prefix`, by the keys without it, in the order of the file."""
         cut = len(prefix)
         # A job may have thousands of streams, and each asks for its keys.
         places = range(bisect_left(self._sorted, prefix), len(self._sorted))

@@ -1,18 +1,18 @@
 """Decides which values are secret, and masks them.
 
-One rule for all keys, ours and those that are passed on to libraries:
+One rule for all keys, ours and the keys passed on to libraries:
 
 1. A name with the word password, passphrase, secret, token, credentials or the like is secret; so is a key that opens
    something (`access.key`, `account_key`, `ssl.key.pem`), a connection string, and a DSN.
 2. Everything below `backup.options.` is secret: file systems call their secrets as they like (`key`, `sas`, `anon`).
 3. A value that refers to a variable or key with a secret name is secret, over any number of steps.
-4. Of any other value, the passwords in it are masked: those of URLs, also with `@` in them, and `password=...` in a connection
-   string.
+4. Of any other value, the passwords in it are masked: passwords of URLs, also with `@` in them, and `password=...` in a
+   connection string.
 
 Rather too much is masked than too little; `sensitive.` in front, as in Samza, masks values that the rule does not see.
 
 `literal_secrets` finds fewer keys: a job with them is refused if its containers are on other machines, so a path, a flag or the
-address of a server may be written as it is.
+address of a server may be written in clear.
 """
 
 from __future__ import annotations

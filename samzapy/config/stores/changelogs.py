@@ -85,7 +85,7 @@ def parse_changelog(
 
 
 def parse_topic(reader: Reader, store: str, ttl_ms: int | None) -> Masked:
-    """Read the topic keys of the changelog; with a time to live, add those that expire its records with the entries."""
+    """Read the topic keys of the changelog; with a time to live, add the keys that expire its records with the entries."""
     prefix = f"stores.{store}.changelog.kafka."
     found = reader.below(prefix)
     for leaf, instead in (

@@ -87,7 +87,7 @@ SHARED_WRITE_BUFFERS = Key(
     134_217_728,
     "Bytes of memtables of all RocksDB stores of a container. Beyond this size writes flush them.",
 )
-#: Those of all stores of a container together.
+#: The memory that all stores of a container share.
 SHARED_KEYS = (SHARED_CACHE, SHARED_WRITE_BUFFERS)
 
 

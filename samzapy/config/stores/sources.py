@@ -15,8 +15,7 @@ from samzapy.config.streams.stream import StreamNames, parse_partitions
 class StoreSource:
     """The streams that fill a store without a changelog.
 
-    1. A task reads those partitions of `streams` that have the numbers of its inputs; every task reads all of
-       `partitions`.
+    1. A task reads the partitions of `streams` with the numbers of its inputs; every task reads all of `partitions`.
     2. `processor` is the class path of the SideInputsProcessor.
     3. If `replayed`, the streams are inputs of the task: its start reads them again up to the task's position, and the
        task may write to the store.
@@ -30,7 +29,7 @@ class StoreSource:
 
     @property
     def all_streams(self) -> frozenset[SystemStream]:
-        """All the streams, those of `partitions` included."""
+        """All the streams, including `partitions`."""
         return frozenset(self.streams) | {ssp.system_stream for ssp in self.partitions}
 
 

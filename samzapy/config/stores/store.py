@@ -20,10 +20,9 @@ from samzapy.config.streams.serdes import check_serde, check_type
 
 @dataclass(frozen=True)
 class LocalFiles:
-    """How a store's files keep up with its commits.
-
-    `flush_records`, `flush_interval_ms`: number and age of the changes that may be only in the engine's memory after a
-    commit. `restore_max_bytes`: memory in which a container gathers the records that it restores.
+    """Settings of a store's files. `flush_records`, `flush_interval_ms`: the largest number and age of changes that are
+    only in the engine's memory after a commit. `restore_max_bytes`: the memory in which a container gathers records to
+    restore.
     """
 
     flush_records: int = 400_000
@@ -33,7 +32,7 @@ class LocalFiles:
 
 @dataclass(frozen=True)
 class LargeValues:
-    """A serialized value above `max_bytes` is large. `refuse`: a put of one raises. `drop`: a put of one does nothing.
+    """A serialized value above `max_bytes` is large. `refuse`: its put raises. `drop`: its put does nothing.
     With neither, only the changelog's own limit applies, when the value is serialized."""
 
     max_bytes: int = 1_048_576
@@ -223,7 +222,7 @@ _SHORTEST_TTL_MS = 1_000
 
 
 def store_names(values: Mapping[str, str]) -> list[str]:
-    """The stores of a job: those with a factory, or with a processor that fills them."""
+    """The names of a job's stores: with a factory, or with a processor that fills them."""
     found = {k[len(_PREFIX) : -len(_SUFFIX)] for k in values if k.startswith(_PREFIX) and k.endswith(_SUFFIX)}
     for processor in _PROCESSORS:
         found = {name.removesuffix(processor) for name in found}

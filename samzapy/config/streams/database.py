@@ -105,8 +105,8 @@ _LEAVES = [key.name.removeprefix("streams.{stream}.") for key in KEYS if key is 
 
 @dataclass(frozen=True)
 class TableConfig:
-    """How a table is read as a stream. `prefix` is the prefix of its keys in the job file. `safety_lag_ms` None: as
-    long as the database and the column require."""
+    """The settings of a table that is read as a stream. `prefix` is the prefix of its keys in the job file.
+    `safety_lag_ms` None: as long as the database and the column require."""
 
     stream: str
     prefix: str
@@ -140,7 +140,7 @@ def parse_database(reader: Reader, settings: SystemSettings) -> DatabaseConfig:
 
 
 def database_config(settings: SystemSettings) -> DatabaseConfig:
-    """As `parse_database`, from settings alone. Raises ConfigError with all problems."""
+    """Like `parse_database`, from settings alone. Raises ConfigError with all problems."""
     prefix = f"systems.{settings.name}."
     values = {f"{prefix}{key}": value for key, value in settings.properties.items()}
     secret = {f"{prefix}{key}" for key in getattr(settings.properties, "secret", ())}

@@ -1,6 +1,6 @@
 """The settings of the serdes that take their schemas from a registry: avro, json-schema and protobuf.
 
-They are below `serializers.registry.NAME.`, as those of every serde. The names of the connection's keys are those of
+They are below `serializers.registry.NAME.`, as for every serde. The names of the connection's keys are those of
 Confluent's client.
 """
 

@@ -74,7 +74,7 @@ def typed_name(serde: str, path: str | None) -> str:
 
 
 def split_typed_name(name: str) -> tuple[str, str]:
-    """The serde and the class path of a `typed_name`; the path is empty if it is none."""
+    """The serde and the class path of a `typed_name`; the path is empty for any other name."""
     serde, _, path = name.partition("<")
     return (serde, path[:-1]) if path.endswith(">") else (name, "")
 
@@ -109,7 +109,7 @@ def serde_identity(serde: Serde | str, classes: Mapping[str, str]) -> str:
 
 
 def key_identity(serde: Serde | str, classes: Mapping[str, str], flat: Mapping[str, str]) -> str:
-    """As `serde_identity`, for the serde of a store's keys.
+    """Like `serde_identity`, for the serde of a store's keys.
 
     Equal keys must have equal bytes, so JSON with sorted keys counts as another serde. `flat` are the job's keys in
     clear.

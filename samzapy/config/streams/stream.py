@@ -21,12 +21,10 @@ BOOTSTRAP_PRIORITY = 2**31 - 1
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """How one stream is read and written.
-
-    A serde of None passes bytes through; a type is the path of the class to decode to, None for plain values.
-    `offset_default` is oldest, upcoming or newest: the start without a checkpoint,
-    or with `reset_offset`. `properties` are topic keys for its creation. An `intermediate` stream may have control
-    messages between its messages.
+    """The settings of one stream. A serde of None passes bytes through; a type is the path of the class to decode to,
+    None for plain values. `offset_default` is oldest, upcoming or newest: the start without a checkpoint, or with
+    `reset_offset`. `properties` are topic keys for its creation. An `intermediate` stream may have control messages
+    between its messages.
     """
 
     system_stream: SystemStream
@@ -173,7 +171,7 @@ class StreamNames:
         return stream
 
     def find_input(self, reader: Reader, key: str, name: str) -> SystemStream | None:
-        """As `find`, for a name that may be a regular expression: a dot of one without a system is no separator."""
+        """Like `find`, for a name that may be a regular expression: without a system, its dots are not separators."""
         bare = name not in self.ids and name.partition(".")[0] not in self.systems
         if bare and self.default_system is not None and is_pattern(name):
             return SystemStream(self.default_system, name)
@@ -210,7 +208,7 @@ def check_system(reader: Reader, key: str, system: str, systems: Iterable[str]) 
     known = list(systems)
     if system not in known:
         listed = ", ".join(known) or "none"
-        # A text that is no name could contain line ends.
+        # A text that is not a name could contain line ends.
         named = system if is_name(system) else "NAME"
         reader.problem(
             key,

@@ -26,7 +26,7 @@ from samzapy.config.streams.stream import check_system
 @dataclass(frozen=True)
 class CheckpointConfig:
     """`factory` is a class path; `system` is set for a topic, `path` for files. `samza_records`: each commit also
-    writes the record from which JVM Samza can continue."""
+    writes a record from which JVM Samza can continue."""
 
     factory: str
     system: str | None = None

@@ -2,10 +2,10 @@
 
 1. An entry of `task.inputs` is a pattern if the name of its stream has a character that no name has, such as `*` or `[`. It
    is a regular expression of Python, matched against the whole name: `kafka.orders-.*`.
-2. A pattern has keys as a stream of its name has: `streams.ID.*` for an id with the pattern as `samza.physical.name`, or
-   `systems.S.streams.PATTERN.*`. They hold for each stream that the pattern matches, but for keys that the stream has itself.
+2. A pattern has the same keys as a stream: `streams.ID.*` for an id with the pattern as `samza.physical.name`, or
+   `systems.S.streams.PATTERN.*`. They hold for each stream that the pattern matches, unless the stream has the key itself.
 3. A start writes the streams out in place of the patterns (`written_out`), so containers get a job file without patterns.
-4. Samza has no patterns in `task.inputs`, but a rewriter of the configuration that adds the streams of a `regex`:
+4. Instead of patterns in `task.inputs`, Samza has a rewriter of the configuration that adds the streams of a `regex`:
    `of_rewriters` reads its keys as a pattern.
 """
 
@@ -81,7 +81,7 @@ def parse_pattern(
 
 
 def check_refresh(reader: Reader, patterns: Collection[InputPattern], *, checkpoints: bool) -> int | None:
-    """Read the pace of the looks; note a job without `checkpoints`, and warn of one without patterns."""
+    """Read the pace of the looks; note a job without `checkpoints`, and warn of a job without patterns."""
     refresh_ms = reader.get(REFRESH_MS)
     if refresh_ms is not None and not patterns:
         reader.warn(f"{REFRESH_MS.name}: has no effect without a regular expression in task.inputs")
@@ -133,7 +133,7 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
     job.config.rewriter.N.system, .regex      an entry SYSTEM.REGEX of task.inputs
     job.config.rewriter.N.config.KEY          systems.SYSTEM.streams.REGEX.KEY
 
-    Other rewriters stay as they are; they have no effect.
+    Other rewriters stay unchanged; they have no effect.
     """
     done = Rewritten(dict(values), [], [])
     names = split_list(values.get(_REWRITERS, ""))
@@ -160,7 +160,7 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
 
 
 def _prefixes(pattern: InputPattern) -> list[str]:
-    """The beginnings of a pattern's keys; those by its id come first."""
+    """The prefixes of a pattern's keys; prefixes by its id come first."""
     by_name = f"systems.{pattern.stream.system}.streams.{pattern.stream.stream}."
     return [by_name] if pattern.stream_id is None else [f"streams.{pattern.stream_id}.", by_name]
 

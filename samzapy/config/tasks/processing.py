@@ -1,4 +1,4 @@
-"""How asynchronous tasks and batch tasks get their messages. The keys have no effect on other tasks.
+"""Settings for the messages of asynchronous tasks and batch tasks. The keys have no effect on other tasks.
 
 `task.max.concurrency` and its companions belong to asynchronous tasks, `task.batch.*` to batch tasks.
 """
