@@ -51,8 +51,8 @@ _RESTORE_SECONDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1
 
 
 class JobProgress(NamedTuple):
-    """By task its last checkpoint, None where there is none; the startpoints of the job, and its adopted changelog records.
-    `outdated`: the tasks with checkpoints that also have positions in streams that are no inputs any more."""
+    """The last checkpoint of each task, None where there is none; the startpoints of the job, and its adopted changelog
+    records. `outdated`: the tasks with positions in streams that are no longer inputs."""
 
     checkpoints: Mapping[str, Checkpoint | None]
     startpoints: tuple[Startpoint, ...]
@@ -119,7 +119,7 @@ class ContainerBuilder:
         return JobProgress(kept, startpoints_from_json(startpoints), Adopted.from_json(adopted), outdated)
 
     def starts(self, progress: JobProgress, now_ms: int) -> dict[str, TaskStart]:
-        """Where every task starts; counts the offsets that this skips or repeats. Raises OffsetOutOfRange,
+        """The start of every task; counts the offsets that it skips or repeats. Raises OffsetOutOfRange,
         UnknownStream, EnvironmentFailure for an input that was deleted and created again."""
         logs = logs_of(self.model.ssps, self._clients)
         ids = self._clients.stream_ids({ssp.system_stream for ssp in self.model.ssps})
@@ -247,7 +247,7 @@ class ContainerBuilder:
         return made.inputs(ends, tasks, self._tasks.raw, self._tasks.kind)
 
     def heads(self) -> dict[SystemStreamPartition, int]:
-        """Where every input of the container ends now."""
+        """The current ends of the container's inputs."""
         return heads_of(self.model.ssps, self._clients)
 
     def close(self) -> None:

@@ -4,14 +4,14 @@ start   1  an epoch from the coordinator        (the lease given to the containe
         2  take over from the predecessor       (the transactional producer: abort its open transaction, and fence it)
         3  read the checkpoints                 (committed records only), and end if a newer run has taken over
         4  open the local stores, or set them aside
-        5  restore them from the changelogs, and fill those that have streams instead
-        6  init() of every task, and take-over of the sinks it registers there
+        5  restore them from the changelogs, and fill the stores that have streams instead
+        6 init() of every task, and take-over of the sinks that it registers
         7  seek the inputs to the starting offsets; where a task has never committed, commit its position first
-        8  process, and show what is committed to others
+        8 process, and show committed entries to others
 stop    1  final commit                         (left out when anything has failed)
         2  inputs
         3  close() of every task, then its sinks
-        4  stores, which others may read no longer, flushed to disk
+        4  stores, closed to other readers, flushed to disk
         5  clients
 """
 
@@ -48,12 +48,12 @@ class _NotStarted:
 
     @property
     def committed(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
-        """By task, the positions of its last checkpoint."""
+        """The positions of each task's last checkpoint."""
         return {}
 
     @property
     def caught_up(self) -> Mapping[SystemStreamPartition, int]:
-        """Where the consumers stood when there was nothing to process."""
+        """The consumers' positions when there was nothing to process."""
         return {}
 
     @property
@@ -115,8 +115,8 @@ class Container:
         watch: Watch | None = None,
         committed: CommittedStores | None = None,
     ) -> None:
-        """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one. `watch` says in the
-        reports what people look at. `committed` shows the stores to others while they are open."""
+        """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one. `watch` adds
+        the facts for operators to the reports. `committed` shows the stores to others while they are open."""
         self._watch = watch or NoWatch()
         self._watch.follow(self._progress)
         self._committed = committed or CommittedStores()
@@ -183,7 +183,7 @@ class Container:
         self._heartbeat.finish("failed")
 
     def vanish(self) -> None:
-        """As `abandon`, but without the `close` of the tasks, as after a SIGKILL."""
+        """Like `abandon`, but without the `close` of the tasks, as after a SIGKILL."""
         self._close_all(self._closers())
         self._heartbeat.finish("failed")
 
@@ -236,7 +236,7 @@ class Container:
         return loop
 
     def _drain_to(self) -> Mapping[SystemStreamPartition, int] | None:
-        """Where every input ends now, if the job is to be drained."""
+        """The current ends of the inputs, if the job is to be drained."""
         return self._builder.heads() if self._heartbeat.should_drain() else None
 
     def _must_own(self) -> None:
@@ -284,7 +284,7 @@ class Container:
         return not task.offsets.keys() <= checkpoint.input_offsets.keys()
 
     def _first_offsets(self) -> dict[SystemStreamPartition, int]:
-        """The offsets to read from; those of a broadcast partition are the least of its tasks."""
+        """The offsets to read from; for a broadcast partition the least offset of its tasks."""
         first: dict[SystemStreamPartition, int] = {}
         for task in self._tasks:
             for ssp, offset in task.offsets.items():
@@ -324,7 +324,7 @@ class Container:
         )
 
     def _progress(self) -> Progress:
-        """How far the container is; called by the watch's thread."""
+        """The container's progress; called by the watch's thread."""
         positions: dict[SystemStreamPartition, int] = {}
         committed: dict[SystemStreamPartition, int] = {}
         processed_ms: dict[SystemStreamPartition, int] = {}

@@ -1,6 +1,6 @@
 """Restarts a container in place after a failure that may pass.
 
-After an aborted transaction, or one with an unknown outcome, everything since the last commit is void: inputs, caches,
+After an aborted transaction, or one with an unknown outcome, all work since the last commit is void: inputs, caches,
 uncommitted bytes, and the state of the user's object. So nothing is rewound piece by piece. The container is closed and
 started again, in the order of `lifecycle`. That takes about a second and none of Spark's retries.
 
@@ -84,7 +84,7 @@ _PAUSES_S = (0.4, 0.8, 1.6, 3.2, 6.4)
 
 
 class RestartingContainer:
-    """Runs containers built by `build` until one ends without a failure; `run` and `stop` are those of a container."""
+    """Runs containers built by `build` until one ends without a failure; `run` and `stop` work as in a container."""
 
     def __init__(
         self,
@@ -218,8 +218,8 @@ def build_container(
     """A container that is ready to `run`. It connects, opens and restores nothing before that.
 
     `ends`: the offset before which each partition ends in a bounded run. `run_id`: the run that the container is part of; it
-    gives way to a newer run. `transactions`: False if a system has refused the job's transactional ids. `process`: the one
-    that it runs in. Raises ConfigError, TooFewFiles.
+    gives way to a newer run. `transactions`: False if a system has refused the job's transactional ids. `process`: the
+    process around it. Raises ConfigError, TooFewFiles.
     """
     arm_from_environment(os.environ)
     engines = load_engines(config)

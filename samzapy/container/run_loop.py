@@ -100,7 +100,7 @@ class TaskExecutor(ABC):
 
     @abstractmethod
     def skip(self, task: TaskInstance, ssp: SystemStreamPartition, offset: int) -> None:
-        """Move the position past a record that is no message of the user's."""
+        """Move the position past a record that is not a message of the user."""
 
     @abstractmethod
     def advance(self, loop: RunLoop) -> bool:
@@ -128,7 +128,7 @@ class TaskExecutor(ABC):
 
     @abstractmethod
     def wind_down(self, loop: RunLoop) -> None:
-        """After the last turn: wait until nothing is in flight."""
+        """Wait until no message is in flight; called after the last turn."""
 
     @abstractmethod
     def close(self) -> None:
@@ -173,7 +173,7 @@ class RunLoop:
         self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
         self._announced_ends: set[str] = set()
         self._asked_where = False
-        #: The positions of the consumers when there was nothing to process: past records that are no messages.
+        #: The positions of the consumers when there was nothing to process: past records that are not messages.
         self.caught_up: Mapping[SystemStreamPartition, int] = {}
         self.stopping = False
 
@@ -233,7 +233,7 @@ class RunLoop:
             self.commits.commit()
 
     def wind_down(self) -> None:
-        """After the last turn: wait for the messages that are in flight."""
+        """Wait for the messages in flight; called after the last turn."""
         self._executor.wind_down(self)
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ class RunLoop:
         return polled
 
     def ask_where(self) -> None:
-        """Have `caught_up` brought up to date the next time there is nothing to process; from any thread."""
+        """Request an update of `caught_up` for the next time there is nothing to process; from any thread."""
         self._asked_where = True
 
     def _take(
@@ -321,7 +321,7 @@ class RunLoop:
             self.commit()
 
     def fire(self, task: TaskInstance) -> None:
-        """Fire the due timers in order of time, and those that become due meanwhile."""
+        """Fire the due timers in order of time, including timers that become due meanwhile."""
         if not task.timers.is_due():
             return
         self._executor.settle(self, task)

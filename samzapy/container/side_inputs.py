@@ -3,7 +3,7 @@
 1. `SideInputRestore` restores one store of one task by the user's processor.
 2. Before the tasks start, the streams are read to their bounds.
 3. While the tasks run, read-only stores follow their streams on the run loop's thread. So nothing writes to such a store
-   while a task reads it, and a message sees it as it was when its slice began.
+   while a task reads it, and a message sees the store as of the start of its slice.
 """
 
 from __future__ import annotations

@@ -59,12 +59,12 @@ class StandbyStores:
 
     @property
     def starts(self) -> dict[SystemStreamPartition, int]:
-        """Where the changelogs are read from."""
+        """The offsets at which the reads of the changelogs start."""
         return {ssp: store.start for ssp, store in self._following.items()}
 
     @property
     def engines(self) -> Mapping[SystemStreamPartition, tuple[str, StorageEngine]]:
-        """By changelog partition, the store and the engine with its copy."""
+        """The store and the engine with its copy, by changelog partition."""
         return self._opener.engines
 
     def add(self, batch: RecordBatch) -> None:
@@ -101,8 +101,8 @@ def standby_container(
     clock: Clock = SYSTEM_CLOCK,
     questions: QuestionSource | None = None,
 ) -> StandbyContainer:
-    """A standby of one container of the job, ready to `run`; it opens nothing before that. `questions`: those about the
-    copies, which it answers if the job file has queries on."""
+    """A standby of one container of the job, ready to `run`; it opens nothing before that. `questions`: the questions
+    about the copies, answered if the job file turns queries on."""
 
     def stores(clients: SystemClients) -> JobStores:
         engines, serdes = load_engines(config), serde_registry(config)
@@ -178,7 +178,7 @@ class StandbyContainer:
         return self._heartbeat.finish("done")
 
     def report(self, phase: str) -> ContainerReport:
-        """A report of the present state; positions and ends are those of the changelogs."""
+        """A report of the present state, with the changelogs' positions and ends."""
         return ContainerReport(
             container_id=self._model.id,
             epoch=self._lease.epoch,

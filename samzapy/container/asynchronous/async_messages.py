@@ -79,7 +79,7 @@ class AsyncMessages:
 
     @property
     def in_flight(self) -> int:
-        """How many messages have started and not ended."""
+        """The number of messages in flight."""
         return len(self._in_flight)
 
     @property
@@ -105,13 +105,13 @@ class AsyncMessages:
             accept(Work(envelope, undecodable, pauses=policy.pauses_s()))
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """Move past a record that is no message of the user's."""
+        """Move past a record that is not a message of the user."""
         self._prefixes.setdefault(ssp, ContiguousPrefix(self.task.offsets[ssp])).take(offset)
         self._complete(ssp, offset, self._order.mark())
         self.task.touched = True
 
     def start(self, now: float, *, only_overtaken: bool = False) -> None:
-        """Start messages while there is room; with `only_overtaken`, only those that a commit waits for."""
+        """Start messages while there is room; with `only_overtaken`, only messages that a commit waits for."""
         for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
             if self._failure is not None or (self.task.requests.pending and not only_overtaken):
                 return

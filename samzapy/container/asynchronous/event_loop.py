@@ -19,7 +19,7 @@ _LONGEST_CANCELLATION_S = 5.0
 
 
 class EventLoop:
-    """Made, run and closed by the thread that runs the tasks."""
+    """An event loop that the thread of the tasks makes, runs and closes."""
 
     def __init__(self) -> None:
         # Most jobs have no asynchronous tasks, and their starts need not import this.
@@ -43,7 +43,7 @@ class EventLoop:
             timer.cancel()
 
     def time(self) -> float:
-        """Seconds of the real time in which `run` waits; a test may move the job's clock by itself."""
+        """The real time in seconds, for the waits of `run`; a test may move the job's clock."""
         return self._loop.time()
 
     def news(self) -> None:
@@ -53,7 +53,7 @@ class EventLoop:
             self._loop.stop()
 
     def hand_over(self, call: Callable[..., object], *arguments: object) -> None:
-        """Have `call` called on this thread: now if this is the thread, else by `run`."""
+        """Call `call` on the loop's thread: now if this is the thread, else by `run`."""
         if self.is_here():
             call(*arguments)
             return

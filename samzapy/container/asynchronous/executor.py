@@ -24,7 +24,7 @@ class AsynchronousExecutor(TaskExecutor):
     1. A window, a timer and the end of a stream wait until their task has no message in flight.
     2. A commit covers the whole container, so it waits for all tasks: it holds the work of exactly the messages before its
        offsets. After `commit_max_delay_ms` it is skipped, and the next one tries again. With `task.async.commit` it does
-       not wait, and its offsets are those of the contiguous prefix.
+       not wait, and its offsets are the end of the contiguous prefix.
     3. A stop waits for the messages in flight, `shutdown_ms` at most. After that the attempt ends without a commit.
     """
 
@@ -33,7 +33,7 @@ class AsynchronousExecutor(TaskExecutor):
     def __init__(
         self, messages: Sequence[AsyncMessages], events: EventLoop, *, shutdown_ms: int, commit_max_delay_ms: int
     ) -> None:
-        """`messages` are those of each task."""
+        """`messages`: the messages of each task."""
         self._all = messages
         self._of = {each.task.name: each for each in messages}
         self._events = events
@@ -47,7 +47,7 @@ class AsynchronousExecutor(TaskExecutor):
         return not any(each.waiting or each.unsettled for each in self._all)
 
     def wants_input(self, loop: RunLoop) -> bool:
-        """Not while every task has enough to do, nor while a commit or the stop waits for polled messages."""
+        """False while every task has enough to do, and while a commit or the stop waits for polled messages."""
         if all(each.waiting for each in self._all):
             return False
         if self._awaits_boundary(loop) and not loop.inputs.boundaries.halved:

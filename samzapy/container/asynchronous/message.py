@@ -65,7 +65,7 @@ def _copied(value: Any) -> Any:
 
 
 class MessageOutputs(MessageCollector):
-    """Gathers the outputs of one message, as they are when they are sent. They are serialized when the message is done, on the
+    """Gathers the outputs of one message, as of the time of each send. They are serialized when the message is done, on the
     task's thread, and dropped if it fails."""
 
     __slots__ = ("_position", "closed", "gathered")

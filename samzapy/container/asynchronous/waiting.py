@@ -9,7 +9,7 @@ from samzapy.container.asynchronous.message import Work
 
 
 class WaitingMessages:
-    """In the order they were accepted. With `key_order` a message waits until the one of its key before it is done;
+    """Messages in the order of acceptance. With `key_order` a message waits until the previous one of its key is done;
     messages without a key wait for none."""
 
     __slots__ = ("_accepted", "_behind", "_key_order", "_released", "_repetitions")
@@ -104,7 +104,7 @@ class ContiguousPrefix:
         self.position = position
 
     def take(self, offset: int) -> None:
-        """`offset` comes next; what lies between it and the one before does not exist."""
+        """Take `offset` as the next one; offsets between it and the previous one do not exist."""
         self._taken.append(offset)
 
     def complete(self, offset: int) -> int:

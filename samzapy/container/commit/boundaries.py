@@ -82,7 +82,7 @@ class BoundedCommits:
         return not self._boundaries.within(task.offsets for task in self._tasks)
 
     def before(self, ends: Mapping[SystemStreamPartition, int]) -> None:
-        """As the protocol's: a group that was polled in part counts as polled."""
+        """Like the protocol's; a partly polled group counts as polled."""
         behind = self._boundaries.behind
         self._committer.before(self._tasks, {ssp: behind(ssp, end) for ssp, end in ends.items()})
 
@@ -94,7 +94,7 @@ class BoundedCommits:
             self.owed = True
 
     def leave_out(self, why: str) -> None:
-        """As the protocol's."""
+        """Like the protocol's."""
         self._committer.leave_out(why)
 
     def catch_up(self) -> None:

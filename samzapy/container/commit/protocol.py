@@ -2,14 +2,14 @@
 
     1  take the input offsets of the last processed message of each partition (+1), of every task with code that has run
     2  object caches -> uncommitted stores (serialize once a key)
-    3  outputs: wait for every ack, before the state says that they were sent; with exactly-once those to the
+    3  outputs: wait for every ack, before the state says that they were sent; with exactly-once outputs to the
        transaction's system join it instead; sinks: one transaction each, rows + offsets
     4  changelog records: send, wait for every ack, note each changelog's last offset; check that no other writer is there
     5  checkpoint records {input offsets, changelog offsets, epoch, clock}; commit the transaction of 4 and 5
     6  store engines: one write batch each, data + marker; only now, so a store never holds aborted changes
     7  count it
 
-A commit is the container's: one transaction holds the state of all its tasks, whichever of them asked for it. The
+A commit is the container's: one transaction holds the state of all its tasks, whichever task asked for it. The
 guarantee says where outputs (step 3) and positions are; `AtMostOnce` commits the positions of a poll first. Where no
 transaction carries the state, steps 4 and 5 are awaited one after the other (`state` has both ways).
 """
@@ -213,14 +213,14 @@ class AtMostOnce(CommitProtocol):
     A crash loses the polled messages that were not finished, and the changes and outputs since the last commit.
 
     The positions go ahead without a transaction, which takes four to nine times as long as the ack (a broker on the same
-    machine: 4.9 ms to 0.6 with 4 tasks, 6.3 ms to 1.4 with 200). So no broker refuses those of a run that was superseded:
+    machine: 4.9 ms to 0.6 with 4 tasks, 6.3 ms to 1.4 with 200). So no broker refuses the positions of a superseded run:
 
     1. A successor becomes the owner, waits a lease, and then reads where to begin.
     2. This run checks the owner twice per lease. If the ack comes within a lease of such a look, the successor has
        read these positions, or will. Otherwise, as after a stop of driver and container together, it looks again
        before it processes anything. The coordinator's answer is not enough: its driver may not have looked since the
        stop.
-    3. A reader of checkpoints passes over those of an earlier epoch.
+    3. A reader of checkpoints skips checkpoints of an earlier epoch.
     """
 
     def __init__(self, settings: CommitSettings, look: Callable[[], object], lease_s: float) -> None:
@@ -247,7 +247,7 @@ class AtMostOnce(CommitProtocol):
         reach("commit.5")
 
     def finish(self, tasks: Sequence[TaskInstance]) -> None:
-        """Nothing runs any more, so the positions may go back to the processed messages: a graceful stop loses nothing."""
+        """Move the positions back to the processed messages, since nothing runs now: a graceful stop loses nothing."""
         self._ahead.clear()
         super().finish(tasks)
 

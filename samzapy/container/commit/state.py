@@ -68,7 +68,7 @@ class StateWriter(ABC):
     def _last_records(
         self, changelogs: Sequence[SystemStreamPartition]
     ) -> Callable[[SystemStreamPartition], int | None]:
-        """Gives the offset of the last acknowledged record of each of the changelog partitions."""
+        """Returns the offset of the last acknowledged record of each changelog partition."""
 
     @abstractmethod
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
@@ -118,7 +118,7 @@ class TransactionalState(StateWriter):
 
 class AwaitedState(StateWriter):
     """Without transactions: a crash between steps 4 and 5 leaves changes without their positions, so state may hold inputs
-    twice; and an earlier run that is still at work may overwrite what this one writes."""
+    twice; and an earlier run that is still at work may overwrite this run's records."""
 
     def _last_records(
         self, changelogs: Sequence[SystemStreamPartition]

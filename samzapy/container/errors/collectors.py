@@ -1,4 +1,4 @@
-"""Collectors under error policies: for outputs that cannot be sent, and for taking back those of a failed message."""
+"""Collectors under error policies: for outputs that cannot be sent, and for taking back the outputs of a failed message."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class SizingCollector(TolerantCollector):
 
 
 def size_of(record: Output) -> int:
-    """The bytes of a record's key, value and headers, or of those of columns."""
+    """The bytes of the keys, values and headers of a record or of columns."""
     if isinstance(record, OutgoingColumns):
         return sum(map(size_of, record.records()))
     size = len(record.key or b"") + len(record.value or b"")

@@ -115,7 +115,7 @@ class NoRawRecords:
     __slots__ = ()
 
     def keep(self, batches: Iterable[RecordBatch]) -> None:
-        """Take the batches of a poll, and release those that all tasks are past."""
+        """Take the batches of a poll, and release the batches that all tasks have processed."""
 
 
 class RawRecords(NoRawRecords):

@@ -28,7 +28,7 @@ from samzapy.errors import RecordTooLarge, SerdeError
 
 
 class _Before(NamedTuple):
-    """Where outputs and rows of a batch begin."""
+    """The start of a batch's outputs and rows."""
 
     outputs: Mark
     rows: Sequence[int | None]
@@ -70,7 +70,7 @@ class BatchProcessing(Processing):
 
 
 class HalvingProcessing(BatchProcessing):
-    """Halves the batches that fail. Requests to the coordinator stay, also those of a call that was undone."""
+    """Halves the batches that fail. Requests to the coordinator stay, also requests of an undone call."""
 
     __slots__ = ("_recovery",)
 
@@ -134,7 +134,7 @@ class HalvingProcessing(BatchProcessing):
         self._recovery.input = None if several else part[0]
 
     def _recover(self, part: MessageBatch[Any, Any], before: _Before, failure: Exception) -> None:
-        """The one message of the part fails."""
+        """Apply the error policy to the only message of the part, which fails."""
 
         def again() -> Exception | None:
             repeated = self._call(part)
@@ -153,9 +153,9 @@ class HalvingProcessing(BatchProcessing):
 class SearchingProcessing(BatchProcessing):
     """The first batch that fails ends the attempt, over the message that fails alone.
 
-    1. The messages before it are processed once, as those of a StreamTask. No commit has them.
-    2. If no half of a batch fails where the whole did, the error names the whole.
-    3. What a store refuses and what does not serialize is about a message, too; other errors of ours end the attempt at once.
+    1. The messages before it are processed once, as in a StreamTask. No commit has them.
+    2. If a batch fails and neither half does, the error names the whole batch.
+    3. A refusal of a store and a failed serialization are about a message, too; other errors of ours end the attempt at once.
     """
 
     __slots__ = ()

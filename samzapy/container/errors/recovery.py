@@ -32,7 +32,7 @@ def is_about_its_message(failure: BaseException) -> TypeGuard[Exception]:
 
 
 class LastFailure:
-    """The last failure of a container's messages that a policy has dealt with, as it is shown to people."""
+    """The last failure of a container's messages that a policy has handled, as shown to people."""
 
     __slots__ = ("failure",)
 

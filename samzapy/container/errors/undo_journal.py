@@ -33,7 +33,7 @@ class UndoJournal:
         return {name: JournaledStore(name, store, self) for name, store in stores.items()}
 
     def begin(self) -> None:
-        """A message begins; the changes of the one before stay."""
+        """Begin a message; the changes of the previous one stay."""
         if self._before:
             self._before.clear()
 

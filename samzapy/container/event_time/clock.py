@@ -43,7 +43,7 @@ from samzapy.watermarks import IdleRule, Watermarks
 
 T = TypeVar("T")
 
-#: How often the idle rule looks, at least: milliseconds.
+#: The longest interval between looks of the idle rule, in milliseconds.
 _LOOK_MS = 1_000
 
 _event_time = attrgetter("event_time")
@@ -98,7 +98,7 @@ class EventClock:
         self._clock = clock
         self._idle_s = idle_ms / 1000.0
         self._exact = exact
-        #: How often to call `look_for_idle`; <= 0: never.
+        #: The milliseconds between calls of `look_for_idle`; <= 0: never.
         self.look_ms = min(idle_ms, _LOOK_MS)
         self.intermediate = frozenset(intermediate)
         self._marks = Watermarks(offsets)
@@ -140,7 +140,7 @@ class EventClock:
             if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
         }
 
-    # What the clock says
+    # Readings of the clock
 
     @property
     def now(self) -> int | None:
@@ -227,7 +227,7 @@ class EventClock:
         return self._marks.reach(ssp)
 
     def latest(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
-        """The event time to which a run of messages of a partition leads, -1 for none."""
+        """The event time that a run of messages moves its partition to, -1 for none."""
         if ssp in self.intermediate:
             return -1
         return max(event_times(envelopes), default=-1) if self._exact else envelopes[-1].event_time

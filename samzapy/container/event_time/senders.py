@@ -16,7 +16,7 @@ _MISSING = "?"
 class Senders:
     """The last control message of each sender, and the least of their watermarks.
 
-    1. Every control message has the number of senders of its job. Until so many senders have sent one, the missing ones hold
+    1. Every control message has the number of senders of its job. Until that many senders have sent one, the missing ones hold
        the watermark back. Before the first control message at least one is missing.
     2. A sender that is idle, has ended or is drained holds nothing back. The missing ones together count as one source of
        the idle rule.
@@ -82,7 +82,7 @@ class Senders:
             self._rebuild()
 
     def begin_anew(self) -> None:
-        """Messages have come after the end: no sender counts as ended any more."""
+        """Count no sender as ended, because messages have come after the end."""
         self.known = {name: state._replace(ended=False, drained=False) for name, state in self.known.items()}
         self._rebuild()
 

@@ -39,9 +39,9 @@ class NoTimers:
         """A run of messages of one partition comes next."""
 
     def until_due(self, envelopes: Sequence[IncomingMessageEnvelope], first: int, last: int) -> int:
-        """The place in the run up to which messages from `first` on may be processed: behind the first one after which an
-        event timer may be due, else `last`. A timer that is set meanwhile, for a time within these messages, interrupts
-        them."""
+        """The place in the run up to which messages from `first` on may be processed: behind the first message after
+        which an event timer may be due, else `last`. A timer set meanwhile, for a time within these messages,
+        interrupts them."""
         return last
 
     def is_due(self) -> bool:
@@ -79,7 +79,7 @@ class TaskTimers(NoTimers):
         clock: Clock,
         interrupt: Callable[[], object],
     ) -> None:
-        """`store` is the one of `timers`, without a journal: nothing undoes what is done between messages. `event_clock` is
+        """`store` is the store of `timers`, without a journal: changes between messages are never undone. `event_clock` is
         the task's, and exact. `interrupt` makes the task return after the message at hand."""
         self.timers = timers
         timers.interrupt = interrupt

@@ -1,7 +1,7 @@
 """Decodes raw records into envelopes, or into the columns of a batch task, a batch at a time.
 
 1. The good path has no Python frame per record: the serde's function is mapped over a column, and the envelopes are made
-   from the columns in C. Nulls and bytes that do not decode cost extra time, but not for the records beside them.
+   from the columns in C. Nulls and bytes that do not decode cost extra time, but not for the records around them.
 2. Under an error policy a record that does not decode keeps its place among the others, as a separate run.
 """
 
@@ -20,10 +20,10 @@ from samzapy.errors import EnvironmentFailure, FailedCall, SerdeError, Unreachab
 
 
 def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures: dict[int, Exception]) -> Sequence[Any]:
-    """The objects of a column of bytes, None where it has a null; the column itself without a serde, or with one of bytes.
+    """The objects of a column of bytes, None where it has a null; the column itself without a serde, or with a serde of bytes.
 
     A record that does not decode gives None, and its exception goes to `failures`, by index. Each record is decoded once.
-    Raises EnvironmentFailure of a serde that does not get what it needs to decode: no record is at fault.
+    Raises EnvironmentFailure for a serde that cannot fetch its requirements: no record is at fault.
     """
     if serde is None or serde.from_bytes is bytes:
         return column
@@ -131,7 +131,7 @@ class Decoder:
     def _envelopes(
         self, batch: RecordBatch, arrival_ms: int
     ) -> tuple[list[IncomingMessageEnvelope], dict[int, SerdeError]]:
-        """As many envelopes as records, and the errors of those that do not decode."""
+        """One envelope per record, and the errors of records that do not decode."""
         keys, messages, failures = self.columns(batch)
         columns = zip(
             repeat(batch.ssp),

@@ -22,13 +22,13 @@ from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portio
 from samzapy.system.choosers.stack import chooser_of, is_wanted
 from samzapy.system.clients import SystemClients
 
-#: The messages that asynchronous tasks get in one go, as a multiple of those that they may have in flight. Few, since they
-#: go before anything more urgent that comes later.
+#: The messages that asynchronous tasks get at a time, as a multiple of their messages in flight. Few, since they are
+#: processed before anything more urgent that comes later.
 _PORTIONS_IN_FLIGHT = 2
 
 
-#: Records of a poll unless the job says. A batch task combines what it gets: the more there is, the more often a key comes
-#: again, so the less there is to bring to a store.
+#: The default number of records of a poll. A batch task combines its records: in a larger batch keys repeat more often,
+#: so fewer entries per record go to a store.
 _POLL, _POLL_OF_BATCHES = 2_000, 8_000
 
 #: The decoders of a stream, without and with an error policy.
@@ -64,7 +64,7 @@ class InputBuilder:
         raw: NoRawRecords,
         kind: type[AnyTask],
     ) -> Inputs:
-        """Consumers and decoders of every partition; nothing is fetched yet. `tasks` are those that read them, of the
+        """Make consumers and decoders of every partition, without fetching anything. `tasks` are the readers, of the
         class `kind`."""
         task = self._config.task
         streams = {ssp.system_stream for ssp in self._ssps}

@@ -66,7 +66,7 @@ class Inputs:
                 self._end(ssp)
 
     def poll(self, timeout_s: float) -> list[Messages]:
-        """Messages that have arrived, waiting up to `timeout_s` for the first; those past an end are left out."""
+        """Messages that have arrived, waiting up to `timeout_s` for the first; messages past an end are left out."""
         batches = self._fetch(timeout_s)
         if not batches:
             self._look_for_ends()
@@ -84,11 +84,11 @@ class Inputs:
         return polled
 
     def position(self, ssp: SystemStreamPartition) -> int:
-        """The next offset that a poll will look at, past known records that are no messages."""
+        """The next offset that a poll will look at, past known records that are not messages."""
         return self._consumers[ssp.system].position(ssp)
 
     def hold(self, ssps: set[SystemStreamPartition]) -> None:
-        """Return nothing of these partitions from now on, and go on with those that were held before and are not now."""
+        """Return nothing of these partitions from now on; the partitions of an earlier call are released."""
         self._asked = frozenset(ssps)
         self._hold()
 

@@ -47,7 +47,7 @@ def committed_changelogs(config: JobConfig, checkpoint: Checkpoint | None) -> Ma
 
 
 def own_changelog_ends(config: JobConfig, checkpoint: Checkpoint | None) -> Mapping[str, int] | None:
-    """By store, the offset after the last changelog record that a task has written. None where that is unknown: without
+    """The offset after a task's last changelog record, by store. None where that is unknown: without
     checkpoints, and where a crash may leave records that no checkpoint covers."""
     if config.task.checkpoint is None or (checkpoint is not None and not checkpoint.atomic):
         return None
@@ -79,7 +79,7 @@ def refuse_made_anew(
     ids: Mapping[SystemStream, str],
 ) -> None:
     """Raise EnvironmentFailure if a committed position is of an earlier stream of the same name: the offset may be there, but
-    the records before it were never processed. `ids`: of the streams as they are now. A partition that starts by a startpoint
+    the records before it were never processed. `ids`: the current ids of the streams. A partition that starts by a startpoint
     (`followed`) or is reset does not need its position."""
     if checkpoint is None:
         return
@@ -135,7 +135,7 @@ def first_offsets(
     logs: Mapping[SystemStreamPartition, OffsetRange],
     admin_of: Callable[[str], SystemAdmin],
 ) -> dict[SystemStreamPartition, int]:
-    """Where each partition of the task starts: by its startpoint, else by its checkpoint, else by default."""
+    """The first offset of each partition of the task: by its startpoint, else by its checkpoint, else by default."""
     return {
         ssp: followed[ssp].offset
         if ssp in followed

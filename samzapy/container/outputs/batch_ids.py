@@ -8,7 +8,7 @@ of that input in this call:
    `task.batch.max.messages=1` the input is the one of the batch.
 2. The outputs of an input are the same in every batch if they depend only on that input and on earlier ones. The task has to
    ensure that; a sum that is sent once a batch violates it.
-3. The outputs of a call leave in the order of their inputs, so the ids of a partition go up as those of other tasks do.
+3. The outputs of a call leave in the order of their inputs, so the ids of a partition ascend as in other tasks.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class IdentifiedBatches:
     def process_batch(
         self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> object:
-        """As the task's; returns its value."""
+        """Call the task's method; returns its value."""
         self._collector.begin(batch)
         returned = self._process(batch, self._collector, coordinator)
         self._collector.end()

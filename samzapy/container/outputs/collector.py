@@ -39,7 +39,7 @@ _tight: Encode = b"%b".__mod__
 
 
 def no_envelope(given: object) -> TypeError:
-    """The error for a value that is no envelope."""
+    """The error for a value that is not an envelope."""
     return TypeError(f"expected an OutgoingMessageEnvelope to send, got {type(given).__name__} {given!r}")
 
 
@@ -180,7 +180,7 @@ class BufferingCollector(MessageCollector):
         return tuple(map(len, self._gathered.values()))
 
     def take_since(self, mark: Mark) -> Taken:
-        """Take out the records sent since `mark`, also those to systems without earlier records."""
+        """Take out the records sent since `mark`, including records to systems without earlier ones."""
         taken = []
         for (system, records), length in zip_longest(self._gathered.items(), mark, fillvalue=0):  # type: ignore[misc]
             if len(records) > length:
@@ -215,7 +215,7 @@ class BufferingCollector(MessageCollector):
             records.clear()
 
     def _choose(self, stream: SystemStream) -> None:
-        # A value that is no stream may be unhashable.
+        # A value that is not a stream may be unhashable.
         route = self._routes.get(stream) if isinstance(stream, SystemStream) else None
         if route is None:
             key, message = self._serdes_of(stream)
@@ -255,7 +255,7 @@ class BufferingCollector(MessageCollector):
         """Send an output that the serde of messages has refused with its wider serde, and use that for the stream from
         now on."""
         if isinstance(cause, EnvironmentFailure):
-            # The serde does not get what it needs to encode: the message is not at fault, and no policy applies.
+            # The serde cannot fetch its requirements: the message is not at fault, and no policy applies.
             raise cause
         assert self._route is not None
         stream, (name, encode_key, encode_message, records, tight) = envelope.system_stream, self._route
@@ -337,7 +337,7 @@ def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str],
     """`serdes_of` behind a check: a task may send to the streams of the job's `systems`, except to the job's `own`
     streams, which only the runtime writes to (each with its kind).
 
-    Raises TypeError for a value that is no SystemStream, ValueError for an unknown system and for the job's own changelogs
+    Raises TypeError for a value that is not a SystemStream, ValueError for an unknown system and for the job's own changelogs
     and checkpoints. The error comes out of the user's `send`, so it names the input at hand.
     """
 

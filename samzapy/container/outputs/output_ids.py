@@ -10,7 +10,7 @@ A receiver drops outputs that it has seen, and no others:
    stream and no later stream of the same name uses them.
 2. A task numbers the outputs of an input from 0, and does so again when it processes the input again. A deterministic task
    sends the same ids with the same content.
-3. The outputs of a source leave in the order of its offsets. Those of asynchronous tasks are held until every earlier
+3. The outputs of a source leave in the order of its offsets. Outputs of asynchronous tasks are held until every earlier
    message is done; records that a policy drops leave a hole.
 4. A repeated output goes to the same partition as before. Without any key its offset and number choose the partition, where
    a producer would choose at random.
@@ -126,6 +126,6 @@ class IdentifiedProcess:
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> object:
-        """As the task's; returns its value."""
+        """Call the task's method; returns its value."""
         self._collector.begin(envelope)
         return self._process(envelope, self._collector, coordinator)

@@ -68,8 +68,8 @@ class TaskProducers:
         *,
         outputs_inside: bool,
     ) -> None:
-        """`system`: the one with the transactions that carry the state, None for none; `outputs_inside`: outputs to it join
-        them. `metrics` count the outputs that no transaction covers."""
+        """`system`: the system whose transactions carry the state, None for none; `outputs_inside`: outputs to it join
+        the transactions. `metrics` count the outputs outside of transactions."""
         self._metrics = metrics
         self._clients = clients
         #: The system with the transactions that carry the state.

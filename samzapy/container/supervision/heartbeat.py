@@ -35,8 +35,8 @@ def keep_running(why: str) -> None:
 class Heartbeat:
     """Reports three times a lease, and as often as the lease's pace says. The run loop asks `should_stop`.
 
-    Nothing that a report fails of ends the thread: a report that cannot be made is the last one that could, with the phase of
-    now; one that is refused counts as unanswered.
+    A failed report does not end the thread: a report that cannot be made is replaced by the last good one with
+    the current phase; a refused one counts as unanswered.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Heartbeat:
 
     @property
     def lost(self) -> str | None:
-        """Why the container is not ours any more; None while it is."""
+        """The reason why the container is no longer ours; None while it is."""
         return self._lost
 
     def request_stop(self) -> None:
@@ -140,7 +140,7 @@ class Heartbeat:
         self._purge()
 
     def _made(self) -> ContainerReport:
-        """The report of now. Raises what making the first one raises."""
+        """Make the current report. Raises the error of making the first one."""
         try:
             self._newest = self._build(self._phase)
         except Exception as cause:

@@ -92,7 +92,7 @@ class HandoverRequest:
     go: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As a record of the job."""
+        """Return the JSON object of a job record."""
         by = {"run": self.by.id, "started-ms": self.by.started_ms, "host": self.by.host, "pid": self.by.pid}
         return {"run": self.run, "by": by, "go": self.go}
 
@@ -135,7 +135,7 @@ class Ownership:
             raise JobTakenOver.by(self._job_name, owner.started_ms, owner.host, owner.pid)
 
     def look(self) -> None:
-        """As `check`, with separate clients: made when first needed, kept until `close`."""
+        """Like `check`, with separate clients: made when first needed, kept until `close`."""
         if self._run_id is not None:
             self.check(self._records.checkpoints)
 
@@ -160,7 +160,7 @@ class Ownership:
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """Inside, all looks and questions cost one request to the broker."""
+        """A context in which all looks and questions cost one request to the broker."""
         with self._records.checkpoints.one_pass():
             yield
 
@@ -172,5 +172,5 @@ class Ownership:
         self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id, **more})
 
     def close(self) -> None:
-        """Close what `look` has opened; the next one opens it again."""
+        """Close the clients of `look`; the next look opens new ones."""
         self._records.close()

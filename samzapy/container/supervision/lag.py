@@ -5,8 +5,8 @@ a consumer group.
    this thread alone; for how long is known from outside, so a container that cannot reach its broker says so.
 2. The age of the oldest unprocessed record: it is younger than the last processed one, and it came after the last look at
    which the partition ended before it. The later of the two counts. Without either, its age since the first look.
-3. Records that are no messages (the ends of transactions) are passed by nothing that is processed. So the run loop says
-   where its consumers stand whenever it has nothing to do.
+3. No processed message passes the records that are not messages (the ends of transactions). So the run loop notes its
+   consumers' positions whenever it has nothing to do.
 4. The consumer group is for tools that show lag. It is a copy: nothing reads it, and a failure is one line in the log.
 """
 
@@ -38,8 +38,8 @@ Positions = Mapping[SystemStreamPartition, int]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a container is, by partition: the next offsets to process, those that its checkpoints have, and the times of the
-    last processed records in milliseconds since 1970."""
+    """The progress of a container, by partition: the next offsets to process, the offsets of its checkpoints, and the
+    times of the last processed records in milliseconds since 1970."""
 
     positions: Positions = field(default_factory=dict)
     committed: Positions = field(default_factory=dict)
@@ -65,8 +65,8 @@ class EndsSeen:
             del looks[1:-1:2]
 
     def age_ms(self, position: int, now_ms: int, processed_ms: int) -> int:
-        """How long the record at `position` has waited at most, when the last processed record is of the time `processed_ms`
-        (-1: not known)."""
+        """The longest time in milliseconds that the record at `position` can have waited; `processed_ms` is the time of
+        the last processed record (-1: not known)."""
         before = [at for at, end in self._looks if end <= position]
         since = max([*before[-1:], processed_ms]) if before or processed_ms > 0 else self._looks[0][0]
         return max(0, now_ms - since)
@@ -74,7 +74,7 @@ class EndsSeen:
 
 @final
 class LagWatch:
-    """While entered, keeps the lag of each input partition of a container, and the copy of its positions."""
+    """A context that keeps the lag of each input partition of a container, and a copy of its positions."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class LagWatch:
 
     @property
     def held_by_transactions(self) -> tuple[str, ...]:
-        """The partitions, at the last look, of which nothing can be read before an open transaction ends."""
+        """The partitions that, at the last look, could not be read further before an open transaction ends."""
         return self._open
 
     def _run(self) -> None:

@@ -1,6 +1,6 @@
-"""The lines of a job's log: where each comes from, its form, and those that travel to the driver.
+"""The lines of a job's log: the place of each, its form, and its way to the driver.
 
-The place of a line (job, container, task, message at hand) is found when it is logged; nothing is kept for it between.
+The place of a line (job, container, task, message at hand) is found when it is logged; nothing is stored for it in between.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ CONTAINER, TASK, POSITION = "samzapy_container", "samzapy_task", "samzapy_positi
 
 
 class PlaceFilter(logging.Filter):
-    """Says in each record which container, task and message it is from. A record that has come from another process, and
-    says so already, is left as it is."""
+    """Says in each record which container, task and message it is from. A record from another process already has its
+    place, and stays unchanged."""
 
     def __init__(self, container: str) -> None:
         """`container` is empty in a driver."""
@@ -51,7 +51,7 @@ class TextLines(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO tasks.counts [container 0, Partition 3, kafka.in[3]@17]: text`; times are UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and those of a traceback."""
+        """The line, and the lines of a traceback."""
         head = f"{_time(record)} {record.levelname} {record.name}{self.place(record)}"
         return f"{head}: {record.getMessage()}{self.trace(record)}"
 

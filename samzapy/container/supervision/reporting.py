@@ -26,7 +26,7 @@ from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at what is due: intervals are whole seconds.
+#: Seconds between two checks for due reports: intervals are whole seconds.
 _PACE_S = 0.25
 #: Seconds to wait for the acknowledgement of a snapshot, and for the last reports at the container's end.
 _ACK_S, _LAST_S = 5.0, 10.0
@@ -34,7 +34,7 @@ _ACK_S, _LAST_S = 5.0, 10.0
 
 @final
 class Reporting:
-    """A context that reports as often as the job file says, and once more at its end. It serves the metrics to Prometheus if
+    """A context that reports as often as the job file says, and once at its end. It serves the metrics to Prometheus if
     the job file names a port."""
 
     def __init__(
@@ -48,10 +48,10 @@ class Reporting:
         clock: Clock,
         scrape_tokens: Collection[str] = (),
     ) -> None:
-        """Connects to nothing yet; without `wanted` reporters and without a port nothing is ever started. `header` names the
-        container in each snapshot of `metrics`, where the groups named in `tasks` are those of tasks; `new_clients` makes
-        the clients of the reporters' streams. `scrape_tokens`: Prometheus shows one of them. Raises EnvironmentFailure for a
-        reporter's library that is not installed."""
+        """Connects to nothing yet; without `wanted` reporters and without a port nothing is ever started. `header`
+        names the container in each snapshot of `metrics`; `tasks` names the groups that belong to tasks; `new_clients`
+        makes the clients of the reporters' streams. `scrape_tokens`: Prometheus shows one of them. Raises
+        EnvironmentFailure for a reporter's library that is not installed."""
         self._streams = _Streams(new_clients, header.host)
         self._reporters = reporters(wanted, metrics, header, self._streams.publisher, clock, tasks)
         self._served: AbstractContextManager[None] = nullcontext()
@@ -102,7 +102,7 @@ class _Streams:
         self._clients: SystemClients | None = None
 
     def publisher(self, stream: SystemStream) -> Publish:
-        """Sends snapshots to the stream, those of a host to one partition, as Samza does. Raises SamzapyError."""
+        """Sends snapshots to the stream, all of a host to one partition, as Samza does. Raises SamzapyError."""
 
         def publish(snapshot: bytes) -> None:
             record = OutgoingRecord(stream.stream, None, snapshot, partition_key=self._host)

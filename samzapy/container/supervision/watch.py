@@ -33,7 +33,7 @@ class Lines(Protocol):
     """Log lines that wait for a report."""
 
     def take(self) -> tuple[tuple[LogLine, ...], int]:
-        """The lines since the last call, and how many were left out."""
+        """The lines since the last call, and the number of dropped ones."""
         ...
 
 
@@ -41,7 +41,7 @@ class NoLines:
     """For a container in the driver's own process, which logs for itself."""
 
     def take(self) -> tuple[tuple[LogLine, ...], int]:
-        """None."""
+        """No lines."""
         return (), 0
 
 
@@ -49,7 +49,7 @@ class Watch(Protocol):
     """The part of a container's reports that operators read."""
 
     def follow(self, progress: Callable[[], Progress]) -> None:
-        """Ask this from now on how far the container is; from any thread."""
+        """Call `progress` from now on for the container's progress; from any thread."""
         ...
 
     def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
@@ -59,13 +59,13 @@ class Watch(Protocol):
 
 
 class NoWatch:
-    """For a container that is not looked at."""
+    """For a container whose reports nobody reads."""
 
     def follow(self, progress: Callable[[], Progress]) -> None:
-        """Nothing is asked."""
+        """Ignore it."""
 
     def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
-        """None."""
+        """No facts."""
         return NO_FACTS
 
 
@@ -75,13 +75,13 @@ def _report(stall: Stall) -> None:
 
 @dataclass(frozen=True)
 class ContainerProcess:
-    """The process around a container: where its log lines wait, how it ends when the container cannot, who asks for its stores, and
-    which tokens the port of its metrics takes.
+    """The process around a container: its waiting log lines, its forced end, the questions about its stores, and the
+    tokens for the port of its metrics.
 
     1. `on_stalled` is called once for each stall in the user's code, if the job file says that such a stall is a failure.
     2. `on_lost` is called when the lease is lost and the run loop still runs one lease duration later (a stuck `process`).
 
-    Both are called on the thread that reports. `questions` gives those about the stores; None without queries.
+    Both are called on the thread that reports. `questions` supplies the questions about the stores; None without queries.
     """
 
     lines: Lines = field(default_factory=NoLines)
@@ -97,7 +97,8 @@ OWN_PROCESS = ContainerProcess()
 
 @final
 class ContainerWatch:
-    """Entered while containers run one after the other; `facts` is for their reports, and may be called from any thread."""
+    """A context around containers that run one after the other; `facts` is for their reports, and may be called from
+    any thread."""
 
     def __init__(self, lag: LagWatch, clock: Clock, stall_s: float, process: ContainerProcess) -> None:
         """`stall_s` 0: no stall is looked for."""
@@ -122,7 +123,7 @@ class ContainerWatch:
         self._opened.close()
 
     def follow(self, progress: Callable[[], Progress]) -> None:
-        """Ask this from now on how far the container is; from any thread."""
+        """Call `progress` from now on for the container's progress; from any thread."""
         self._lag.follow(progress)
 
     def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:

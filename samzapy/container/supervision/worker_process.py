@@ -57,7 +57,7 @@ class FilesNeeded(NamedTuple):
 
 
 def files_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> FilesNeeded:
-    """The files of a container, without those that its process has open anyway."""
+    """The files of a container, without the files that its process has open anyway."""
     opening = [engine.open_files for engine in engines.values() if engine.open_files]
     tasks = len(model.tasks)
     return FilesNeeded(tasks * len(opening), tasks * sum(opening), _clients(config))
@@ -112,7 +112,7 @@ def tuned_for_messages() -> Iterator[None]:
 
 
 def sweep_in_background(config: JobConfig, tasks: Collection[str], clock: Clock) -> threading.Thread | None:
-    """Sweep the logged stores of the job on this machine, but for those of `tasks`; None if there is nothing to do."""
+    """Sweep the logged stores of the job on this machine, except the stores of `tasks`; None if there is nothing to do."""
     ttl_ms = config.placement.orphan_ttl_ms
     if ttl_ms < 0 or not any(store.changelog is not None for store in config.stores.values()):
         return None

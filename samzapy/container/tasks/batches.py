@@ -1,7 +1,7 @@
 """Runs batch tasks: gathers the messages of a poll, or of some time, by partition, and gives the task one batch at a time.
 
 1. Messages are gathered until the whole poll is taken, so a partition that a poll brings in pieces is one batch. With
-   `task.batch.max.wait.ms` they are gathered until the first of them has waited so long, or until there are
+   `task.batch.max.wait.ms` they are gathered until the first of them has waited that long, or until there are
    `task.batch.max.messages`.
 2. Windows, timers and commits do not wait for gathered messages: they run in between, with positions before them. A stop
    leaves gathered messages to the next start, as if never polled. The end of a partition, and a control message, come after
@@ -82,10 +82,10 @@ class GatheredMessages:
 
 
 class BatchExecutor(SynchronousExecutor):
-    """Gives each task batches of its accepted messages, after each poll."""
+    """Passes each task batches of its accepted messages, after each poll."""
 
     def __init__(self, processing: Mapping[str, Processing], times: ProcessTimes, config: BatchConfig) -> None:
-        """`processing` calls the user's `process_batch`, by task; `times` are those of all tasks."""
+        """`processing` calls the user's `process_batch`, by task; `times` are the times of all tasks."""
         super().__init__(processing, times)
         self._slice = config.max_messages or sys.maxsize
         self._wait_s = config.max_wait_ms / 1000.0

@@ -32,8 +32,8 @@ class ContainerTaskContext(TaskContext):
         pinned: Collection[SystemStreamPartition] = (),
         timers: Timers | None = None,
     ) -> None:
-        """`checkpoints`: those of a StateCheckpointTask. `pinned`: the partitions that start at a startpoint, or are reset,
-        independent of any state."""
+        """`checkpoints`: the checkpoints of a StateCheckpointTask. `pinned`: the partitions that start at a startpoint,
+        or are reset, independent of any state."""
         self._task_name = task_name
         self._stores = stores
         self._offsets = offsets

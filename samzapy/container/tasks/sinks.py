@@ -46,15 +46,16 @@ class TaskSinks:
         free: Collection[SystemStreamPartition],
         may_be_behind: bool,
     ) -> int:
-        """Take the sinks over from earlier attempts, and set the task's `offsets` by theirs; returns how many of the
-        `committed` offsets a sink lacks.
+        """Take the sinks over from earlier attempts, and set the task's `offsets` by theirs; returns the number of
+        `committed` offsets that a sink lacks.
 
         1. A partition that is not committed starts at the least of the sinks' offsets, not at the configured default.
-        2. A committed one starts at its checkpoint, and no sink may be behind that, or rows would be missing. At-most-once
-           is the exception (`may_be_behind`): its checkpoint goes first, so a crash loses messages for the sink as well.
+        2. A committed partition starts at its checkpoint, and no sink may be behind that, or rows would be missing.
+           At-most-once is the exception (`may_be_behind`): its checkpoint goes first, so a crash loses messages for the
+           sink as well.
         3. The partitions `free` start where `init` or the configuration says, independent of the sinks.
         4. A sink commits before the checkpoint. So a sink that lacks an offset of the checkpoint keeps no offsets (and
-           repeats rows), or it is another sink than the one of the earlier inputs.
+           repeats rows), or it is not the sink of the earlier inputs.
 
         Raises EnvironmentFailure for a sink that is behind.
         """
@@ -97,7 +98,7 @@ class TaskSinks:
                 sink.forget(envelope)
 
     def full(self) -> bool:
-        """Whether a sink holds so many rows that the task should commit early."""
+        """Whether the task should commit early, because a sink holds many rows."""
         return bool(self._sinks) and any(sink.full() for sink in self._sinks)
 
     def publish(self, metrics: MetricsRegistry) -> None:

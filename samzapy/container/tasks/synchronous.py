@@ -24,7 +24,7 @@ _offset = attrgetter("offset")
 
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
-#: The outputs of a slice wait in memory until its end; those of larger slices no longer fit the processor's cache.
+#: The outputs of a slice wait in memory until its end; larger slices exceed the processor's cache.
 _MAX_SLICE = 256
 
 
@@ -37,7 +37,7 @@ class Processing(ABC):
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         """Process messages of one partition until the task asks for something; returns how many were processed.
 
-        Raises what ends the attempt, naming the message's position; the task's position stays before it.
+        Raises the error that ends the attempt, naming the message's position; the task's position stays before it.
         """
 
 
@@ -75,7 +75,7 @@ class SynchronousExecutor(TaskExecutor):
     idle = True
 
     def __init__(self, processing: Mapping[str, Processing], times: ProcessTimes) -> None:
-        """`processing` calls the user's `process`, by task; `times` are those of all tasks."""
+        """`processing` calls the user's `process`, by task; `times` are the times of all tasks."""
         self._processing = processing
         self._times = times
         self._slice = 100
@@ -127,7 +127,7 @@ class SynchronousExecutor(TaskExecutor):
         return True
 
     def settle(self, loop: RunLoop, task: TaskInstance) -> None:
-        """Nothing is in flight."""
+        """Return at once: no message is in flight."""
 
     def busy_for_commit(self, loop: RunLoop) -> str:
         return ""
@@ -139,10 +139,10 @@ class SynchronousExecutor(TaskExecutor):
         return True
 
     def wind_down(self, loop: RunLoop) -> None:
-        """Nothing is in flight."""
+        """Return at once: no message is in flight."""
 
     def close(self) -> None:
-        """Nothing is in flight."""
+        """Return at once: no message is in flight."""
 
     def _resize(self, processed: int, took: float) -> None:
         if took > 2 * _SLICE_SECONDS:

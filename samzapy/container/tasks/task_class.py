@@ -50,7 +50,7 @@ def _shortcoming(found: type) -> str | None:
 
 
 def _unfit_method(found: type, kind: type) -> str | None:
-    """The reason why a method would not do what it says, None if there is none."""
+    """The reason why a method would not work as its kind requires, None if there is none."""
     name, count = _METHODS.get(kind, "process"), _parameters(kind)
     process = getattr(found, name)
     # A method of an ability's name with other parameters is the class's own.
@@ -74,8 +74,8 @@ def _abilities() -> dict[str, int]:
 
 
 def _accepts(found: type, name: str, count: int) -> bool:
-    """Whether a method takes so many arguments, with `self`. Of a decorated one the wrapper counts: it may add arguments. What
-    is no plain function is not judged."""
+    """Whether a method takes this number of arguments, including `self`. For a decorated method the wrapper counts: it
+    may add arguments. True for anything but a plain function."""
     if not inspect.isfunction(inspect.getattr_static(found, name)):
         return True
     try:
@@ -85,7 +85,7 @@ def _accepts(found: type, name: str, count: int) -> bool:
     return True
 
 
-#: How alike two names are that one may have been meant for the other, from 0 to 1.
+#: The similarity from which one name may have been meant for the other, from 0 to 1.
 _ALIKE = 0.75
 
 

@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PositionNotes:
-    """What every checkpoint of a task says about its positions: `startpoints`, the ids of those that it has followed, and
-    `input_ids`, those of its input streams."""
+    """The notes on positions in every checkpoint of a task: `startpoints`, the ids of the startpoints that it has
+    followed, and `input_ids`, the ids of its input streams."""
 
     startpoints: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
     input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ NO_NOTES = PositionNotes()
 
 
 class TaskPosition:
-    """`offsets` holds the next offset to process of each partition. `startpoints` are the ids of those it has followed."""
+    """`offsets` holds the next offset to process of each partition. `startpoints` are the ids of the followed startpoints."""
 
     __slots__ = ("_replayed", "_serialized", "offsets", "startpoints")
 
@@ -74,7 +74,7 @@ class TaskPosition:
         self._serialized = dict(self.offsets)
 
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
-        """The messages since the last commit, the one at hand included: `kafka.in[3]@12 to 17`, offsets inclusive."""
+        """The messages since the last commit, including the current one: `kafka.in[3]@12 to 17`, offsets inclusive."""
         ends = dict(self.offsets)
         if envelope is not None:
             ends[envelope.ssp] = envelope.offset + 1
@@ -227,7 +227,7 @@ class TaskInstance(TaskPosition, UserCalls):
         self.checkpoints.keep()
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """Move the position past a record that is no message of the user's."""
+        """Move the position past a record that is not a message of the user."""
         self.offsets[ssp] = offset + 1
         self.touched = True
 
@@ -289,7 +289,7 @@ class TaskInstance(TaskPosition, UserCalls):
         return self.stores.over_budget() or self.sinks.full()
 
     def publish(self, metrics: MetricsRegistry) -> None:
-        """Set the task's gauges: messages processed and sent, and those of its clock, timers, stores and sinks."""
+        """Set the task's gauges: messages processed and sent, and the gauges of its clock, timers, stores and sinks."""
         metrics.gauge(self.name, "processed").set(self.processed)
         metrics.gauge(self.name, "sent").set(self.collector.sent)
         self.throughput.publish(self.name, metrics)
@@ -304,7 +304,7 @@ class TaskInstance(TaskPosition, UserCalls):
         self.sinks.publish(metrics)
 
     def committed(self, metrics: MetricsRegistry) -> None:
-        """A commit covers everything that the user's code has done so far."""
+        """Note that a commit covers all work of the user's code so far."""
         self.touched = False
         self.publish(metrics)
 

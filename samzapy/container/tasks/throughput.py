@@ -30,7 +30,7 @@ class ProcessTimes:
 
 
 class Throughput:
-    """The numbers of one task. `add` is called once a batch; `seconds` grows where the calls into the user's code are timed
+    """The counters of one task. `add` is called once a batch; `seconds` grows where the calls into the user's code are timed
     together, so not for asynchronous tasks, which have several messages in flight."""
 
     __slots__ = ("_batches", "_messages", "seconds")

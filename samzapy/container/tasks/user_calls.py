@@ -43,7 +43,7 @@ class UserCalls:
     _finish: Finish
 
     def call(self, where: object, method: Callable[..., object], *arguments: object) -> None:
-        """Call a method of the user. Raises TaskFailed naming it by the text of `where`, or samzapy's errors as they are."""
+        """Call a method of the user. Raises TaskFailed naming it by the text of `where`, or samzapy's errors unchanged."""
         try:
             returned = self._finish(method(*arguments))
         except SerdeError as failure:
@@ -74,7 +74,7 @@ class UserCalls:
         raise self.failure_of(of, cause)
 
     def failure_of(self, of: IncomingMessageEnvelope | MessageBatch[Any, Any], cause: BaseException) -> SamzapyError:
-        """The error that ends the attempt over a message or a batch: samzapy's own errors as they are, any other as a
+        """The error that ends the attempt over a message or a batch: samzapy's own errors unchanged, any other as a
         TaskFailed."""
         where = f"{'process_batch' if isinstance(of, MessageBatch) else 'process'} of {of.position}"
         last = of[-1] if isinstance(of, MessageBatch) else of
