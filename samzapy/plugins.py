@@ -125,7 +125,7 @@ def import_also_from(places: Iterable[str]) -> None:
 
 
 def place(path: str, found: object) -> None:
-    """Let `load_name` find the object at this path in this process. Its module must be imported."""
+    """Make `load_name` find the object at this path in this process. Its module must be imported."""
     module, name = split_path(path)
     setattr(sys.modules[module], name, found)
 

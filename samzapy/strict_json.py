@@ -76,7 +76,7 @@ def convert(kind: type[T], value: object) -> T:
 
 
 def _check(found: object, known: int) -> None:
-    """Raise ValueError unless a record's `format` is the one that this version reads."""
+    """Raise ValueError unless this version reads the record's `format`."""
     if type(found) is not int or found != known:
         raise ValueError(f"format {reprlib.repr(found)}, this version reads {known}")
 

@@ -26,18 +26,18 @@ class Watermarks(Generic[S]):
     __slots__ = ("_aside", "_gone", "_highest", "_marks", "_numbers", "_queue", "_unmarked", "current")
 
     def __init__(self, sources: Iterable[S], marks: Mapping[S, int] | None = None) -> None:
-        """`marks`: those from before a restart; marks of unknown sources are left out."""
+        """`marks`: the marks from before a restart; marks of unknown sources are left out."""
         known = marks or {}
         self._marks: dict[S, int | None] = {source: known.get(source) for source in sources}
         self._numbers = {source: number for number, source in enumerate(self._marks)}
         self._aside: set[S] = set()
-        # Those that count and have no mark: while there is one, nothing has to be compared.
+        # The sources that count and have no mark: while there is one, nothing has to be compared.
         self._unmarked = {source: None for source, mark in self._marks.items() if mark is None}
         # An entry for each source with a mark, in a heap by a mark that the source had at some time. Marks never go back, so
         # whoever is at the top with its mark of now has the least: a job with 20,000 tasks looks at few of them.
         self._queue = [(mark, self._numbers[source], source) for source, mark in self.marks.items()]
         heapify(self._queue)
-        # Those aside that came to the top and were taken out.
+        # The sources set aside that came to the top and were taken out.
         self._gone: set[S] = set()
         self._highest = max(self.marks.values(), default=None)
         self.current: int | None = None
@@ -50,7 +50,7 @@ class Watermarks(Generic[S]):
 
     @property
     def holding(self) -> S | None:
-        """The source that holds `current` back: one without a mark, else the one with the least; None if none
+        """The source that holds `current` back: a source without a mark, else the one with the least mark; None if none
         counts. Any thread may ask."""
         try:
             unmarked = next(iter(self._unmarked), None)

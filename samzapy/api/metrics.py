@@ -92,5 +92,5 @@ class MetricsRegistry(ABC):
 
     @abstractmethod
     def snapshot(self) -> dict[str, dict[str, float]]:
-        """All values now, by group and name. A timer gives `name.count`, `name.total-s` and `name.max-s`. A histogram gives
+        """All current values, by group and name. A timer gives `name.count`, `name.total-s` and `name.max-s`. A histogram gives
         `name.le.BOUND` for each bound, the number of values up to it, `name.le.+Inf`, `name.le.sum` and `name.le.count`."""

@@ -5,9 +5,9 @@ start   1  an epoch from the coordinator        (the lease given to the containe
         3  read the checkpoints                 (committed records only), and end if a newer run has taken over
         4  open the local stores, or set them aside
         5  restore them from the changelogs, and fill the stores that have streams instead
-        6 init() of every task, and take-over of the sinks that it registers
+        6  init() of every task, and take-over of the sinks that it registers
         7  seek the inputs to the starting offsets; where a task has never committed, commit its position first
-        8 process, and show committed entries to others
+        8  process, and show committed entries to others
 stop    1  final commit                         (left out when anything has failed)
         2  inputs
         3  close() of every task, then its sinks

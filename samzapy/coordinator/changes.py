@@ -3,11 +3,11 @@
 `Changes` is the container's side, `Reported` the coordinator's. Both keep the details sent so far:
 
 1. A detail is sent if it differs from the last acknowledged value.
-2. If a detail has disappeared, all details are sent again, beginning with a `first` piece, which voids those before.
+2. If a detail has disappeared, all details are sent again, beginning with a `first` piece, which voids the earlier ones.
 3. A piece ends at `PIECE_B` bytes, so the coordinator accepts it whatever the size of the container. A single larger detail
    is left out, and so is a metric that is not a number.
 4. A piece without an acknowledgement may have arrived, so the next one is a `first` again. The coordinator asks for a `first`
-   if a piece does not follow those before.
+   if a piece is missing.
 
 A metric is named once and has a number from then on. The coordinator keeps the values of a container in one array, and one
 copy of each list of names that tasks share: five million values of a thousand containers take some 60 MB.
@@ -61,7 +61,8 @@ class Changes:
         self._sent = NO_FACTS
 
     def note(self, facts: Facts) -> None:
-        """Keep the facts of a report until they are sent: each report has only those since the last one. Any thread may call this."""
+        """Keep the facts of a report until they are sent: each report has only the facts since the last one. Any thread
+        may call this."""
         self._noted.append(facts)
 
     def pieces(self, report: ContainerReport, *, metrics: bool) -> Iterator[Details]:

@@ -73,7 +73,7 @@ class Clocks:
 
     @property
     def checkpoint(self) -> int | None:
-        """The latest time for which every task has had a checkpoint."""
+        """The latest time for which all tasks have had checkpoints."""
         self._settle()
         return self._checkpoint
 
@@ -109,7 +109,7 @@ class Clocks:
         self._told = stalled is not None
 
     def status(self) -> ClockStatus:
-        """Everything known now."""
+        """The current clocks."""
         if self._shown is None:
             self._shown = dict(self._progress)
         return ClockStatus(self._marks.current, self.checkpoint, self._shown, self._stalled())

@@ -28,11 +28,10 @@ def _ignore(container_id: str, said: Facts | UserFailure) -> None:
 
 @dataclass(frozen=True)
 class Oversight:
-    """How a driver watches its containers.
-
-    `stall_s`: seconds for which the job's clock may stand still before a warning. `same_failures`: failures in the same way
-    that end the job. `on_facts` gets the facts of each report; `on_failure` gets each failure of the user's code that ended
-    an attempt, once for repeated ones. Any thread may call them.
+    """Settings and callbacks of a driver's watch over its containers. `stall_s`: seconds for which the job's clock may
+    stand still before a warning. `same_failures`: the number of equal failures that end the job. `on_facts` gets the
+    facts of each report; `on_failure` gets each failure of the user's code that ended an attempt; repeated failures
+    count once. Any thread may call them.
     """
 
     stall_s: float = 120.0
@@ -93,7 +92,7 @@ class Coordinator:
 
     @property
     def lease_s(self) -> float:
-        """How long a lease lasts without a report."""
+        """The seconds for which a lease lasts without a report."""
         return self._leases.duration_s
 
     def knows(self, container_id: str) -> bool:
@@ -102,15 +101,15 @@ class Coordinator:
 
     @property
     def pace(self) -> Pace:
-        """How often the containers report."""
+        """The pace of the containers' reports."""
         return self._pace.hurried() if self._hurried else self._pace
 
     def pace_of(self, container_id: str) -> Pace:
-        """How often this container, or standby, reports."""
+        """The pace of this container or standby."""
         return self._pace_of_standbys if replica_of(container_id) and not self._hurried else self.pace
 
     def hurry(self, *, hurried: bool) -> None:
-        """Have the containers report ten times as often, so that they notice a stop at once; False: at the usual pace."""
+        """Make the containers report ten times as often, so that they notice a stop at once; False: at the usual pace."""
         self._hurried = hurried
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
@@ -244,7 +243,7 @@ class Coordinator:
             return self._leases.draining
 
     def status(self) -> JobStatus:
-        """Everything known now."""
+        """The current status."""
         with self._changed:
             leases, progress = self._leases, self._progress
             statuses = progress.statuses(leases.take_moved())

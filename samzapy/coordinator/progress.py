@@ -33,8 +33,8 @@ class RestoredStore:
 
 @dataclass(frozen=True)
 class ChangelogSize:
-    """The changelog of a store: its partitions, and the offsets between beginning and end of all of them. There are at most so
-    many records, since compaction and the ends of transactions leave gaps."""
+    """The changelog of a store: its partitions, and the offsets between beginning and end of all of them. There are at
+    most that many records, since compaction and the ends of transactions leave gaps."""
 
     partitions: int
     offsets: int
@@ -54,7 +54,7 @@ class ContainerFailure:
     user: UserFailure | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return {**vars(self), "user": msgspec.to_builtins(self.user)}
 
 
@@ -101,8 +101,8 @@ class ContainerStatus:
         return found
 
     def after(self, before: ContainerStatus) -> ContainerStatus:
-        """This status, with the results that `before` has computed of the same partitions: most reports are heartbeats and
-        change none."""
+        """This status, with the results that `before` has computed for the same partitions: most reports are heartbeats
+        and change none."""
         if (before.positions, before.ends, before.lags) == (self.positions, self.ends, self.lags):
             vars(self).update({name: vars(before)[name] for name in ("partitions", "lag") if name in vars(before)})
         return self
@@ -114,16 +114,16 @@ class ContainerStatus:
         return sum(known) if known else None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         shown: dict[str, Any] = plain(self._shown())
         return shown
 
     def encoded(self) -> msgspec.Raw:
-        """As JSON, without metrics: those of a large job are millions."""
+        """The JSON form without metrics: a large job has millions."""
         return msgspec.Raw(encode(self._shown("metrics")))
 
     def _shown(self, *left_out: str) -> dict[str, Any]:
-        """What is shown of it, by name, as it is here."""
+        """The fields and the lag by name, without the names in `left_out`."""
         return {name: getattr(self, name) for name in (*_FIELDS, "lag") if name not in left_out}
 
 
@@ -161,7 +161,8 @@ class JobStatus:
     changelogs: Mapping[str, ChangelogSize] = field(default_factory=dict)
 
     def following(self, before: JobStatus | None) -> JobStatus:
-        """This status of a run that has started its containers again, with the sums of the part `before`; None: there was none."""
+        """The status of a run that has started its containers again, with the sums of the part `before` added; None:
+        there was none."""
         if before is None:
             return self
         sums = {each.id: each for each in before.containers}
@@ -213,11 +214,11 @@ class JobStatus:
         return None if None in known else sum(filter(None, known))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return self._to_json(ContainerStatus.to_json) | {"clocks": msgspec.to_builtins(self.clocks)}
 
     def encoded(self, pause: Callable[[], None]) -> bytes:
-        """As JSON, without metrics. `pause` is called between two containers."""
+        """The JSON form without metrics. `pause` is called between two containers."""
 
         def encoded(container: ContainerStatus) -> msgspec.Raw:
             pause()
@@ -263,10 +264,10 @@ class _Account:
 
 
 class Progress:
-    """The newest report of each container, and the sums of the attempts before. One caller at a time.
+    """The newest report of each container, and the sums of the earlier attempts. One caller at a time.
 
     A job may have a thousand containers, and its status may be read several times a second. So the status of a container is
-    kept until it changes, and those that have not changed are not looked at.
+    kept until it changes, and unchanged ones are not looked at.
     """
 
     def __init__(self, container_ids: tuple[str, ...]) -> None:
@@ -384,7 +385,7 @@ def _begins_anew(last: ContainerReport, report: ContainerReport) -> bool:
     return last.epoch != report.epoch or last.processed > report.processed or last.commits > report.commits
 
 
-#: By group of metrics, the counters of what a guarantee does not cover.
+#: The counters of events that a guarantee does not cover, by group of metrics.
 _COUNTED = {
     group: [(name, name.partition(".")[2]) for name in COUNTS if name.startswith(f"{group}.")]
     for group in {name.partition(".")[0] for name in COUNTS}

@@ -214,8 +214,9 @@ _AGAIN, _TAKEN = encode(Taken(again=True)), encode(Taken())
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where a coordinator listens: at `host:port` (0: any free port), with the TLS of `identity` (None: without). `page_port`: a
-    second port, for people, on this machine's loopback address and without TLS. `names`: further names by which it is reached."""
+    """The addresses of a coordinator: `host:port` (0: any free port), with the TLS of `identity` (None: without).
+    `page_port`: a second port, for people, on this machine's loopback address and without TLS. `names`: its further
+    host names."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -245,8 +246,8 @@ class CoordinatorService:
         open_to_all: Iterable[str] = (),
         records: Records = _NO_RECORDS,
     ) -> None:
-        """`token` is the one that acts. `added` are further views by path; those `open_to_all` need no token. `records` answers
-        questions about the job's records."""
+        """`token` is the token that acts. `added` are further views by path; paths in `open_to_all` need no token.
+        `records` answers questions about the job's records."""
         host, identity = addresses.host, addresses.identity
         self.tokens = Tokens(token)
         self._sockets = [_listening(host, addresses.port)]

@@ -162,13 +162,13 @@ def registration(
 
 
 class Attempt(msgspec.Struct):
-    """The body with which an attempt registers."""
+    """The body of an attempt's registration."""
 
     process: AttemptProcess | None = None
 
 
 class Epochs(msgspec.Struct):
-    """An attempt's epoch, and the one that it has to outgrow."""
+    """An attempt's epoch, and the epoch that it has to exceed."""
 
     epoch: int
     newest: int
@@ -188,7 +188,7 @@ STANDBY_BEATS = 4
 
 @dataclass(frozen=True)
 class Pace:
-    """How often a container reports, in seconds: its heartbeat, and the rest (metrics at most every ten seconds).
+    """The intervals of a container's reports in seconds: its heartbeat, and the rest (metrics at most every ten seconds).
 
     Containers of a larger job report less often, so that the coordinator answers at most `BEATS` heartbeats and `DETAILS` others
     a second, however many containers there are; more only where a lease would not have room for three heartbeats.
@@ -199,11 +199,11 @@ class Pace:
 
     @classmethod
     def of(cls, containers: int, lease_s: float) -> Pace:
-        """The pace of a job of so many containers. A lease has room for three heartbeats, whatever the job's size."""
+        """The pace of a job with this number of containers. A lease has room for three heartbeats, whatever the job's size."""
         return cls(min(lease_s / 3, max(1.0, containers / BEATS)), max(1.0, containers / DETAILS))
 
     def hurried(self) -> Pace:
-        """A pace ten times as fast, for the moments in which a container should notice a request at once."""
+        """A pace ten times as fast, for times when a container should notice a request at once."""
         return replace(self, heartbeat_s=self.heartbeat_s / 10)
 
     def of_standby(self) -> Pace:
@@ -221,7 +221,7 @@ class Heartbeat(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """The answer to a heartbeat. `again`: send all details, not only those that change."""
+    """The answer to a heartbeat. `again`: send all details, not only changes."""
 
     directive: Directive
     checkpoint_clock: int | None
@@ -230,10 +230,9 @@ class Answer(msgspec.Struct):
 
 
 class Details(msgspec.Struct, omit_defaults=True):
-    """The details of an attempt that have changed, or the first of them (`first`: everything before is void).
-
-    `lags` are the `partitions` of facts; `facts` are the others since the details before. `names` are metrics that are new, by
-    group; in this order they get the next numbers, from 0. `numbers` are those of metrics with new `values`.
+    """The changed details of an attempt, or the first of them (`first`: all earlier ones are void). `lags` are the
+    `partitions` of facts; `facts` are the other facts since the previous details. `names` are new metrics, by group; in
+    this order they get the next numbers, from 0. `numbers` are the numbers of metrics with new `values`.
     """
 
     epoch: int
@@ -324,7 +323,7 @@ def read(kind: type[M], body: bytes) -> M:
 
 
 def read_failure(container_id: str, body: bytes) -> ContainerFailure:
-    """A failure; the container is the one of the address. Raises WireError."""
+    """A failure of the container in the address. Raises WireError."""
     failure = read(Failure, body)
     error, message = failure.error[:TEXT_LIMIT], failure.message[:TEXT_LIMIT]
     return ContainerFailure(

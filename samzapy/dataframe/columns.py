@@ -297,9 +297,8 @@ def _converted(serde: Serde, wanted: sql.DataType) -> Callable[[bytes], Any]:
 
 
 def written(what: str, serde: Serde, given: sql.DataType) -> Callable[[Any], Any]:
-    """The function from a column's values to the serde's objects. Structured ones come from a structured column,
-    or from a string column as JSON text. Raises ConfigError, naming `what`, for a column that the serde does not
-    take."""
+    """The function from a column's values to the serde's objects. Structured objects come from a structured column, or
+    from a string column as JSON text. Raises ConfigError, naming `what`, for a column that the serde does not take."""
     kind = next((kind for kind, _ in _PLAIN if isinstance(serde, kind)), None)
     if kind is None:
         return _from_json_text if isinstance(given, sql.StringType) else _object_of(given)

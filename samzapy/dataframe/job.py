@@ -56,9 +56,9 @@ def checked_job(job: Job) -> JobConfig:
 
 @dataclass(frozen=True)
 class TravellingJob:
-    """The flat file without its secrets, `${env:NAME}` as it is written there: an executor looks into its own environment, so
-    that no secret that is named in this way travels. `directory`: what relative paths are below; None leaves that to the
-    executor. `secrets`: the file with the secrets that are written into the job file, on this machine; None for none.
+    """The flat file without its secrets, with `${env:NAME}` unresolved: an executor reads its own environment, so
+    secrets named in this way do not travel. `directory`: the base of relative paths; None: the executor's. `secrets`: a
+    file on this machine with the secrets written into the job file; None for none.
 
     It is part of the functions that Spark gets, and Spark keeps those in memory and on disks of its own.
     """
@@ -71,7 +71,7 @@ class TravellingJob:
     def of(cls, config: JobConfig, context: SparkContext) -> TravellingJob:
         """The job, for the executors of a context; they can import what `job.spark.py.files` names afterwards.
 
-        Raises ConfigError for secrets that are written into the file, if the executors are on other machines."""
+        Raises ConfigError for secrets in the file, if the executors are on other machines."""
         for path in config.spark.py_files:
             context.addPyFile(path)
         if not on_this_machine(context):
@@ -183,10 +183,9 @@ class KeyPlacement:
 
 
 def key_placement(config: JobConfig, store: StoreConfig, tasks: JobTasks) -> KeyPlacement:
-    """Where the keys of a store belong if they are the keys of the inputs' messages, hashed as producers do (murmur2).
-
-    Raises ConfigError if that is ambiguous: keys that are other bytes in an input than in the store, and inputs that
-    send one key to several tasks.
+    """The placement of a store's keys if they are the keys of the inputs' messages, hashed as producers do (murmur2).
+    Raises ConfigError if that is ambiguous: keys whose bytes differ between input and store, and inputs that send one
+    key to several tasks.
     """
     owned = [task.changelog_partition for task in tasks.model.tasks]
     if len(owned) == 1:

@@ -37,8 +37,8 @@ _NO_ORDER = (False, None)
 
 
 class FrameColumns(NamedTuple):
-    """The columns of a frame that count, each with its type: the key, the value, what says where a row belongs (None:
-    its key does) and what says which of a key's rows is the last (None: each has one)."""
+    """The used columns of a frame, each with its type: the key, the value, the place of a row (None: the key decides)
+    and the order of a key's rows (None: each key has one row)."""
 
     key: sql.DataType
     value: sql.DataType
@@ -48,7 +48,7 @@ class FrameColumns(NamedTuple):
 
     @classmethod
     def of(cls, schema: sql.StructType, place_by: str | None, order_by: str | None) -> FrameColumns:
-        """Those of a frame. Raises ConfigError for one that is missing, or of the wrong type."""
+        """Find the columns in a frame's schema. Raises ConfigError for a missing column, or one of the wrong type."""
         types = {field.name: field.dataType for field in schema.fields}
         for name in filter(None, ("key", "value", place_by, order_by)):
             if name not in types:
@@ -128,7 +128,7 @@ class RecordMaker:
             )
 
 
-#: (the row's key, what is to be serialized) to bytes.
+#: (the row's key, the object to serialize) to bytes.
 _ToBytes = Callable[[Any, Any], bytes]
 
 
@@ -207,7 +207,7 @@ class PartitionWriter:
     5  write
     6  commit
 
-    An attempt that is repeated after its commit writes the same records once more.
+    An attempt that is repeated after its commit writes the same records again.
     """
 
     job: TravellingJob

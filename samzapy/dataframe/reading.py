@@ -187,7 +187,7 @@ class RowReader:
                         yield row
 
     def batches(self, schema: sql.StructType, numbers: Iterator[Any]) -> Iterator[Any]:
-        """As `rows`, by Arrow: takes record batches of numbers, and gives record batches of the schema."""
+        """Like `rows`, by Arrow: takes record batches of numbers, and yields record batches of the schema."""
         import pyarrow as pa  # noqa: PLC0415  # optional
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  # needs pyarrow
 
@@ -215,7 +215,7 @@ class RowReader:
     def _fail(
         config: JobConfig, store: StoreConfig, part: StorePart, entry: Entry, read: Mapping[str, ReadColumn]
     ) -> None:
-        """Read key and value once more, to find out which of them fails."""
+        """Read key and value again, to find out which of them fails."""
         named = (("key", store.key_serde, entry.key), ("value", store.msg_serde, entry.value))
         for what, serde, data in named:
             try:
@@ -251,7 +251,7 @@ def read_store(
 
     `source`: `"changelog"` (default, if the store has one) or `"local"`.
 
-    - changelog: each partition is read by one Spark task, up to the end it has at this call; committed records only,
+    - changelog: each partition is read by one Spark task, up to its end at this call; committed records only,
       the last one of each key, no tombstones, no expired entries. Frames are lazy: each action reads the changelog again.
       Compaction may drop records that are overwritten after this call, so `cache()` a frame that is used for long. A
       task takes up to `stores.X.restore.max.bytes` of memory; more than 1,000 records go through files in its temporary

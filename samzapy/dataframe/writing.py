@@ -60,7 +60,7 @@ from samzapy.storage.inspection import key_value_store
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import has_transactions
 
-#: How long the transaction of a partition may take, unless its system grants less: the default of Kafka's own limit.
+#: The time limit of a partition's transaction, unless its system grants less: the default of Kafka's own limit.
 _LONGEST_MS = 900_000
 
 
@@ -245,7 +245,7 @@ def starting_positions(
     """Offsets by partition: of every input, or of those (`system.stream`, `system.stream[partition]`) that `wanted`
     names.
 
-    Targets are those of `samzapy checkpoint set`: oldest, newest, upcoming, default, an offset, a time. Raises
+    Targets are as in `samzapy checkpoint set`: oldest, newest, upcoming, default, an offset, a time. Raises
     ConfigError.
     """
     if config.task.checkpoint is None:
@@ -294,7 +294,7 @@ def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:
 @dataclass(frozen=True)
 class StoreWritten:
     """`records` with values and `tombstones` for keys that are gone, in all; `last_offsets` by changelog partition,
-    without those that got nothing; `positions`: where the job will start, empty if that was not asked for."""
+    without partitions that got nothing; `positions`: where the job will start, empty if not requested."""
 
     records: int
     tombstones: int
@@ -315,7 +315,7 @@ def write_store(
 ) -> StoreWritten:
     """Fill a store's changelog from the columns `key` and `value` of a frame; the job's next start restores it.
 
-    Columns fit the serdes as those of `read_store` do; structured values come from a struct, array or map column, or
+    Columns fit the serdes as in `read_store`; structured values come from a struct, array or map column, or
     from a string column as JSON text. Nulls are refused. In a store with a time to live, a row counts as put now.
 
     - Place: by the key, as the producers of the job's inputs hash it (murmur2 over their partitions). This is right

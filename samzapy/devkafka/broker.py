@@ -329,7 +329,7 @@ class DevBroker:
         return self.start()
 
     def _refuse_another(self, running: RunningBroker) -> None:
-        """Raise EnvironmentFailure if the running broker is not the one that was asked for."""
+        """Raise EnvironmentFailure if the running broker is not the requested one."""
         if self._port not in {0, running.port}:
             raise EnvironmentFailure(
                 f"port {self._port}: the broker of {self._folder} runs on {running.bootstrap} already"

@@ -16,8 +16,8 @@ _CHUNK = 65_536
 
 
 def rotate(lines: int, path: Path, max_bytes: int, files: int) -> None:
-    """Copy the descriptor `lines` to its end. A file of `max_bytes` is renamed to `.1` after its last whole line, and those
-    before it to `.2` and so on; `files` older ones are kept."""
+    """Copy the descriptor `lines` to its end. A file of `max_bytes` is renamed to `.1` after its last whole line, and
+    older files to `.2` and so on; `files` older ones are kept."""
     log: IO[bytes] = path.open("ab", buffering=0)
     try:
         while chunk := os.read(lines, _CHUNK):

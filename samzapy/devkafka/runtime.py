@@ -1,7 +1,7 @@
 """Fetches and checks the jars of Kafka's servers.
 
-Ivy, which comes with pyspark, fetches the jars of a version once from Maven Central, with the Scala that they are built for.
-Each jar is pinned by its SHA-512: a file of `pinned` lists those of a version.
+Ivy, which comes with pyspark, fetches the jars of a version once from Maven Central, with their version of Scala.
+Each jar is pinned by its SHA-512: a file of `pinned` lists the hashes of a version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from samzapy.java import KAFKA, cache_folder, find_java, installed_spark
 
 #: The version of a broker for which nobody asks for another one.
 KAFKA_VERSION = "4.1.0"
-#: Names the version for brokers of which the code says nothing: tests, and the programs that they start.
+#: Names the version of brokers for which the code names none: tests, and the programs that they start.
 KAFKA_VERSION_VARIABLE = "SAMZAPY_KAFKA_VERSION"
 
 #: Names the repository that Spark's own resolver asks first. Without it Ivy asks Maven Central.

@@ -2,7 +2,7 @@
 
 python -m samzapy.examples.departures JOB.properties [--config key=value]...
 
-writes the departures to the job's input, in the order in which they left.
+writes the departures to the job's input, in the order of leaving.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _NEXT = """
 UPDATE versions SET last = last + 1;
 UPDATE {table} SET version = (SELECT last FROM versions) WHERE user_id = new.user_id;
 """
-#: The columns of each table, besides those that both have.
+#: The columns of each table, besides the common ones.
 TABLES = {
     "profiles": "user_id TEXT PRIMARY KEY, name TEXT NOT NULL, city TEXT",
     "settings": "user_id TEXT PRIMARY KEY, theme TEXT NOT NULL, mails BOOLEAN NOT NULL",

@@ -1,13 +1,13 @@
-"""Finds the archive of classes with which Spark's JVMs start in about half the CPU time, or the place for one.
+"""Finds the archive of classes, or the place for one. With an archive Spark's JVMs start in about half the CPU time.
 
 A JVM with such an archive maps its classes into memory. Without one it reads, parses and verifies thousands of classes from
 Spark's jars. Java calls this dynamic class-data sharing.
 
 1. An archive fits one build of Java and one list of jars. The JVM checks both, by the sizes and times of the files, and the
-   archive by its check sums, and goes without one that does not fit, is damaged or is missing. The name of the folder is a digest of the same facts, so
-   every Java and every Spark has its own.
-2. Java refuses a class path with a folder of files in it. So there is no archive for a Spark with a configuration folder, and
-   none where the user's own options are about archives or agents.
+   archive by its check sums, and starts without an archive if it does not fit, is damaged or is missing. The name of
+   the folder is a digest of the same facts, so every Java and every Spark has its own.
+2. Java refuses a class path with a folder of files in it. So there is no archive for a Spark with a configuration
+   folder, or where the user's own options concern archives or agents.
 3. A JVM trusts the code that it maps. So the folders belong to this user alone, and a file gets its name only after it was
    written, tried and flushed to the disk.
 4. Only the newest few folders stay.
@@ -29,7 +29,7 @@ from samzapy.java.finder import Java
 
 #: Changes whenever the recording does.
 _FORMAT = "1"
-#: How many archives stay, of some 60 MB each.
+#: The number of archives to keep, of some 60 MB each.
 KEPT = 4
 #: Failed recordings after which no further one is tried.
 _MOST_FAILURES = 3
@@ -44,7 +44,7 @@ _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 def cache_folder() -> Path:
-    """Where downloads and archives are kept: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else ~/.cache/samzapy."""
+    """The folder of downloads and archives: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else ~/.cache/samzapy."""
     own, xdg = os.environ.get("SAMZAPY_CACHE"), os.environ.get("XDG_CACHE_HOME")
     return Path(own) if own else Path(xdg or Path.home() / ".cache") / "samzapy"
 

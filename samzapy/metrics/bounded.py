@@ -161,7 +161,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, names: Names, tasks: frozenset[str]) -> Layout:
-        """The layout of a container with these names; groups named in `tasks` are those of tasks."""
+        """The layout of a container with these names; `tasks` names the groups that belong to tasks."""
         known: dict[tuple[str | None, int], int] = {}
         patterns: list[Pattern] = []
         numbers = []
@@ -242,8 +242,8 @@ class BoundedSeries:
     """Collects the series of one scrape. Used by one thread."""
 
     def __init__(self, place: Labels, bounds: Bounds, ranks: Mapping[str, int], pause: Callable[[], None]) -> None:
-        """`place`: the labels of all values that `add` gets. `ranks`: the family with the least is chosen first, those without
-        one come last. `pause` is called between any two containers or families."""
+        """`place`: the labels of all values that `add` gets. `ranks`: families are chosen in ascending rank, unranked
+        ones last. `pause` is called between any two containers or families."""
         self._place, self._bounds, self._ranks, self._pause = place, bounds, ranks, pause
         self._added: dict[str, tuple[Family, dict[Labels, float]]] = {}
         self.left_out = self.names_left_out = 0

@@ -19,7 +19,7 @@ _MOST_SHARED = 10_000
 
 
 def shared(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The one object for all equal lists of names. Safe to call from several threads: in a race a list exists twice, which
+    """The shared object for all equal lists of names. Safe to call from several threads: in a race a list exists twice, which
     only costs memory."""
     known = _SHARED.get(names)
     if known is None:
@@ -73,7 +73,7 @@ class MetricColumns(Mapping[str, Mapping[str, float]]):
         return len({group for group, _ in self.names})
 
     def items(self) -> ItemsView[str, Mapping[str, float]]:
-        """All groups, in one pass over the values."""
+        """Yield all groups, in one pass over the values."""
         return self.groups().items()
 
     def groups(self) -> dict[str, dict[str, float]]:

@@ -1,7 +1,7 @@
 """Builds a Grafana dashboard of a job's metrics, and returns the alert rules of `rules.yml`.
 
-A panel has a title, a unit and queries. Queries aggregate over the labels that they do not name, so they stay right for a
-job with so many tasks that its series have lost labels.
+A panel has a title, a unit and queries. Queries aggregate over the labels that they do not name, so they stay right for
+a job whose series have lost labels because it has many tasks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _mean(summary: str, by: str = "") -> str:
 
 
 def _p99(histogram: str, by: str = "") -> str:
-    """Of the values of late; without a line for a job with so many containers that its histograms have no buckets."""
+    """The 99th percentile of recent values; no line for a job with too many containers for buckets."""
     return f"histogram_quantile(0.99, {_rate(f'{histogram}_bucket', f'le, {by}' if by else 'le')})"
 
 

@@ -35,7 +35,7 @@ class Kind(Enum):
 
 
 class Merge(Enum):
-    """How to combine the values of several tasks when a family has too many series."""
+    """The way to combine the values of several tasks when a family has too many series."""
 
     SUM = "sum"
     MAX = "max"
@@ -54,8 +54,8 @@ class Family:
 
 
 class Named(NamedTuple):
-    """The family of a number, its part (`_sum` or `_count` of a summary or histogram, `_bucket` of a histogram, else empty), and
-    its labels after those of the place."""
+    """The family of a number, its part (`_sum` or `_count` of a summary or histogram, `_bucket` of a histogram, else
+    empty), and its labels after the place's labels."""
 
     family: Family
     part: str = ""
@@ -288,7 +288,7 @@ _KAFKA: Mapping[str, Family] = {
     ),
 }
 
-#: The numbers of a task's stores and sinks, and the help text for those of plugins.
+#: The numbers of a task's stores and sinks, and the help text for numbers of plugins.
 _OWNED: Mapping[str, tuple[Mapping[str, Family], str]] = {
     "store": (_STORE, "Property '{}' of the store's engine."),
     "sink": (_SINK, "Number '{}' of the sink."),

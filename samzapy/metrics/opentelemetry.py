@@ -122,7 +122,7 @@ def _metrics(series: Series, since_ns: int, now_ns: int) -> Iterator[Any]:
 
 
 def _histogram(series: Series, since_ns: int, now_ns: int) -> Any:
-    """A histogram: its data points have the values of each bucket, the text of Prometheus those up to each bound."""
+    """A histogram: its data points count the values of each bucket, Prometheus counts the values up to each bound."""
     from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415
         AggregationTemporality,
         Histogram,

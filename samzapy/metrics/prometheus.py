@@ -1,4 +1,4 @@
-"""Writes the series of a job, or of a container, as Prometheus text, and serves those of a container on `/metrics`.
+"""Writes the series of a job, or of a container, as Prometheus text, and serves a container's series on `/metrics`.
 
 1. `render` is pure and may be called by any thread. It writes the text of a job itself: a job of 1,000 containers has 60,000
    lines, and prometheus-client needs several times as long for a line.
@@ -57,8 +57,8 @@ def render(job: JobSnapshot, bounds: Bounds = _BOUNDS, pause: Callable[[], None]
 
 def as_text(series: Iterable[Series]) -> Iterator[bytes]:
     """Series as Prometheus text, UTF-8, in pieces of some ten kilobytes."""
-    # Series share their labels: those of a place are one object, and containers share the others. All series are kept meanwhile,
-    # so that no other object gets the id of one.
+    # Series share their labels: the labels of a place are one object, and containers share the others. All series are
+    # kept meanwhile, so that no other object gets the id of one.
     known: dict[int, str] = {}
     for family, samples in list(series):
         name = PREFIX + family.name + ("_total" if family.kind is Kind.COUNTER else "")
@@ -178,4 +178,4 @@ class _Handler(WSGIRequestHandler):
     timeout = _SILENT_S
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name that the base class has
-        """Nothing: a scrape is no event."""
+        """Log nothing: a scrape is not an event."""

@@ -36,19 +36,19 @@ class Registry(MetricsRegistry):
         self._asking = threading.Lock()
 
     def counter(self, group: str, name: str) -> Counter:
-        """The counter of that name."""
+        """The counter with this name."""
         return self._metric(group, name, Counter)
 
     def gauge(self, group: str, name: str) -> Gauge:
-        """The gauge of that name."""
+        """The gauge with this name."""
         return self._metric(group, name, Gauge)
 
     def timer(self, group: str, name: str) -> Timer:
-        """The timer of that name."""
+        """The timer with this name."""
         return self._metric(group, name, Timer)
 
     def histogram(self, group: str, name: str, bounds: Sequence[float]) -> Histogram:
-        """The histogram of that name. The bounds are those of the first request. A timer may have the same name."""
+        """The histogram with this name. Its bounds come from the first request. A timer may have the same name."""
         return self._metric(group, f"{name}{LE}", Histogram, bounds)
 
     def watch(self, group: str, source: Source) -> None:
@@ -57,7 +57,7 @@ class Registry(MetricsRegistry):
         self._sources = {**self._sources, group: source}
 
     def snapshot(self) -> dict[str, dict[str, float]]:
-        """All values now, by group and name."""
+        """All current values, by group and name."""
         found: dict[str, dict[str, float]] = {}
         for group, name, metric in self._in_order:
             values = found.setdefault(group, {})

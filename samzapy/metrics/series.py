@@ -5,8 +5,8 @@ The number of series is bounded, whatever the size of the job (`samzapy.metrics.
 1. A family with many series loses the label `task`, then `partition`, `store` and `stream`. The label `container` stays: all
    counters of a container start again together, so a sum over its tasks falls only at a restart, and `rate()` stays right.
 2. A family of histograms with many buckets has sums and counts only.
-3. A job with too many series leaves out whole families: those of clients and of the job's own code first, then those of stores,
-   of tasks and of containers. `metrics_series_left_out` counts their series.
+3. A job with too many series leaves out whole families: first of clients and of the job's own code, then of stores, of
+   tasks and of containers. `metrics_series_left_out` counts their series.
 
 All functions are pure.
 """
@@ -61,9 +61,9 @@ class ContainerSnapshot:
 class JobSnapshot:
     """A job at one moment, as its driver knows it.
 
-    `processed` and `commits` count all attempts. Clocks are in event time, milliseconds since 1970, None before there is
-    one; `stalled_s` is the time for which the job's clock has stood still while a task's advanced, 0 if it does not.
-    `changelog_offsets`: by store, the offsets between beginning and end of its changelog's partitions.
+    `processed` and `commits` count all attempts. Clocks are in event time, milliseconds since 1970, None before the
+    first value; `stalled_s` is the time for which the job's clock has stood still while a task's advanced, 0 if it does
+    not. `changelog_offsets`: by store, the offsets between beginning and end of its changelog's partitions.
     """
 
     name: str

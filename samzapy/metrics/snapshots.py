@@ -4,7 +4,7 @@
 2. `task_snapshots` repeats the metrics of a task's stores under Samza's groups and names, so that dashboards made for Samza
    find them. Samza publishes one snapshot for each task, with the source `TaskName-Partition 0`, and names a store's
    metrics `STORE-PROPERTY` in the group of the class that counts them. The first group has every property of a store,
-   the others only those that Samza has, too:
+   the others only Samza's:
 
     KeyValueStoreMetrics            counts-gets, counts-puts, counts-deletes, counts-flushes, ... every property
     CachedStoreMetrics              counts-gets, ..., counts-cache-hits, counts-dirty-count, counts-cache-size
@@ -122,7 +122,7 @@ class Shown:
         self._hidden = re.compile(blacklist) if blacklist else None
 
     def __call__(self, metrics: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
-        """`metrics` without those."""
+        """`metrics` without the matching ones."""
         hidden = self._hidden
         if hidden is None:
             return metrics

@@ -166,4 +166,4 @@ class DeduplicatingTask(StreamTask[K, V], InitableTask):
     def process_new(
         self, envelope: IncomingMessageEnvelope[K, V], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        """As `StreamTask.process`, for messages that were not seen before."""
+        """Like `StreamTask.process`, for messages that were not seen before."""

@@ -45,7 +45,7 @@ _WHOLE = frozenset({int})
 
 
 def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
-    """The milliseconds of `duration`. Raises ValueError, which names `what`, for anything that is not at least `least`."""
+    """The duration in milliseconds. Raises ValueError, naming `what`, for anything but a duration of at least `least`."""
     given: object = duration
     if isinstance(duration, str):
         match = _TEXT.fullmatch(duration.strip())
@@ -94,8 +94,8 @@ class EventTime:
         remedy: str = "",
     ) -> None:
         """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others back;
-        None: they always wait for it. `users` (who needs event times, in the plural) and `remedy` go into the error for a
-        message without a proper event time."""
+        None: they always wait for it. `users` (the objects that need event times, in the plural) and `remedy` go into
+        the error for a message without a proper event time."""
         self._store = store
         self._get, self._put = store.get, store.put
         self._users, self._remedy = users, remedy
@@ -113,7 +113,7 @@ class EventTime:
     def hear(self, envelope: IncomingMessageEnvelope, time: int) -> int:
         """Take the event time of a message; returns its horizon: windows that were over then are closed to it.
 
-        Raises ValueError for a time that is none, and for a partition that was not named.
+        Raises ValueError for an invalid time, and for an unknown partition.
         """
         ssp, source = envelope.ssp, self._last
         if ssp is not source.ssp:
@@ -130,9 +130,8 @@ class EventTime:
         return mark if mark > over else over  # noqa: FURB136  # half the time of max
 
     def hear_all(self, batch: Sequence[IncomingMessageEnvelope], times: Sequence[int]) -> list[int]:
-        """As `hear` of each message of a batch of one partition, in order; returns the horizon of each.
-
-        Raises ValueError for a time that is none, before it takes any.
+        """Like `hear` of each message of a batch of one partition, in order; returns the horizon of each. Raises
+        ValueError for an invalid time, before it takes any.
         """
         source = self._sources.get(batch[0].ssp) or self._unknown(batch[0])
         self.check_all(batch, times)

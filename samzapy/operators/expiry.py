@@ -100,8 +100,8 @@ class ExpiryIndex:
     """Entries by (time, name), under the keys of a store that start with `prefix`.
 
     The store has string keys, and a value serde that takes the values (json, msgpack). The whole index is in the store, so
-    it is committed, restored and undone with it. A new object may replace an old one at any time; do not use the old one
-    any more. The keys of the first entries are also in memory (see `FirstKeys`).
+    it is committed, restored and undone with it. A new object may replace an old one at any time; do not use the old
+    one afterwards. The keys of the first entries are also in memory (see `FirstKeys`).
     """
 
     __slots__ = ("_first", "_prefix", "_put", "_store")
@@ -117,7 +117,7 @@ class ExpiryIndex:
     def add(self, time_ms: int, name: str, value: Any = True) -> None:
         """Keep `value` until `time_ms`; it replaces another one of the same time and name.
 
-        Raises ValueError for a time that is no int, before 1970, or beyond `END_OF_TIME_MS`.
+        Raises ValueError for a time that is not an int, before 1970, or beyond `END_OF_TIME_MS`.
         """
         if type(time_ms) is not int or not 0 <= time_ms < END_OF_TIME_MS:
             raise ValueError(f"time must be an int of 0 to {END_OF_TIME_MS - 1} ms since 1970, got {time_ms!r}")

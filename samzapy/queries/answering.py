@@ -24,7 +24,7 @@ _AGAIN_S = 0.5
 
 
 class QuestionSource(ABC):
-    """Gives a container its questions."""
+    """Supplies a container with its questions."""
 
     @abstractmethod
     def exchange(self, answers: Sequence[tuple[int, Answer]]) -> Sequence[tuple[int, Question]]:
@@ -39,7 +39,7 @@ class QuestionSource(ABC):
 
 @final
 class Answering:
-    """While entered, answers the questions of `source` from `stores` in a daemon thread."""
+    """A context that answers the questions of `source` from `stores` in a daemon thread."""
 
     def __init__(
         self, source: QuestionSource, stores: CommittedStores, metrics: MetricsRegistry, clock: Clock = SYSTEM_CLOCK

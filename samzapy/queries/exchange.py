@@ -38,7 +38,7 @@ class _Desk:
 
 
 class Exchange:
-    """Brings questions to containers, and their answers back; any thread."""
+    """Passes questions to containers, and their answers back; any thread."""
 
     def __init__(self, holder: Callable[[str], int | None]) -> None:
         """`holder` returns the epoch of the attempt that holds a container's lease, None without one."""
@@ -93,7 +93,7 @@ class Exchange:
         return taken
 
     def answered(self, container_id: str, epoch: int, answers: Iterable[tuple[int, Answer]]) -> None:
-        """Take answers. Those of a superseded attempt are dropped, and so are those to cancelled questions."""
+        """Take answers. Answers of a superseded attempt and answers to cancelled questions are dropped."""
         with self._lock:
             desk = self._desks.get(container_id)
             if desk is None or desk.epoch != epoch:

@@ -1,7 +1,7 @@
 """Finds the containers that can have a key, or a part of a store.
 
 A task may put any key into its store, so all tasks are asked for a key. Where the keys of a store are the keys of the
-input messages (`job.query.keyed.stores`), one task has it: for each input, the one that reads the partition into which
+input messages (`job.query.keyed.stores`), one task has it: for each input, the reader of the partition into which
 producers put that key. Producers choose partitions as Kafka's Java producers do (`samzapy.system.partitioner`).
 """
 
@@ -60,7 +60,7 @@ class StoreOwners:
         return self._of({tasks[partition_of(key, len(tasks))] for tasks in self._readers})
 
     def of_partition(self, partition: int) -> Owners:
-        """The container of a task. Raises KeyError for a partition that is none of `partitions`."""
+        """The container of a task. Raises KeyError for a partition that is not in `partitions`."""
         return self._of([partition])
 
     def of_all(self) -> Owners:

@@ -52,12 +52,12 @@ _KEY_BYTES = 65_536
 
 
 def question_of_key(store: str, key: bytes, partitions: int) -> Question:
-    """The question about one key, which each of so many partitions may have."""
+    """The question about one key, which up to `partitions` partitions may have."""
     return Question(store, key, key + b"\x00", partitions, _KEY_BYTES)
 
 
 class Problem(Enum):
-    """Why there is no answer."""
+    """The reason why there is no answer."""
 
     MOVING = "moving"
     """The tasks have no owner now, or it is not ready: ask again."""
@@ -74,12 +74,12 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def place(self) -> Place:
-        """Its place in the order of entries."""
+        """The entry's place in the order of entries."""
         return self.key, self.partition
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """Entries in the order of their places. `more`: others may follow them.
+    """Entries in the order of their places. `more`: more may follow.
 
     `as_of`: by partition the changelog offset up to which the state is complete, -1 without a changelog or before its
     first record. `lag`: the changelog offsets that a standby is behind, None for an owner. With a `problem` there are no

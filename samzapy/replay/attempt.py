@@ -54,8 +54,8 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class Begin:
-    """Where a replay begins: the `checkpoint` with the state, and the time of its clock. `first`: the first record that is
-    shown, None for all; those before it are processed as well."""
+    """The beginning of a replay: the `checkpoint` with the state, and the time of its clock. `first`: the first record
+    to show, None for all; earlier ones are processed as well."""
 
     checkpoint: Checkpoint
     time_ms: int
@@ -169,7 +169,7 @@ class ReplayAttempt:
         return self._container.tasks[0]
 
     def entries(self, store: str) -> dict[bytes, bytes]:
-        """The committed entries of a store as it is now, serialized."""
+        """The current committed entries of a store, serialized."""
         return self._engines[store].entries()
 
     def start(self) -> None:
@@ -232,7 +232,7 @@ class ReplayAttempt:
         return polled, None
 
     def _until(self, loop: RunLoop, time_ms: int) -> Iterator[Step]:
-        """Let everything come due that is due before that time, in order."""
+        """Run everything that is due before that time, in order."""
         end = self.clock.monotonic() + max(0, time_ms - self.clock.wall_ms()) / 1000
         while self.failure is None and not loop.stopped and loop.due_at <= end:
             self.clock.advance_to(max(loop.due_at, self.clock.monotonic()))

@@ -36,7 +36,7 @@ def differences(before: Sequence[Step], after: Sequence[Step]) -> Iterator[Diffe
 
 
 def _by_place(steps: Sequence[Step]) -> dict[tuple[str, int], Step]:
-    """By name and number, in order: windows and timers have one name."""
+    """The steps by name and number, in order: windows and timers have one name."""
     numbers: dict[str, int] = {}
     found = {}
     for step in steps:
@@ -54,7 +54,7 @@ def _effects(step: Step | None) -> str:
 
 
 def _together(steps: Sequence[Step]) -> Step:
-    """All steps as one; of several changes of an entry, from before the first to after the last."""
+    """All steps as one; several changes of an entry become one, from before the first to after the last."""
     entries: dict[tuple[str, str], Change] = {}
     for change in chain.from_iterable(step.changes for step in steps):
         place = change.store, as_json(change.key)

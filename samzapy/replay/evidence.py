@@ -2,7 +2,7 @@
 
 The state of a commit is the fold of the records up to its last one, at offset `last`. Compaction removes a record once the
 same key has a newer one. That is harmless if the newer one is at or before `last`, and falsifies the state if it is after.
-The log does not say which of the two it was. These facts are known:
+The log does not show which case it was. These facts are known:
 
 1. Compaction always covers a beginning of the log: of the records before some offset D it keeps the newest of each key. So
    the records of one key are removed oldest first. A deletion that is the newest one goes as well, `delete.retention.ms`
@@ -12,10 +12,11 @@ The log does not say which of the two it was. These facts are known:
    newer record, or was a deletion, before D.
 4. Otherwise the keys decide. One without a record after `last` has its newest record at or before it, and that one is there,
    by 1. One with records on both sides is there with its newest one at or before `last`, by 1. Keys with a record after
-   `last` and none before are in doubt: they are new, or compaction has removed what they had. For this no deletion after
-   `last` may have been removed: the commit is younger than `delete.retention.ms`, or no offset after it is missing.
+   `last` and none before are in doubt: they are new, or compaction has removed their earlier records. For this no
+   deletion after `last` may have been removed: the commit is younger than `delete.retention.ms`, or no offset after it
+   is missing.
 
-The check reads after the restore has read. Compaction only removes, so what it still finds the restore has found, too.
+The check reads after the restore has read. Compaction only removes, so the restore has found every record that the check finds.
 While the broker is cleaning this very partition, its first segments may be further than its last ones; sign 3 is then
 early. That passes with the cleaning.
 """
@@ -46,10 +47,10 @@ class CommittedRecords(NamedTuple):
 
 
 class _Gaps:
-    """The first missing offset that is no end of a known transaction."""
+    """The first missing offset that is not an end of a known transaction."""
 
     def __init__(self, start: int, no_records: Collection[int]) -> None:
-        """`start`: the first offset to expect; `no_records`: those of ends of transactions."""
+        """`start`: the first offset to expect; `no_records`: the offsets of ends of transactions."""
         self._expected = start
         self._no_records = no_records
         self.first: int | None = None
@@ -79,7 +80,7 @@ def lost_state(
     *,
     deletions_kept: bool,
 ) -> str | None:
-    """The reason why the records may differ from those of the commit, None if they are the same.
+    """The reason why the records may differ from the commit's, None if they are the same.
 
     `log`: the committed range now. `deletions_kept`: the commit is younger than `delete.retention.ms`. Over a snapshot nothing
     may be missing: a deletion that was removed would leave the snapshot's entry.

@@ -1,7 +1,6 @@
 """Reads the commits of one task that the checkpoint topic of its job still has.
 
-1. A checkpoint names the input positions and the changelog offsets of one commit, so it is the only record of which state
-   belongs to which offset.
+1. A checkpoint names the input positions and the changelog offsets of one commit, so it alone records the offset of a state.
 2. The topic is compacted: at the end only the newest checkpoint of a task is left. The records of its last segment, which is
    never compacted, are the history that a replay can go back to. Checkpoints in files have no history.
 3. A superseded run may have written after its successor. Its records have a lower epoch and are passed over, as at a start.
@@ -35,7 +34,7 @@ class Commit(NamedTuple):
 
     @property
     def positions(self) -> Mapping[SystemStreamPartition, int]:
-        """By partition, the next offset to process."""
+        """The next offset to process, by partition."""
         return self.checkpoint.input_offsets
 
 
@@ -74,9 +73,8 @@ FROM_EMPTY = "replay from empty stores with --from-empty --from OFFSET"
 
 @contextmanager
 def state_wanted(store: str = "") -> Iterator[None]:
-    """Inside, a state that is lost has the way out of a replay: an earlier commit needs other records than the job's start.
-
-    Raises EnvironmentFailure in the place of StateLost."""
+    """A context in which a lost state gets the remedy of a replay: an earlier commit needs other records than the job's
+    start. Raises EnvironmentFailure instead of StateLost."""
     try:
         yield
     except StateLost as cause:

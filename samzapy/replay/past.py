@@ -63,7 +63,7 @@ class Past:
         return self._ends.keys()
 
     def end(self, ssp: SystemStreamPartition) -> int | None:
-        """Where a changelog partition ends: behind the records of the replay itself. None for any other stream."""
+        """The end of a changelog partition, behind the replay's own records. None for any other stream."""
         return self._ends.get(ssp)
 
     def is_changelog(self, stream: SystemStream) -> bool:
@@ -233,7 +233,7 @@ def _refused(what: str) -> EnvironmentFailure:
 
 
 class RecordingProducer(SystemProducer):
-    """Keeps records in memory. Those of changelogs get the offsets that they would have had."""
+    """Keeps records in memory. Changelog records get the offsets that they would have had."""
 
     def __init__(self, system: str, past: Past) -> None:
         self._system = system
@@ -257,13 +257,13 @@ class RecordingProducer(SystemProducer):
         self._last[ssp] = self._past.append(ssp, count)
 
     def flush(self, timeout_s: float = 60.0) -> None:
-        """Everything is recorded at once."""
+        """Do nothing: records are kept at once."""
 
     def last_offset(self, stream: str, partition: int) -> int | None:
         return self._last.get(SystemStreamPartition(self._system, stream, partition))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
     def init_transactions(self) -> None:
         raise _no_transactions()

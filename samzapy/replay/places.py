@@ -66,7 +66,7 @@ def find_place(option: str, text: str, ssps: Collection[SystemStreamPartition], 
 
 
 def _is_named(ssp: SystemStreamPartition, text: str) -> bool:
-    """With its system, or without it as in the headers of a dead letter."""
+    """Whether `text` names the partition, with its system, or without it as in the headers of a dead letter."""
     return text in {str(ssp), f"{ssp.stream}[{ssp.partition}]"}
 
 

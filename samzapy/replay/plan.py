@@ -186,7 +186,7 @@ def _transaction_ends(config: JobConfig, store: str, system: str, history: Histo
 def _slice(
     task: TaskModel, logs: Mapping[SystemStreamPartition, OffsetRange], history: History, number: int, until: Place
 ) -> Slice:
-    """From the positions of a commit to the record `until`, in the intervals of the commits in between."""
+    """The slice from the positions of a commit to the record `until`, in the intervals of the commits in between."""
     base = history.commits[number].positions
     starts = {ssp: base.get(ssp, logs[ssp].oldest) for ssp in task.ssps}
     for ssp, start in starts.items():
@@ -207,7 +207,7 @@ def _from_empty(
     config: JobConfig, kind: type[AnyTask], model: JobModel, task: TaskModel, clients: SystemClients,
     logs: Mapping[SystemStreamPartition, OffsetRange], first: Place | None, until: Place,
 ) -> Plan:  # fmt: skip
-    """With empty stores, from `first` on; the other partitions begin at the time of that record."""
+    """The slice for empty stores, from `first` on; the other partitions begin at the time of that record."""
     begin = first or until
     time_ms = _time_of(clients, begin, logs[begin.ssp])
     starts = {begin.ssp: begin.offset}

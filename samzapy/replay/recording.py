@@ -1,7 +1,7 @@
 """Records the actions of a task in a replay: its outputs, and the changes of its stores with the previous values.
 
-A step of a replay ends with a commit, so the changes of a step are those of its commit, one a key. They are taken where they
-enter the storage engine, so they include those of caches, views, timers and expiry.
+A step of a replay ends with a commit, so the changes of a step are its commit's changes, one per key. They are recorded
+at the storage engine, so they include changes of caches, views, timers and expiry.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Input:
 
 @dataclass(frozen=True)
 class Step:
-    """One message, one batch, or the windows and timers between two, with its time in milliseconds since 1970, its effects
-    and its failures, including those that an error policy has handled. `ended`: the last failure has ended the replay, so the
-    job would have committed nothing of the step."""
+    """One message, one batch, or the windows and timers between two, with its time in milliseconds since 1970, its
+    effects and its failures, including failures that an error policy has handled. `ended`: the last failure has ended
+    the replay, so the job would have committed nothing of the step."""
 
     at: str
     time_ms: int
@@ -86,7 +86,7 @@ class Step:
         return bool(self.outputs or self.changes or self.failures)
 
     def to_json(self) -> dict[str, Any]:
-        """As one object, for a line of JSON."""
+        """Return one object, for a line of JSON."""
         return {
             "at": self.at,
             "time-ms": self.time_ms,

@@ -113,7 +113,7 @@ class Replay:
         return tuple(lines)
 
     def entries(self, store: str) -> dict[bytes, bytes]:
-        """The committed entries of a store as it is now, serialized."""
+        """The current committed entries of a store, serialized."""
         assert self._attempt is not None
         return self._attempt.entries(store)
 

@@ -240,7 +240,7 @@ class _ReplayContext(TaskContext):
 
 
 class _ClosedSink(Sink):
-    """Stands for a sink that is never opened, so nothing reaches its database."""
+    """Replaces a sink and is never opened, so nothing reaches its database."""
 
     def __init__(self, real: Sink) -> None:
         self._real = real
@@ -253,10 +253,10 @@ class _ClosedSink(Sink):
         return {}
 
     def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
-        """Nothing becomes durable."""
+        """Make nothing durable."""
 
     def close(self) -> None:
-        """It was never opened."""
+        """Nothing to close."""
 
 
 def other_version(text: str) -> type[AnyTask]:
@@ -275,7 +275,7 @@ def other_version(text: str) -> type[AnyTask]:
 
 
 def _module(text: str, path: Path) -> str:
-    """The file as a module, under a name that nothing else has."""
+    """The file as a module, under a unique name."""
     if not path.is_file():
         raise ConfigError([ConfigProblem("--diff", text, f"there is no file {path}")])
     name = f"samzapy_replayed_{path.stem}"

@@ -31,7 +31,7 @@ def run_token() -> str:
 
 
 def scrape_tokens(config: JobConfig, token: str) -> tuple[str, ...]:
-    """The tokens that the `/metrics` of a container accepts: the one that reads, and `token`, which acts."""
+    """The tokens that the `/metrics` of a container accepts: the token that reads, and `token`, which acts."""
     if not config.prometheus.port:
         return ()
     # Most jobs have no such port.
@@ -44,7 +44,7 @@ def scrape_tokens(config: JobConfig, token: str) -> tuple[str, ...]:
 class StartableJob(ABC):
     """A job that was checked, and that a runner claims when it is ready to run it.
 
-    - `config`: its file. `model`: its containers, as far as they are known before the claim.
+    - `config`: its file. `model`: its containers, as known before the claim.
     - `endless`: no input has an end.
     """
 
@@ -115,7 +115,7 @@ class PreparedJob(StartableJob):
         return self.ends is None
 
     def announce(self) -> bool:
-        """There is no run to ask: an earlier one has lost the job already."""
+        """Do nothing: no run is left to ask, since an earlier one has lost the job already."""
         return False
 
     def claim(self) -> PreparedJob:
@@ -128,7 +128,7 @@ def _ignore(_: object) -> None:
 
 
 def _nothing() -> None:
-    """What a switch stops before a run listens to it."""
+    """The `stop` of a switch that no run listens to yet."""
 
 
 @final
@@ -146,7 +146,7 @@ class StopSwitch:
         return self._asked
 
     def ask(self) -> None:
-        """Have every task commit and stop. A second call changes nothing."""
+        """Make every task commit and stop. A second call changes nothing."""
         with self._lock:
             if self._asked:
                 return

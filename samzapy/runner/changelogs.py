@@ -34,7 +34,7 @@ _PATIENCE_S = 1.0
 
 @final
 class ChangelogWatch:
-    """While entered, looks at the changelogs and gives their sizes to the coordinator."""
+    """A context that looks at the changelogs and reports their sizes to the coordinator."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ChangelogWatch:
         clients: Callable[[], SystemClients],
         coordinator: Coordinator,
     ) -> None:
-        """`changelogs`: the partitions by store. `clients` makes those of a look."""
+        """`changelogs`: the partitions by store. `clients` makes the clients of a look."""
         self._changelogs = changelogs
         self._clients = clients
         self._coordinator = coordinator

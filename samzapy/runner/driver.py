@@ -151,7 +151,7 @@ def watching(
 
 @final
 class OwnershipWatch:
-    """While entered, looks at the job's owner, and at requests to drain or to hand the job over.
+    """A context that looks at the job's owner, and at requests to drain or to hand the job over.
 
     1. A newer run owns the job: the coordinator abandons the run. With transactions a container that is fenced finds out
        earlier; without them, and for a container that has nothing to do, there is only this look.
@@ -193,7 +193,7 @@ class OwnershipWatch:
 
     @property
     def starts_again(self) -> bool:
-        """After the context: whether the process is to start the job again, as it has noted with the end of this run."""
+        """Whether the process is to start the job again, as noted with the end of this run. Valid after the context."""
         return self._starts_again
 
     def __enter__(self) -> OwnershipWatch:
@@ -314,7 +314,7 @@ def _taken_over(job_name: str, request: HandoverRequest) -> str:
 
 @final
 class ClockKeeper:
-    """While entered, writes the coordinator's checkpoint clock to the broker after each change, and once more at the end.
+    """A context that writes the coordinator's checkpoint clock to the broker after each change, and at its end.
 
     After the loss of its driver, a job starts again at that clock. Tasks get a clock only after it is written, so no later
     start needs the states that they then remove. For a job without tasks that keep a state of their own, nothing is
@@ -360,7 +360,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @final
 class StopSignals:
-    """While entered, the first signal calls `stop`; any further one calls `abort` and ends the process with 128 + its number.
+    """A context in which the first signal calls `stop`; any further one calls `abort` and ends the process with 128 +
+    its number.
 
     SIGHUP says that the terminal is gone: shell and kernel both send it, so it stops the job and never ends the process. Under
     `nohup` it is ignored.

@@ -70,13 +70,13 @@ class NoHandover(Handover):
     """A handover without a previous run."""
 
     def begin(self) -> None:
-        """Nothing is asked."""
+        """Do nothing: there is no run to ask."""
 
     def complete(self) -> bool:
         return False
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Nothing to close."""
 
 
 @final
@@ -143,7 +143,7 @@ class AskedHandover(Handover):
         self._asked_at = self._clock.monotonic()
 
     def _until(self, patience_s: float, look: Callable[[], bool]) -> bool:
-        """Wait for so many seconds after the newest request."""
+        """Wait for `look`, at most `patience_s` after the newest request; returns its result."""
         while not look():
             if self._clock.monotonic() >= self._asked_at + patience_s or not self._goes_on(self._before):
                 return look()
@@ -152,7 +152,7 @@ class AskedHandover(Handover):
 
     @contextmanager
     def _looking(self, *, go: bool) -> Iterator[CheckpointManager]:
-        """The records as they are now. A previous run that has started again is asked under its new id."""
+        """The current records. A previous run that has started again is asked under its new id."""
         checkpoints = self._answers.checkpoints
         # A dead container may have left a transaction open. Only the fence ends it, so the fence must not wait for it.
         checkpoints.patience_s = ANSWER_S

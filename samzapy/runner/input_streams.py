@@ -1,4 +1,4 @@
-"""Notices what happens to the input streams of a running job.
+"""Notices changes of the input streams of a running job.
 
 1. A stream that has grown: the new partitions are read by the next start of the job, from their beginning. A line says so.
 2. A stream that was deleted and created again: the positions of the containers mean nothing in the new one, and they may skip
@@ -32,7 +32,7 @@ _PATIENCE_S = 2.0
 
 @final
 class InputStreamsWatch:
-    """While entered, looks at the inputs of the job. Raises EnvironmentFailure at the end of the context if one was created
+    """A context that looks at the inputs of the job. Raises EnvironmentFailure at the end of the context if one was created
     again, unless there is an exception already."""
 
     def __init__(
@@ -76,7 +76,7 @@ class InputStreamsWatch:
             return True
 
     def _compare(self, found: Mapping[SystemStream, StreamDescription | None]) -> bool:
-        """Compare the streams with those of the start; returns whether to look again."""
+        """Compare the streams with the start's; returns whether to look again."""
         for stream, now in found.items():
             before = self._known[stream]
             if now is None:

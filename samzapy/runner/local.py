@@ -43,7 +43,7 @@ STATUS_PACE_S = 0.25
 
 @final
 class StatusFeed:
-    """While entered, passes the coordinator's status to `listener` periodically, and once more at the end."""
+    """A context that passes the coordinator's status to `listener` periodically, and at its end."""
 
     def __init__(self, coordinator: Coordinator, listener: Callable[[JobStatus], None]) -> None:
         self._coordinator = coordinator
@@ -89,7 +89,7 @@ class _Counted:
         self._lease = lease
 
     def stop(self) -> None:
-        """As the container's."""
+        """Like the container's."""
         self._container.stop()
 
     def run(self) -> None:
@@ -226,8 +226,8 @@ class LocalRunner(Runner):
 
 @dataclass
 class _Access:
-    """How people and tools get to a run: the token that acts, and the port of the page, which the first part of the run chooses
-    if the job file does not."""
+    """Access to a run for people and tools: the token that acts, and the port of the page, which the first part of the
+    run chooses if the job file does not."""
 
     token: str
     port: int | None

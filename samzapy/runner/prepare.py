@@ -67,8 +67,9 @@ from samzapy.system.factories import has_transactions, load_factory, system_fact
 
 @dataclass(frozen=True)
 class Occasion:
-    """How a run starts. `run`: its record. `awaited`: the job has waited for its first input. `renews`: the id of the run that
-    starts again with further inputs, None for a new run; `refused` are those that it does not take."""
+    """The circumstances of a run's start. `run`: its record. `awaited`: the job has waited for its first input.
+    `renews`: the id of the run that starts again with further inputs, None for a new run; `refused` are inputs that it
+    does not take."""
 
     run: JobRun
     until_end: bool = False
@@ -101,7 +102,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
 
 def prepare_again(config: JobConfig, run: JobRun, renews: str | None, refused: Collection[SystemStream]) -> PreparedJob:
-    """As `prepare`, for the run `renews` of this process, which has let go of the job to start again as `run`. `refused` are
+    """Like `prepare`, for the run `renews` of this process, which has let go of the job to start again as `run`. `refused` are
     inputs that it leaves out. Raises JobTakenOver, too, if another run owns the job meanwhile."""
     with _checked(config, Occasion(run, renews=renews, refused=frozenset(refused))) as job:
         return job.claim()
@@ -135,7 +136,7 @@ def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
 
 @dataclass(frozen=True)
 class _Records:
-    """The clients of a job's systems, its checkpoints, and the streams as they were at the first look."""
+    """The clients of a job's systems, its checkpoints, and the streams as of the first look."""
 
     clients: SystemClients
     checkpoints: CheckpointManager

@@ -2,11 +2,11 @@
 
 A job with regular expressions in `task.inputs` and `job.inputs.refresh.ms` goes on with a new input like this:
 
-1  the driver lists the streams of the systems, one request each, every so many milliseconds
+1  the driver lists the streams of the systems, one request each, at this interval
 2  a new stream that the job can take: the driver says so, and every container commits and stops
 3  the run has noted that it has ended and starts again; the same process claims the job again, with the new model
    (`prepare_again`), unless a new run has asked for it
-4  the containers start from what they have committed; the new input begins at its oldest record
+4  the containers start from their commits; the new input begins at its oldest record
 
 A stream that the job cannot take is announced once and left out; the job goes on without it. If the process dies anywhere
 between, the next start finds the new input as well, and it is still a new one.
@@ -66,7 +66,7 @@ def await_inputs(config: JobConfig, on_event: Callable[[str], None], stopped: Ca
 
 
 def _pause(seconds: float, stopped: Callable[[], bool]) -> None:
-    """Wait so long, or until the job is stopped."""
+    """Wait for a time, or until the job is stopped."""
     asleep = threading.Event()
     while seconds > 0 and not stopped():
         asleep.wait(min(seconds, _SLICE_S))
@@ -75,7 +75,7 @@ def _pause(seconds: float, stopped: Callable[[], bool]) -> None:
 
 @final
 class InputsWatch:
-    """While entered, looks for streams that the patterns of the job match and that it does not read. A job without such
+    """A context that looks for streams that the patterns of the job match and that it does not read. A job without such
     patterns, or with an end, is not watched."""
 
     def __init__(
@@ -107,7 +107,7 @@ class InputsWatch:
         return self._changed and not (self._asked() or self._coordinator.draining)
 
     def renewed(self) -> PreparedJob | None:
-        """The job again, with its inputs as they are now; this run has ended. None if a new run has asked for the job before, and has
+        """The job again, with its current inputs; this run has ended. None if a new run has asked for the job before, and has
         it now.
 
         A system that does not answer is asked again, with the pauses of restarts, unless the run was asked to stop. Raises as

@@ -26,7 +26,7 @@ from samzapy.runner.base import JobFailed
 
 #: After these failures another start may succeed. A broker that does not answer may also cost the lease.
 _MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMigrated)
-#: Those of them that the next start would only repeat.
+#: The classes among them that the next start would only repeat.
 _STAYS = (RecordRefused, JobTakenOver)
 
 
@@ -102,7 +102,7 @@ class Restarts:
         self._current: Startable | None = None
 
     def stop(self) -> None:
-        """Have the container commit and stop, and do not restart it."""
+        """Make the container commit and stop, and do not restart it."""
         self._stopped.set()
         if self._current is not None:
             self._current.stop()

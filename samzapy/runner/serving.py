@@ -90,8 +90,8 @@ def serve(
 
 
 def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) -> Records:
-    """Make the parts that answer questions about the job's records. If the job file turns queries on, containers answer those about
-    stores, also for the page; without them, the page reads changelogs.
+    """Make the parts that answer questions about the job's records. If the job file turns queries on, containers answer
+    questions about stores, also for the page; without them, the page reads changelogs.
 
     Raises ConfigError for serdes that cannot be made.
     """

@@ -1,7 +1,7 @@
 """Reads the classes of keys and messages from a task's code: `StreamTask[str, PageView]`, or the annotation of the
 first parameter of `process`.
 
-1. The brackets of the task's base count first, then those of the parameter: `IncomingMessageEnvelope[str, PageView]`,
+1. The brackets of the task's base count first, then the parameter's: `IncomingMessageEnvelope[str, PageView]`,
    or `MessageBatch[str, PageView]` of `process_batch`.
 2. Only types with a class of the user count: `PageView`, `list[PageView]`, `PageView | Click`. `str`, `dict[str, int]`,
    `Any` and type variables have no effect; they are for the type checker.

@@ -33,13 +33,13 @@ class DocumentSerde(Serde):
 class JsonSerde(DocumentSerde):
     """JSON in UTF-8 without blanks, keys in the order of the dict.
 
-    Values outside of JSON come back changed, as from every JSON library: a tuple is a list, a datetime, UUID, Enum or
-    dataclass is what orjson writes for it. NaN and the infinities are null in an output, and an error in a store. An int beyond 64 bits, a key that is not a
-    str and nesting deeper than orjson goes (about 250 written, 1024 read) are errors; an int beyond 64 bits that
-    someone else wrote is read as a float.
+    Values outside of JSON come back changed, as from every JSON library: a tuple becomes a list, and a datetime, UUID,
+    Enum or dataclass becomes orjson's form of it. NaN and the infinities are null in an output, and an error in a
+    store. An int beyond 64 bits, a key that is not a str and nesting deeper than orjson goes (about 250 written, 1024
+    read) are errors; an int beyond 64 bits that someone else wrote is read as a float.
 
-    An output may also be, or hold, a msgspec Struct or an object of an attrs class: it is what msgspec writes for it.
-    It takes `streams.ID.samza.msg.type` to write such objects at full speed, and to read them.
+    An output may also be, or hold, a msgspec Struct or an object of an attrs class, in msgspec's form.
+    `streams.ID.samza.msg.type` is required to write such objects at full speed, and to read them.
     """
 
     doubt = NULL
@@ -70,7 +70,7 @@ class _JsonSerdeWithOptions(JsonSerde):
         self._option = option
 
     def to_bytes(self, value: Any) -> bytes:  # type: ignore[override]
-        """As `JsonSerde.to_bytes`."""
+        """Like `JsonSerde.to_bytes`."""
         return _dumps(value, None, self._option)
 
     def wider(self) -> Serde | None:
@@ -91,7 +91,7 @@ class _JsonSerdeOfObjects(JsonSerde):
         self.to_bytes = partial(_dumps, default=default, option=option)
 
     def wider(self) -> Serde | None:
-        """There is none."""
+        """Return None: there is no wider serde."""
         return None
 
 

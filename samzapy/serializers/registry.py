@@ -78,7 +78,7 @@ class SerdeRegistry(Mapping[str, Serde]):
 
 
 class TaskSerdes(SerdeRegistry):
-    """The serdes of tasks, those of the user's classes among them."""
+    """The serdes of tasks, including the serdes of the user's classes."""
 
     def takes_types(self, name: str) -> bool:
         """Whether `of_type` takes the serde of that name."""

@@ -32,9 +32,10 @@ _OPTIONS = (
     "dict",
     "cache_hash",
 )
-#: What the first step takes from the class as it is. msgspec looks for the function when the class is made, and never again.
+#: The attributes that the first step copies from the class. msgspec looks for the function when the class is made, and
+#: never again.
 _FIRST = ("__module__", "__doc__", "__post_init__")
-#: What making a class makes, and what describes its source.
+#: Attributes that the making of a class adds, or that describe its source.
 _MADE = frozenset(
     {
         *_FIRST,
@@ -53,7 +54,7 @@ _MADE = frozenset(
 
 
 class StructDefinition(NamedTuple):
-    """The first step of a class. `bases`: as they are written, generics with their parameters. `fields`: its own, in order.
+    """The first step of a class. `bases`: as in the source, generics with their parameters. `fields`: its own, in order.
     `defaults`, `factories`: by field. `options`: for the metaclass. `attributes`: for the class's body."""
 
     meta: type
@@ -115,20 +116,20 @@ def complete(kind: type, attributes: Mapping[str, Any]) -> None:
 
 
 def _own(kind: Any, fields: Sequence[FieldInfo]) -> list[FieldInfo]:
-    """The fields that the class itself names, in the order in which it does. The others are those of its bases."""
+    """The fields that the class itself names, in its order. The others belong to its bases."""
     by_name = {field.name: field for field in fields}
     return [by_name[name] for name in inspect.get_annotations(kind) if name in by_name]
 
 
 def _options(kind: Any, fields: Sequence[FieldInfo], own: Sequence[FieldInfo]) -> dict[str, Any]:
-    """The options as they came out, those of the bases included."""
+    """The effective options, including options of the bases."""
     found = kind.__struct_config__
     return {
         **{name: getattr(found, name) for name in _OPTIONS},
         # Without a tag of its own a class takes that of its base.
         "tag": False if found.tag is None else found.tag,
         "tag_field": found.tag_field,
-        # Only of its own fields; those of a base are as the base has them.
+        # For its own fields only; a base decides about its fields.
         "kw_only": any(field.name not in kind.__match_args__ for field in own),
         "rename": {field.name: field.encode_name for field in fields},
     }
@@ -140,10 +141,10 @@ def is_constraint(found: object) -> bool:
 
 
 def arguments_of(constraint: Any) -> dict[str, Any]:
-    """What `constraint_again` makes it of."""
+    """The arguments from which `constraint_again` makes the constraint."""
     return dict(constraint.__rich_repr__())
 
 
 def constraint_again(arguments: Mapping[str, Any]) -> msgspec.Meta:
-    """The constraint with those arguments."""
+    """The constraint with these arguments."""
     return msgspec.Meta(**arguments)

@@ -25,13 +25,13 @@ Converted = TypeVar("Converted")
 
 
 class Codec(NamedTuple):
-    """How the objects of a class are encoded and decoded, and the reason in an exception of `decode`."""
+    """The functions that encode and decode objects of a class, and find the reason in an exception of `decode`."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
     reason: Callable[[Exception], str]
-    #: As `Serde.allocates_exactly`. What msgspec encodes takes up to four tenths more memory than its length, and a copy of
-    #: it takes as long as the encoding.
+    #: As `Serde.allocates_exactly`. msgspec's encoded bytes take up to four tenths more memory than their length, and a
+    #: copy takes as long as the encoding.
     exact: bool = True
 
 
@@ -74,7 +74,7 @@ class TypedSerde(Serde):
 def for_classes(
     kind: Any, classes: frozenset[type] | None, convert: Callable[[Any], Converted]
 ) -> Callable[[Any], Converted]:
-    """`convert` behind a check that an object is of one of exactly these classes, those of `kind`; None for any."""
+    """`convert` after a check of an object's exact class against `classes`, the classes of `kind`; None: any class."""
     if classes is None:
         return convert
 
@@ -117,7 +117,7 @@ def is_pydantic(kind: Any) -> bool:
 
 
 def shown(kind: Any) -> str:
-    """The name of a class, or a generic as it is written."""
+    """The name of a class, or a generic with its parameters."""
     return kind.__qualname__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
 
 

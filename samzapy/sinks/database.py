@@ -56,7 +56,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True)
 class Target:
-    """A table, its columns in the order of a row's values, and those that are the key of an upsert (none: insert)."""
+    """A table, its columns in the order of a row's values, and the key columns of an upsert (none: insert)."""
 
     table: str
     columns: Sequence[str]
@@ -74,7 +74,7 @@ class Target:
 
     @property
     def on_conflict(self) -> str:
-        """The clause by which a row replaces the one with its key; empty without a key."""
+        """The clause that makes a row replace the row with the same key; empty without a key."""
         if not self.key:
             return ""
         others = [column for column in self.columns if column not in self.key]
@@ -119,8 +119,7 @@ class Postgres(Database):
         cursor.execute("SELECT set_config('application_name', %s, false)", (session,))
 
     def load(self, cursor: Any, target: Target, rows: Sequence[Row]) -> None:
-        """By COPY, which takes rows several times as fast as statements do; for an upsert, by way of a temporary
-        table."""
+        """Load by COPY, which is several times as fast as statements; for an upsert, through a temporary table."""
         columns = ", ".join(target.columns)
         into = _STAGE if target.key else target.table
         if target.key:

@@ -47,7 +47,7 @@ class WaitingRows:
         return [each for each in self._rows if each[0] is None or each[1] < offsets[each[0]]]
 
     def remove(self, done: list[WaitingRow]) -> None:
-        """Forget what `before` returned."""
+        """Forget the rows that `before` returned."""
         if len(done) == len(self._rows):
             self._rows.clear()
         else:
@@ -80,7 +80,7 @@ class SqlSink(Sink):
     """One table as a task's sink. Call `write` in `process`. At each commit of the task one transaction writes the
     rows and the offsets (to `samzapy_offsets` in the same database, which the sink creates if it is missing).
 
-    `transactional`: the sink inserts rows, and drops those of an input that is processed again. `upsert`: a row
+    `transactional`: the sink inserts rows, and drops rows of an input that is processed again. `upsert`: a row
     replaces the row with the same `key`, for which the table needs a unique constraint. The sink writes rows of a
     repeated input again, so the table follows the task's state even where that depends on more than the inputs, and
     `window` may also write. Both modes refuse writes of an older attempt of the task.
@@ -101,8 +101,8 @@ class SqlSink(Sink):
         max_rows: int = 50_000,
     ) -> None:
         """`connect` makes a DB-API 2 connection that is not in autocommit mode. The names of table and columns go into
-        statements as they are: letters, digits and underscores, or quoted. `name` (default: the table's) tells the
-        task's sinks apart and must stay. With `max_rows` rows waiting the task commits early. Raises ValueError."""
+        statements unchanged: letters, digits and underscores, or quoted. `name` (default: the table's) tells the task's
+        sinks apart and must stay. With `max_rows` rows waiting the task commits early. Raises ValueError."""
         for given in (table, *columns):
             if not _NAME.fullmatch(given):
                 raise ValueError(f"""{given!r} cannot be the name of a table or column; quote it: '"{given}"'""")

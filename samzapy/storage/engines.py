@@ -96,7 +96,7 @@ def make_ready(config: JobConfig, engines: Mapping[str, StorageEngineFactory], k
 def chosen_serdes(
     config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
 ) -> tuple[Serde | str, Serde | str]:
-    """The serdes of a store's keys and values: those that a view brings along, else the names in the job file."""
+    """The serdes of a store's keys and values: the view's own, else the names in the job file."""
     wanted = factory.entry_serdes(settings)
     return (
         config.key_serde or "string" if wanted.key is None else wanted.key,

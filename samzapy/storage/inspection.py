@@ -46,8 +46,8 @@ def store_of(stores: Mapping[str, StoreConfig], name: str) -> StoreConfig:
 
 
 def key_value_store(config: JobConfig, name: str, *, changelog_for: str, engine_for: str) -> StoreConfig:
-    """The store of keys and values with a changelog of that name. Raises ConfigError, which says what the changelog is needed for
-    (`what is written goes there`), and what only a store of keys and values can (`are filled from a frame`)."""
+    """The store of keys and values with this name and a changelog. Raises ConfigError, with the purpose of the
+    changelog (`what is written goes there`) and the ability of such stores only (`are filled from a frame`)."""
     store = store_of(config.stores, name)
     if store.changelog is None:
         message = f"is required: {changelog_for}"
@@ -79,7 +79,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Which keys are wanted: those listed, or those with lower <= key < upper, None for any."""
+    """The wanted keys: a list, or lower <= key < upper, None for any."""
 
     keys: frozenset[bytes] | None = None
     lower: bytes | None = None

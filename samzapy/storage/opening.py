@@ -75,7 +75,7 @@ class TaskSettings:
     recorded: Mapping[str, SerdePair] = field(default_factory=dict)
 
     def known_end(self, store: str, ssp: SystemStreamPartition, topic: StreamDescription) -> int | None:
-        """The offset from which on no record of the changelog is the task's own; None if that is not known."""
+        """The offset from which on no changelog record is the task's own; None if unknown."""
         if self.own_ends is None:
             return None
         return max(self.own_ends.get(store, 0), self.adopted_end(ssp, topic.stream_id))
@@ -144,7 +144,7 @@ class StoreOpener:
     """
 
     def __init__(self, job: JobStores, task: TaskSettings, changelogs: Changelogs | None = None) -> None:
-        """`changelogs`: those of the container; without them the task describes its changelogs itself."""
+        """`changelogs`: the container's; without them the task describes its changelogs itself."""
         self._job = job
         self._task = task
         self._changelogs = changelogs or Changelogs(job.admin_of, [task.changelog_partition])
@@ -168,7 +168,7 @@ class StoreOpener:
 
     @property
     def engines(self) -> Mapping[SystemStreamPartition, tuple[str, StorageEngine]]:
-        """By changelog partition, the store and its open engine."""
+        """The store and its open engine, by changelog partition."""
         return {store.changelog: (store.config.name, store.engine) for store in self._opened if store.changelog}
 
     def doubtful(self) -> list[Tail]:

@@ -85,7 +85,7 @@ class SideInputPlan:
 
     @property
     def stamp(self) -> str:
-        """Identifies the streams and the processor in a store's marker, in the place of a changelog's id."""
+        """Identifies the streams and the processor in a store's marker, instead of a changelog's id."""
         ids = ",".join(f"{name}={topic.stream_id}" for name, topic in self._topics.items())
         return f"{self._source.processor} {ids}"
 
@@ -101,7 +101,7 @@ class SideInputPlan:
         }
 
     def refusal(self, marker: Marker, identity: StoreIdentity, now_ms: int) -> str | None:
-        """Why a local store with that marker must not be used, as half a sentence; None if it may."""
+        """The reason why a local store with that marker must not be used, as half a sentence; None if it may."""
         reason = foreign(marker.identity, identity, "it was filled from other streams or by another processor")
         if reason:
             return reason
@@ -123,7 +123,8 @@ class SideInputPlan:
 
 
 def _deletions_kept_ms(topic: StreamDescription) -> int | None:
-    """How long a compacted stream keeps a deletion; None for one that keeps every record until it is old."""
+    """The milliseconds for which a compacted stream keeps a deletion; None for a stream that keeps every record until
+    it is old."""
     if "compact" not in topic.config.get("cleanup.policy", "delete"):
         return None
     return int(topic.config.get("delete.retention.ms", _KAFKAS_DELETE_RETENTION_MS))

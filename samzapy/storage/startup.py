@@ -45,7 +45,7 @@ def begin_task_stores(
     clock: Clock,
     lock_wait_s: float = 10.0,
 ) -> StoreOpener:
-    """As `begin_all_stores`, of one task."""
+    """Like `begin_all_stores`, for one task."""
     (opening,) = begin_all_stores(
         config, [task], serdes=serdes, engines=engines, admin_of=admin_of, clock=clock, lock_wait_s=lock_wait_s
     )
@@ -65,7 +65,7 @@ def begin_all_stores(
 ) -> list[StoreOpener]:
     """Open the stores of a container's tasks, to be restored. Stores without a changelog start empty.
 
-    The changelogs exist and no predecessor of the tasks writes to them any more: their ends, taken
+    The changelogs exist and no predecessor of the tasks writes to them: their ends, taken
     here, are the restore's bounds. Where the engines allow it, several tasks' stores are opened at once. If one fails, none
     stays open. Raises StoreLocked when a store is still locked after `lock_wait_s` seconds, EnvironmentFailure when a
     changelog is missing or not compacted.
@@ -127,7 +127,7 @@ def restore_together(
 
 
 def _settle(openings: Sequence[StoreOpener], consumer_of: Callable[[str], SystemConsumer], clock: Clock) -> None:
-    """Look into the tails that decide whether stores are too old, all those of a system with one consumer."""
+    """Read the tails that decide whether stores are too old, all tails of a system with one consumer."""
     tails = [tail for opening in openings for tail in opening.doubtful()]
     changed: set[SystemStreamPartition] = set()
     for system in dict.fromkeys(tail.ssp.system for tail in tails):

@@ -29,11 +29,11 @@ _MARKER_S = 600.0
 
 
 class Flushing:
-    """Flushes an engine, to bound the cost of a kill: `flush_records` changes and those of a commit, `flush_interval_ms`.
+    """Flushes an engine, to bound the cost of a kill: at most `flush_records` changes and one commit's, or `flush_interval_ms`.
 
     1. At half a bound the engine begins to flush in the background, so that commits go on.
     2. At the bound the commit waits for it.
-    3. A flush must end before the next one begins. So a kill costs at most the changes of one flush and those since.
+    3. A flush must end before the next one begins. So a kill costs at most the changes of one flush and later ones.
     """
 
     __slots__ = ("_begun", "_clock", "_engine", "_files", "_unflushed", "_unflushed_s")
@@ -44,7 +44,7 @@ class Flushing:
         self._clock = clock
         #: Changes that the engine is bringing to disk.
         self._begun = 0
-        #: Those written since.
+        #: The changes written since.
         self._unflushed = 0
         self._unflushed_s = clock.monotonic()
 
@@ -192,7 +192,7 @@ class TaskStore:
             producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
 
     def acknowledged_offset(self, last_of: Callable[[SystemStreamPartition], int | None]) -> int:
-        """The changelog offset of this commit: the last acknowledged record's, or the one before if nothing changed."""
+        """The changelog offset of this commit: the last acknowledged record's, or the previous one if nothing changed."""
         if not self.stack.uncommitted.changes or self.changelog is None:
             return self._own
         last = last_of(self.changelog)
@@ -219,7 +219,7 @@ class TaskStore:
         """
         changes = self._with_expired(self.stack.uncommitted.changes)
         if changes or self._clock.monotonic() - self._marked_s >= _MARKER_S:
-            # The transaction's control record is no change: the store is complete up to it.
+            # The transaction's control record is not a change: the store is complete up to it.
             complete = offset if self.end is None else max(offset, self.end.end - 1)
             self._write(changes, complete, input_offsets, self._clock.wall_ms())
             if self.backup is not None:
@@ -278,7 +278,7 @@ class TaskStore:
             set_aside(self._directory, "foreign", self._clock.wall_ms())
 
     def metrics(self) -> dict[str, float]:
-        """Of every layer, by name; `changelog-bytes` of keys and values went to the changelog since the start."""
+        """The metrics of every layer, by name; `changelog-bytes` of keys and values went to the changelog since the start."""
         backup = {} if self.backup is None else self.backup.metrics()
         changelog = {} if self.changelog is None else {"changelog-bytes": self._appended_bytes}
         return {**self.stack.metrics(), **self.engine.metrics(), **changelog, **backup}

@@ -42,7 +42,7 @@ class TaskStores:
 
     @property
     def engines(self) -> Mapping[str, tuple[int, StorageEngine]]:
-        """By store, the changelog partition of the task and the engine with its committed entries."""
+        """The task's changelog partition and the engine with its committed entries, by store."""
         return {name: (held.identity.partition, held.engine) for name, held in self._held.items()}
 
     def as_seen(self, stores: Mapping[str, KeyValueStore[Any, Any]]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class TaskStores:
                 yield held.changelog
 
     def changelog_offsets(self, last_of: Callable[[SystemStreamPartition], int | None]) -> dict[str, int]:
-        """Per store with a changelog, the offset of its last record, once the producers are flushed; -1: none ever.
+        """The offset of the last changelog record of each store, once the producers are flushed; -1: none ever.
         `last_of` gives the offset of the last record in each of the `changed` partitions."""
         with self._poisoned_by_failure():
             return {
@@ -91,7 +91,7 @@ class TaskStores:
             }
 
     def offsets(self) -> dict[str, int]:
-        """Per store with a changelog, the offset of the last record that the task has written there; -1 for none."""
+        """The offset of the task's last changelog record of each store; -1 for none."""
         return {name: held.own_offset for name, held in self._held.items() if held.changelog is not None}
 
     def changelog_ends(self, system: str) -> Iterator[ChangelogEnd]:
@@ -145,7 +145,7 @@ class TaskStores:
                 closing.callback(held.close)
 
     def metrics(self) -> dict[str, float]:
-        """Every layer's counts and sizes, as `store.name`, and the amount of changelog read at the start."""
+        """The counts and sizes of every layer, as `store.name`, and the amount of changelog read at the start."""
         found = {f"{name}.{key}": value for name, held in self._held.items() for key, value in held.metrics().items()}
         for name, result in self.restored.items():
             found[f"{name}.messages-restored"] = result.records

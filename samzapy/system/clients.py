@@ -68,7 +68,7 @@ class SystemClients:
         return found
 
     def describe(self, streams: Iterable[SystemStream]) -> dict[SystemStream, StreamDescription | None]:
-        """The streams as they are now, None for those that do not exist; one request a system."""
+        """The current descriptions of the streams, None for missing streams; one request a system."""
         found: dict[SystemStream, StreamDescription | None] = {}
         for system, wanted in _by_system(streams).items():
             described = self.admin(system).describe_all([stream.stream for stream in wanted])
@@ -87,14 +87,14 @@ class SystemClients:
     def ends(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
     ) -> dict[SystemStreamPartition, int]:
-        """As `SystemAdmin.ends`, whichever systems the partitions are on."""
+        """Like `SystemAdmin.ends`, for partitions of any systems."""
         found: dict[SystemStreamPartition, int] = {}
         for system, wanted in _by_system(ssps).items():
             found.update(self.admin(system).ends(wanted, committed=committed))
         return found
 
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
-        """As `SystemAdmin.mirror`, whichever systems the partitions are on."""
+        """Like `SystemAdmin.mirror`, for partitions of any systems."""
         for system, wanted in _by_system(positions).items():
             self.admin(system).mirror(group, {ssp: positions[ssp] for ssp in wanted})
 
@@ -103,7 +103,7 @@ class SystemClients:
         return self._factory(system).max_record_bytes(self._settings[system])
 
     def stream_ids(self, streams: Iterable[SystemStream]) -> dict[SystemStream, str]:
-        """The ids of those that exist now, as `stream_id` gives them; one request a system."""
+        """The current ids of the existing streams, as by `stream_id`; one request a system."""
         return {
             SystemStream(system, name): found
             for system, wanted in _by_system(streams).items()
@@ -140,14 +140,14 @@ class SystemClients:
 
     @contextmanager
     def fencing(self, system: str, transactional_id: str) -> Iterator[SystemProducer]:
-        """As `transactional`, closed at the end of the context."""
+        """Like `transactional`, closed at the end of the context."""
         settings = self._settings[system]
         client_id, timeout_ms = f"{self._client_id}-fence", self._transaction_timeout_ms
         with closing(self._factory(system).producer(settings, client_id, transactional_id, timeout_ms)) as made:
             yield made
 
     def purge(self) -> None:
-        """Have the producers discard their unsent records; from any thread."""
+        """Make the producers discard their unsent records; from any thread."""
         for producer in [*self._producers.values(), *self._transactional]:
             producer.purge()
 
@@ -191,7 +191,7 @@ class SystemClients:
 
 
 class KnownStreams:
-    """Streams as they were at the first look, for the length of a start or a check; those that did not exist are looked
+    """Descriptions of streams as of the first look, for the length of a start or a check; missing streams are looked
     for again."""
 
     def __init__(self, clients: SystemClients) -> None:

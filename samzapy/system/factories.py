@@ -25,7 +25,7 @@ def system_factory(settings: SystemSettings) -> SystemFactory:
 def load_factory(settings: SystemSettings) -> SystemFactory:
     """An instance of the class that `settings.factory` names.
 
-    Raises ConfigError with the key `systems.NAME.samza.factory` if it is no SystemFactory.
+    Raises ConfigError with the key `systems.NAME.samza.factory` if it is not a SystemFactory.
     """
     key = f"systems.{settings.name}.samza.factory"
     try:

@@ -30,7 +30,7 @@ class ProducerCalls:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Around every call: refuses it on a poisoned or closed producer, and poisons the producer if it fails."""
+        """A context around every call: refuses it on a poisoned or closed producer, and poisons the producer if it fails."""
         self._raise_again()
         if self.closed:
             raise ProducerError(f"{self.name} is closed")

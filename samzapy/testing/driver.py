@@ -64,7 +64,7 @@ class TaskTestDriver:
             assert driver.outputs("counts").messages == [{"page": "/home", "views": 1}]
 
     It drives a container's own parts, in the same order as in a job: caches, stores (in a folder of its own), serdes,
-    commits with their numbered steps in the job's guarantee, restores. Time stands still but for `advance`: commits
+    commits with their numbered steps in the job's guarantee, restores. Time stands still except for `advance`: commits
     and windows come when `task.commit.ms` and `task.window.ms` have passed on `clock`, when the task asks, or when
     `commit` and `window` are called. Only the pauses of `task.error.*` retries and the waits of asynchronous tasks
     take real time. Failures after which a job starts again by itself, such as an aborted transaction, end the task
@@ -86,10 +86,10 @@ class TaskTestDriver:
     ) -> None:
         """`config`: a job file or its pairs, with `overrides` on top. `task` replaces its `task.class`; None keeps it.
 
-        `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). For a job
-        with regular expressions in `task.inputs` it names the streams that match. Outputs exist when they are first
-        written, as wide as the widest input. `patience_s`: seconds of CPU time in which a task must come to rest, and
-        real seconds in which an asynchronous task must end one of its messages, or the call raises TimeoutError.
+        `partitions`: of each input, or by input (`{"in": 4}`; others have as many partitions as the largest of these).
+        For a job with regular expressions in `task.inputs` it names the streams that match. Outputs exist when they are
+        first written, as wide as the widest input. `patience_s`: seconds of CPU time in which a task must come to rest,
+        and real seconds in which an asynchronous task must end one of its messages, or the call raises TimeoutError.
 
         Raises ConfigError with every problem, and the errors of the task's start.
         """
@@ -142,7 +142,7 @@ class TaskTestDriver:
         timestamps: Sequence[int | None] | None = None,
         headers: Sequence[Headers | None] | None = None,
     ) -> None:
-        """As `send`, for messages that arrive together: those of a partition are one batch of a BatchTask, as
+        """Like `send`, for messages that arrive together: the messages of a partition are one batch of a BatchTask, as
         `task.batch.*` and `task.poll.batch.size` let them. Raises ValueError for columns of different lengths."""
         self._running()
         for key, message, timestamp, carried in columns_of(keys, messages, timestamps, headers):
@@ -187,12 +187,12 @@ class TaskTestDriver:
             return loop.turn(0.0)
 
     def outputs(self, stream: str, partition: int | None = None) -> Outputs:
-        """Everything that was sent to a stream and not aborted, whether it is committed or not; nothing for a stream
-        without records. Partition by partition, in order in each."""
+        """All outputs to a stream that are not aborted, committed or not; empty for a stream without records. Partition
+        by partition, in order in each."""
         return self._bench.streams.read(stream, partition, committed=False)
 
     def committed(self, stream: str, partition: int | None = None) -> Outputs:
-        """As `outputs`, for a reader of committed records: in exactly-once nothing before the commit."""
+        """Like `outputs`, for a reader of committed records: in exactly-once nothing before the commit."""
         return self._bench.streams.read(stream, partition, committed=True)
 
     # Time
@@ -306,7 +306,7 @@ class TaskTestDriver:
         self._start()
 
     def _die(self, point: str) -> None:
-        """Whichever attempt it is by then."""
+        """Let the newest attempt die."""
         self._newest.die(point)
 
     def _call(self, what: Callable[[RunLoop], None]) -> None:

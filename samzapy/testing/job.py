@@ -102,7 +102,7 @@ def _with_named(job: JobConfig, partitions: Partitions) -> JobConfig:
 
 
 def state_folder(folder: Path) -> Path:
-    """Where the stores of a tested job are."""
+    """The folder with the stores of a tested job."""
     return folder / "state"
 
 
@@ -117,7 +117,7 @@ class Workbench:
         partitions: Partitions,
         clock: Clock,
     ) -> None:
-        """As `tested_job`; the streams that the job reads are created, with `partitions`. Raises ConfigError with
+        """Like `tested_job`; creates the streams that the job reads, with `partitions`. Raises ConfigError with
         every problem."""
         self._task = task  # keeps a class alive that only the kit has a name for
         self._folder = Path(tempfile.mkdtemp(prefix="samzapy-test-"))

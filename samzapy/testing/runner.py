@@ -30,8 +30,7 @@ Entries = dict[int, dict[Any, Any]] | None
 
 
 def contents(job: JobConfig, streams: Streams, clock: Clock, scratch: Path) -> dict[str, Entries]:
-    """The committed entries of every store: of its changelog, else of its files. `scratch`: a folder for what is
-    read."""
+    """The committed entries of every store: of its changelog, else of its files. `scratch`: a folder for files of the read."""
     with ExitStack() as cleanup:
         clients = job_clients(job, "test")
         cleanup.callback(clients.close)

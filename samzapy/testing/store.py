@@ -199,7 +199,7 @@ class OpenStore:
         self.reopen()
 
     def changelog(self) -> list[tuple[bytes, bytes | None]]:
-        """Every record that is in the changelog, in order; None for a deletion."""
+        """Every record of the changelog, in order; None for a deletion."""
         stream = self._config.changelog
         if stream is None:
             return []
@@ -252,9 +252,8 @@ _State = dict[Path, tuple[int, int, int]]
 
 
 def take_image(folder: Path) -> Path:
-    """Copy `folder` as it is at one instant, also if an engine's threads are changing it; returns the copy, which lies
-    beside it. Files that change under a copy are no instant's, so it is made again. Raises RuntimeError if that never
-    ends."""
+    """Copy the state of `folder` at one instant, also if an engine's threads are changing it; returns the copy, which
+    lies beside it. If a file changes during a copy, the copy is made again. Raises RuntimeError if that never ends."""
     image = folder.with_name(f"{folder.name}.image")
     for _ in range(_ATTEMPTS):
         shutil.rmtree(image, ignore_errors=True)

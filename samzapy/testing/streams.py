@@ -45,7 +45,7 @@ class Outputs(list[IncomingMessageEnvelope]):
 
 _BATCH = 10_000
 
-#: How many partitions each input has, or by name of the input; others are then as wide as the widest of these.
+#: The number of partitions of each input, or by name of the input; others then have as many as the largest of these.
 Partitions = int | Mapping[str, int]
 
 
@@ -141,8 +141,8 @@ class Streams:
         producer.close()
 
     def read(self, name: str, partition: int | None = None, *, committed: bool) -> Outputs:
-        """The records of a stream, or of one partition; with those of open transactions unless `committed`. None of a
-        stream that does not exist."""
+        """The records of a stream, or of one partition; with open transactions unless `committed`. Empty for a missing
+        stream."""
         stream = self.stream(name)
         if not self.partitions(stream):
             return Outputs()

@@ -17,7 +17,7 @@ from samzapy.config.guarantee import Guarantee
 from samzapy.verify.evidence import Account, Evidence, Oracle, Record, committed, replay
 from samzapy.verify.workload import STORES, TAIL, Chain, partition_of
 
-#: How many fields the header `samzapy-id` has.
+#: The number of fields of the header `samzapy-id`.
 _ID_FIELDS = 11
 
 

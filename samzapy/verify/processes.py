@@ -75,12 +75,12 @@ class JobProcess:
         self._client: CoordinatorClient | None = None
 
     def start_of(self, process: psutil.Process) -> float:
-        """When a process of this machine was started, by the monotonic clock. Raises psutil.NoSuchProcess."""
+        """The start time of a process of this machine, by the monotonic clock. Raises psutil.NoSuchProcess."""
         return self.began + float(process.create_time()) - self._born
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code, None while it runs."""
         return self.process.poll()
 
     @property
@@ -113,7 +113,7 @@ class JobProcess:
             return None
 
     def below(self) -> list[psutil.Process]:
-        """Everything that it has started and that still runs."""
+        """The running processes that it has started."""
         return below(self.process.pid)
 
     def workers(self) -> list[psutil.Process]:
@@ -181,21 +181,21 @@ def executors(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 
 
 def end(processes: Iterable[psutil.Process]) -> None:
-    """SIGKILL to those that still run."""
+    """Send SIGKILL to the running ones."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
 
 def suspend(processes: Iterable[psutil.Process]) -> None:
-    """SIGSTOP to those that still run."""
+    """Send SIGSTOP to the running ones."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.suspend()
 
 
 def resume(processes: Iterable[psutil.Process]) -> None:
-    """SIGCONT to those that still run."""
+    """Send SIGCONT to the running ones."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.resume()

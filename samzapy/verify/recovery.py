@@ -50,7 +50,7 @@ def spark_part(run: JobProcess, struck: float) -> float | None:
 
 
 def starts_of(run: JobProcess, processes: list[psutil.Process]) -> list[float]:
-    """When the processes that are still there were started."""
+    """The start times of the running processes."""
     found = []
     for process in processes:
         with suppress(psutil.NoSuchProcess):

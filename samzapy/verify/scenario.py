@@ -69,7 +69,7 @@ _COUNTED_APART = {"loss", "duplicates", "order"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """The findings with a count above 0, and those that break the guarantee. `may_be_late`: as for `judge`."""
+    """The findings with a count above 0, and the violations of the guarantee among them. `may_be_late`: as for `judge`."""
 
     guarantee: Guarantee
     findings: tuple[Finding, ...]
@@ -84,7 +84,7 @@ class Verdict:
         return tuple(finding for finding in self.findings if finding.check not in allowed)
 
     def count(self, check: str) -> int:
-        """How often a check found something."""
+        """The number of findings of a check."""
         return sum(finding.count for finding in self.findings if finding.check == check)
 
     @property
@@ -96,7 +96,7 @@ class Verdict:
 def judge(
     evidence: Evidence, guarantee: Guarantee, written: int, *, transactions: bool = True, may_be_late: bool = False
 ) -> Verdict:
-    """Run every check over the evidence of a run to which `written` events were given. `transactions`: whether they
+    """Run every check over the evidence of a run with `written` events. `transactions`: whether they
     carry the job's state. `may_be_late`: whether a run that had lost its tasks may have come back from a stop."""
     oracle = fold(evidence.inputs)
     echoes = checkers.echoes_of(evidence.outputs)
@@ -154,7 +154,7 @@ def strike(fault: Fault, scene: Scene, target: Target, stranger: Stranger) -> No
 
 
 def _next_step(written: int, until: int) -> int:
-    """The number of events up to which an upgrade goes on."""
+    """The number of events after the next step of an upgrade, at most `until`."""
     return min(until, written + 1 + int((until - written) * _STEP))
 
 
@@ -298,7 +298,7 @@ class Scenario:
         self._findings: list[Finding] = []
 
     def run(self) -> Row:
-        """From the first event to the verdict. Raises JobRefused, ConfigError, EnvironmentFailure."""
+        """Run it from the first event to the verdict. Raises JobRefused, ConfigError, EnvironmentFailure."""
         started = self._clock.monotonic()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flat = job_properties(self._target, self._plan.guarantee, self._name, self._folder)
@@ -357,7 +357,7 @@ class Scenario:
         struck = self._clock.monotonic()
         self._struck.append(fault)
         strike(fault, scene, self._target, stranger)
-        # Without events there are no outputs, whoever works.
+        # Without events there are no outputs, whichever run works.
         watched = upgrade and feeder.acknowledged < fault.until
         feeder.allow(fault.until)
         if not fault.patient:

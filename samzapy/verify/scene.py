@@ -19,7 +19,7 @@ from samzapy.verify.traffic import Feeder
 PATIENCE_S, LONGEST_STOP_S = 180.0, 90.0
 #: Seconds: a job with uncommitted work commits much sooner.
 _SOON_S = 5.0
-#: How often a job that ends by itself is started again, as a supervisor would do it.
+#: The number of restarts of a job that ends by itself, as by a supervisor.
 MOST_RESTARTS = 10
 
 
@@ -104,7 +104,7 @@ class Scene:
 
     @property
     def state(self) -> Path:
-        """Where the newest run has its local stores."""
+        """The folder with the local stores of the newest run."""
         return self._folder / self._state
 
     def refuse(self, words: str) -> None:
@@ -174,7 +174,7 @@ class Scene:
         self.until(look, f"{number} events written")
 
     def stop(self) -> None:
-        """Let it commit and stop. Raises NoProgress if it does not stop, or fails to commit."""
+        """Make it commit and stop. Raises NoProgress if it does not stop, or fails to commit."""
         self._stopping = True
         self.run.terminate()
         self.until(lambda: self.run.exit_code is not None, "stopped", LONGEST_STOP_S)

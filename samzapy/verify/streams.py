@@ -45,7 +45,7 @@ class Streams:
         self._patiently(lambda: self._admin.create(spec))
 
     def delete(self, streams: Iterable[str]) -> None:
-        """Delete those of the streams that exist."""
+        """Delete the existing ones of the streams."""
         for stream in streams:
             with suppress(UnknownStream):
                 self._patiently(partial(self._admin.delete, stream))
@@ -120,7 +120,7 @@ def records_of(batch: RecordBatch) -> Iterator[Record]:
 
 
 def streams_of(name: str) -> list[str]:
-    """Every stream that a verification of this name makes."""
+    """Every stream of a verification with this name."""
     return [f"{name}-in", f"{name}-out", checkpoint_topic(name, "1"), *(changelog(name, store) for store in STORES)]
 
 
@@ -141,7 +141,7 @@ def collect(streams: Streams, name: str, watched: list[Record], state: Path | No
 
 
 def by_task(log: Iterable[Record], partitions: int) -> list[Record]:
-    """The records of a changelog, each with the input partition of the task that wrote it: the first run gives the changelog's
+    """The records of a changelog, each with the input partition of its writer's task: the first run gives the changelog's
     partitions to the tasks in the order of their names, in which `Partition 10` comes before `Partition 2`."""
     tasks = sorted(range(partitions), key=lambda number: f"Partition {number}")
     return [record._replace(partition=tasks[record.partition]) for record in log]

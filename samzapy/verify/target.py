@@ -105,7 +105,7 @@ _PATIENCE_S, _MORE_PATIENCE_S = 160.0, 10.0
 
 @dataclass(frozen=True)
 class Target:
-    """A system, `kafka` or `local`, and a Spark master. `overrides` are keys that override those of the verified job.
+    """A system, `kafka` or `local`, and a Spark master. `overrides` are keys that override the verified job's.
 
     `bootstrap`: the Kafka; None for `local`. `broker`: the Kafka if the command has started it, so that it may be
     bounced. `partitions`: of the input, and so the number of tasks. `most_containers`: the job has as many, if there are
@@ -133,7 +133,7 @@ class Target:
 
     @property
     def containers(self) -> int:
-        """As many as have a slot, at most `most_containers`."""
+        """The number of containers with a slot, at most `most_containers`."""
         return min(self.most_containers, self._parsed.slots or self.most_containers)
 
     @property

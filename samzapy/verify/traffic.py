@@ -139,7 +139,7 @@ class Watcher:
         return len(self._seen)
 
     def longest_pause(self, since: float, until: float) -> float:
-        """The most seconds between two arrivals in any one partition, of those after `since` and before `until`."""
+        """The most seconds between two arrivals in any one partition, after `since` and before `until`."""
         last: dict[int, float] = {}
         longest = 0.0
         for at, partition in list(self._arrivals):

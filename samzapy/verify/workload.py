@@ -147,7 +147,7 @@ class AccountsTask(StreamTask, InitableTask):
 
 
 class AccountsBatchTask(BatchTask[str, dict[str, Any]], InitableTask):
-    """As AccountsTask, a batch at a time: each store is read once and written once for it."""
+    """Like AccountsTask, a batch at a time: each store is read once and written once for it."""
 
     def init(self, context: Context) -> None:
         """Find the stores."""

@@ -67,7 +67,7 @@ from samzapy.storage.inspection import ChangelogReader, Selection, key_value_sto
 from samzapy.system.clients import SystemClients, job_clients
 from samzapy.system.factories import has_transactions
 
-#: The name of the migration among the members that write the job's state.
+#: The migration's name among the members that write the job's state.
 MEMBER = "migration"
 _PURPOSE = "migrate"
 #: The time limit of a partition's transaction, unless its system grants less: the default of Kafka's own limit.

@@ -1,6 +1,6 @@
 """Renders the page: takes a snapshot of the job every few seconds, and renders its HTML once for all readers.
 
-The HTML has sections. The page contains all of them; a browser that stays gets those that have changed.
+The HTML has sections. The page contains all of them; an open browser gets the changed ones.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class Board:
             self._thread.join()
 
     def refresh(self) -> float:
-        """Take a new snapshot. It is rendered for its first reader. Returns the seconds until the next one is due: `PACE_S`, or
-        more if this snapshot and the rendering of the one before took long."""
+        """Take a new snapshot. It is rendered for its first reader. Returns the seconds until the next one is due:
+        `PACE_S`, or more if this snapshot and the previous rendering took long."""
         began = self._work_s()
         snapshot = self._status()
         with self._lock:

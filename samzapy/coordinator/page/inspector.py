@@ -57,7 +57,7 @@ class Inspector(ABC):
 
 
 class NoInspector(Inspector):
-    """Has no stores and no streams, so the page has no form."""
+    """An inspector without stores and streams, so the page has no form."""
 
     @property
     def stores(self) -> Sequence[str]:

@@ -16,7 +16,7 @@ from samzapy.metrics.series import PartitionSnapshot
 
 #: Rows of a table. A search finds the others.
 ROWS = 50
-#: Tasks that the table of stores adds up; in a larger job, those of the first containers.
+#: The number of tasks in the table of stores; a larger job shows the tasks of its first containers.
 TASKS = 500
 #: Cells of the strip. With more partitions, each cell stands for several.
 CELLS = 500
@@ -266,7 +266,7 @@ class StoreSums:
         self._summed: dict[str, tuple[object, int, Mapping[str, Mapping[str, float]]]] = {}
 
     def rows(self, status: JobStatus, pause: Callable[[], None] = _go_on) -> tuple[Sequence[StoreRow], int]:
-        """The stores in order of name, and the number of tasks summed: `TASKS`, or those of one more container."""
+        """The stores in order of name, and the number of tasks summed: up to `TASKS`, or the tasks of one more container."""
         found: dict[str, dict[str, float]] = {}
         counted = 0
         for container in status.containers:

@@ -71,8 +71,8 @@ class Guard:
         port: int,
         open_to_all: Iterable[str] = (),
     ) -> None:
-        """`hosts`: the names and addresses by which a request may come, in lower case. `port` tells the cookies of several services of
-        one host apart."""
+        """`hosts`: the host names and addresses that a request may use, in lower case. `port` tells the cookies of
+        several services of one host apart."""
         self._calls, self._views = calls, views
         self._tokens = tokens
         self._act, self._read = _header(tokens.act), _header(tokens.read)

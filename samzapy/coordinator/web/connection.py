@@ -91,7 +91,7 @@ class Connection(H11Protocol):
         self._heads: dict[bytes, Call] = {}
         # Whether h11 is between two requests and holds no byte of the next one.
         self._at_rest = True
-        # What came at rest: the head of a request, unless it came in pieces.
+        # Bytes received at rest: the head of a request, unless it came in pieces.
         self._began = b""
         # The beginning of a request with a known head.
         self._held = b""

@@ -1,4 +1,4 @@
-"""Keeps the pauses of Python itself short while reports have to be answered: those of its lock and of its garbage collector.
+"""Keeps the pauses of Python's lock and garbage collector short while reports have to be answered.
 
 1. A computing thread releases Python's lock after `SWITCH_S`. The event loop needs the lock three or four times for a report, and
    may wait that long each time.

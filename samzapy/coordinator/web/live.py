@@ -17,7 +17,7 @@ from samzapy.queries.text import StoreText
 
 
 class LiveInspector(Inspector):
-    """Asks containers about stores, of which none needs a changelog, and another inspector about streams."""
+    """Asks containers about stores, also stores without a changelog, and another inspector about streams."""
 
     about_stores = (
         "A store is asked in its containers. A key is text, or JSON for the serde of the keys if that is not string."

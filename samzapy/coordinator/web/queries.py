@@ -101,7 +101,7 @@ _PATHS = ("/stores", "/stores/{name}", "/stores/{name}/{key:path}")
 
 @dataclass(frozen=True)
 class Records:
-    """Answer questions about a job's records: `inspector` those of its page, `queries` those about its stores."""
+    """The parts that answer questions about a job's records: `inspector` for its page, `queries` for its stores."""
 
     inspector: Inspector = field(default_factory=NoInspector)
     queries: Queries = field(default_factory=Queries)

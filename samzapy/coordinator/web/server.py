@@ -37,7 +37,7 @@ def _nothing() -> None:
 
 
 class WatchedServer(uvicorn.Server):
-    """Serves the sockets passed to `run` without TLS, and those of `secured` with TLS, until `end`."""
+    """Serves the sockets passed to `run` without TLS, and the sockets of `secured` with TLS, until `end`."""
 
     def __init__(
         self, config: uvicorn.Config, admission: Admission, secured: Mapping[socket.socket, ssl.SSLContext] = _NONE

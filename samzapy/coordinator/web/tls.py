@@ -60,7 +60,7 @@ class Identity:
             key.touch(mode=0o600)
             key.write_text(self.key, encoding="ascii")
             try:
-                # Without a password here, OpenSSL would ask for the one of an encrypted key on the terminal.
+                # Without a password here, OpenSSL would ask on the terminal for the password of an encrypted key.
                 made.load_cert_chain(certificate, key, password="")
             except ssl.SSLError as cause:
                 reason = (

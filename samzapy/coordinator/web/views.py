@@ -32,7 +32,7 @@ from samzapy.strict_json import encode
 
 logger = logging.getLogger(__name__)
 
-#: How long an answer is reused, as a multiple of the CPU time of its rendering.
+#: The time for which an answer is reused, as a multiple of the CPU time of its rendering.
 SHARE = 40.0
 #: Seconds of work between two rests of the rendering thread, and seconds of a rest.
 WORK_S, REST_S = 0.002, 0.008
@@ -111,7 +111,8 @@ class Kept:
 def views(
     coordinator: Coordinator, page: Iterable[Route], added: Mapping[str, View], worker: ThreadPoolExecutor
 ) -> Starlette:
-    """The application for readers: the `page`, this module's views, and those `added` by path, rendered in threads of `worker`."""
+    """The application for readers: the `page`, this module's views, and the views `added` by path, rendered in threads
+    of `worker`."""
     pause = Pauses()
 
     def as_json(status: JobStatus) -> Rendered:

@@ -90,7 +90,7 @@ Counts = dict[str, int]
 
 
 class FlightCountTask(PersistentTask[Counts], EndOfStreamListenerTask):
-    """Sends, with each checkpoint, the counts of before its time, and at the end of the input those of everything:
+    """Sends, with each checkpoint, the counts before its time, and at the end of the input all counts:
     `{"task": ..., "until": ..., "counts": {"EWR": ...}}`, without `until` at the end.
 
     The counts of one `until`, added up over the tasks, are those of the whole job at that moment.

@@ -128,7 +128,7 @@ def _fold(consumer: SystemConsumer, ssp: SystemStreamPartition, end: int) -> dic
     return entries
 
 
-#: Rows in the table: those with the most flights.
+#: The number of rows in the table: the carriers and hours with the most flights.
 SHOWN = 15
 
 

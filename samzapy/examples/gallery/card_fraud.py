@@ -52,7 +52,7 @@ class Alert(msgspec.Struct):
 
 
 class CardFraudTask(StreamTask[str, Payment | Confirmation], TimerTask, InitableTask):
-    """Times are those of the events. `card.fraud.alerts` in the job file names the output, as `system.stream`."""
+    """Times are event times. `card.fraud.alerts` in the job file names the output, as `system.stream`."""
 
     _tiny: KeyValueStore[str, int]
     _open: KeyValueStore[str, Payment]

@@ -28,7 +28,7 @@ class Customer(msgspec.Struct):
 
 
 class Change(msgspec.Struct):
-    """A change of a row: `after` is the row as it is now, None for a deleted one."""
+    """A change of a row: `after` is the new row, None for a deleted one."""
 
     op: str
     after: Customer | None = None

@@ -47,7 +47,7 @@ def card_events(cards: int = 400, seed: int = 7) -> list[Event]:
     for number in range(cards):
         card = f"card-{number:04}"
         for place in range(drawn.randrange(4, 12)):
-            # One payment in eight is large; few of those stay without a confirmation.
+            # One payment in eight is large; few of the large ones stay without a confirmation.
             cents = drawn.randrange(50_000, 200_000) if drawn.random() < 1 / 8 else drawn.randrange(50, 30_000)
             answered = drawn.random() < 0.95
             events += _payment(card, f"{card}-{place}", cents, START_MS + drawn.randrange(DAY_MS), drawn, answered)
@@ -72,7 +72,7 @@ _CATEGORIES = ("books", "food", "games", "garden", "music")
 
 
 def shop_orders(count: int = 4_000, seed: int = 7, shoppers: int = 250) -> list[Event]:
-    """Orders of sixty days, keyed by shopper. Some shoppers order every week, most of them rarely, some not any more."""
+    """Orders of sixty days, keyed by shopper. Some shoppers order every week, most of them rarely, some no longer."""
     drawn = Random(seed)
     names = [f"shopper-{number:03}" for number in range(shoppers)]
     weights = [drawn.paretovariate(1.2) for _ in names]

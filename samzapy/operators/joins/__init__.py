@@ -5,7 +5,7 @@ join                  meets                                            returns
 ===================== ================================================ ===================================================
 `TableTableJoin`      the newest of each table, by key                 a row in the store; its changelog is the output
 `StreamTableJoin`     a message and the newest row of its key          each message, at once
-`StreamStreamJoin`    messages of a key that are close in event time   every pair at once, what found none when it expires
+`StreamStreamJoin`    messages of a key that are close in event time   every pair at once, unpaired messages on expiry
 `AsOfJoin`            a message and the last one of its key before it  each message, once nothing can come before it
 ===================== ================================================ ===================================================
 

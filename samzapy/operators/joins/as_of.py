@@ -15,7 +15,7 @@ from samzapy.operators.expiry import Due
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
 from samzapy.operators.joins.sides import Joined, Side, key_of, sides
 
-#: The kinds of entries in the index, in the order in which those of one time are processed.
+#: The kinds of entries in the index, in the processing order at equal times.
 _RIGHT, _LEFT, _FORGET = "0", "1", "2"
 
 _TEXT = frozenset({str})
@@ -69,7 +69,7 @@ class AsOfJoin:
         return self.advance() if self._pending.is_full() else []
 
     def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
-        """As `add` of each message of a MessageBatch, or of any sequence of messages, in order."""
+        """Like `add` of each message of a MessageBatch, or of any sequence of messages, in order."""
         found: list[Joined] = []
         for run, _ in runs_of_partitions(batch):
             keys, messages, times = columns(run, 0, (None, None, None))
@@ -94,7 +94,7 @@ class AsOfJoin:
         return self._in_order(*self._pending.take())
 
     def finish(self) -> Iterator[Joined]:
-        """Every waiting left message, as at the end of the inputs; for `on_end_of_stream`. A message that comes later and is
+        """Every waiting left message, for the end of the inputs; for `on_end_of_stream`. A message that comes later and is
         older than the last of them is late."""
         ahead: list[Due] = []
         since_ms = 0

@@ -17,7 +17,7 @@ from samzapy.operators.expiry import END_OF_TIME_MS, Due, ExpiryIndex
 
 _PASSED = "passed"
 
-#: The first letter of the names of runs; those of entries begin with a digit.
+#: The first letter of the names of runs; names of entries begin with a digit.
 _RUN = "r"
 _LONGEST = 64
 _NO_RUN = (END_OF_TIME_MS, "")
@@ -35,7 +35,7 @@ class TimeRules:
     idle: entries that expire meanwhile make its older messages late, and the output depends on that moment. Set it well
     above the longest backlog, or leave it out.
 
-    Raises ValueError for anything that is no duration.
+    Raises ValueError for an invalid duration.
     """
 
     lateness: Duration = 0
@@ -84,7 +84,7 @@ class PendingMessages:
         limit: int,
         clock: Clock,
     ) -> None:
-        """`partitions`: those of the joined inputs. `limit`: entries that one `take` takes, about.
+        """`partitions`: the partitions of the joined inputs. `limit`: the approximate number of entries of one `take`.
 
         Raises ValueError for a limit below 1, StoreError for a store that does not keep its keys in the order of their text,
         ConfigError for one with `rocksdb.ttl.ms`.
@@ -122,7 +122,7 @@ class PendingMessages:
         return True
 
     def on_time_all(self, run: Messages, times: Sequence[int]) -> list[int]:
-        """As `on_time` of each message of one partition, in order; returns the indexes of those on time."""
+        """Like `on_time` of each message of one partition, in order; returns the indexes of the messages on time."""
         if not self._added:
             self._time.recall()
         lateness_ms = self._lateness_ms
@@ -132,7 +132,7 @@ class PendingMessages:
         return places
 
     def add_all(self, envelope: IncomingMessageEnvelope, entries: Sequence[Sequence[Any]]) -> None:
-        """As `add` of each entry (time, name, value) of messages of one partition, of which `envelope` is the first."""
+        """Like `add` of each entry (time, name, value) of messages of one partition, of which `envelope` is the first."""
         begins, place = self._runs.get(envelope.ssp, _NO_RUN)
         run = self._get(place) if begins <= min([entry[0] for entry in entries]) else None
         room = 0 if run is None else max(0, self._longest - len(run))

@@ -22,7 +22,7 @@ class Side(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """Two messages of one key, or one that found no partner: the other side is None then."""
+    """Two messages of one key, or a single message without a partner: the other side is None then."""
 
     key: str
     left: Side | None
@@ -50,7 +50,7 @@ def sides(context: Context, streams: Sequence[SystemStream]) -> dict[SystemStrea
 
 
 def key_of(envelope: IncomingMessageEnvelope) -> str:
-    """The join key of a message. Raises ValueError for a key that is no string."""
+    """The join key of a message. Raises ValueError for a key that is not a string."""
     key: object = envelope.key
     if type(key) is not str:
         raise ValueError(f"{envelope.position}: a join needs a string as key, got {key!r:.100}")

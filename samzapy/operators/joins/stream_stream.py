@@ -61,7 +61,7 @@ class StreamStreamJoin:
     without a partner. The join is outer on both sides: drop the results that you do not want.
 
     1. `add` returns a pair with its second message.
-    2. A message without a partner is returned when none can come on time any more: from `advance` (call it in `window`),
+    2. A message without a partner is returned when none can come on time: from `advance` (call it in `window`),
        and from `add` if `limit` messages have come since the last call, so that a backlog does not outrun `window`.
        `finish` returns all waiting messages.
     3. Late messages are dropped and counted.
@@ -90,9 +90,9 @@ class StreamStreamJoin:
         self._store = self._pending.store
         self._get, self._put = self._store.get, self._store.put
         before_ms, after_ms = within.before_ms, within.after_ms
-        #: How long a message of either side can wait for the other.
+        #: The longest time for which a message of either side waits for the other.
         self._waits_ms = (after_ms, before_ms)
-        #: So wide that what a message can meet lies in two buckets.
+        #: Wide enough that all partners of a message lie in two buckets.
         self._width_ms = max(before_ms + after_ms, 1)
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
@@ -110,12 +110,12 @@ class StreamStreamJoin:
         return found
 
     def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
-        """As `add` of each message of a MessageBatch, or of any sequence of messages, in order. State is touched once a key
+        """Like `add` of each message of a MessageBatch, or of any sequence of messages, in order. State is touched once a key
         and interval."""
         return [joined for run, _ in runs_of_partitions(batch) for joined in self._add_run(run)]
 
     def _add_run(self, run: Messages) -> list[Joined]:
-        """As `add_all`, of messages of one partition."""
+        """Like `add_all`, for messages of one partition."""
         keys, messages, times = columns(run, 0, (None, None, None))
         if not set(map(type, keys)) <= _TEXT:
             for each in run:
@@ -143,7 +143,7 @@ class StreamStreamJoin:
         return found
 
     def _buckets(self, keys: Sequence[str], times: Sequence[int], side: int) -> dict[str, Any] | None:
-        """All buckets that messages of a side can meet, by their names in the store; None if they are too many."""
+        """All buckets with possible partners of messages of a side, by name in the store; None if there are too many."""
         first = (min(times) - self._waits_ms[1 - side]) // self._width_ms
         last = (max(times) + self._waits_ms[side]) // self._width_ms
         different = dict.fromkeys(keys)
@@ -160,7 +160,7 @@ class StreamStreamJoin:
         return [joined for _, joined in lonely]
 
     def finish(self) -> Iterator[Joined]:
-        """All waiting messages, as at the end of the inputs; for `on_end_of_stream`."""
+        """All waiting messages, for the end of the inputs; for `on_end_of_stream`."""
         while due := self._pending.take_any():
             for _, joined in self._drop([(name, time_ms, time_ms) for time_ms, name, _ in due]):
                 yield joined
@@ -174,8 +174,8 @@ class StreamStreamJoin:
         time_ms: int,
         value: Any,
     ) -> tuple[list[Joined], bool]:
-        """Join a message with those of the other side, and let it wait for more, in the buckets that `get` and `put` reach.
-        Also returns whether the index needs an entry for it."""
+        """Join a message with the messages of the other side, and let it wait for more, in the buckets that `get` and
+        `put` reach. Also returns whether the index needs an entry for it."""
         width_ms = self._width_ms
         first, last = time_ms - self._waits_ms[1 - side], time_ms + self._waits_ms[side]
         home = time_ms // width_ms
@@ -200,9 +200,9 @@ class StreamStreamJoin:
         return found, not others or (time_ms < others[0][0] and time_ms < min([other[0] for other in others]))
 
     def _drop(self, due: Sequence[tuple[str, int, int]]) -> list[tuple[int, Joined]]:
-        """Remove messages: of a side and key (together the name of an entry of the index), of the interval of those that are
-        due at the second time, all that are due by the third. Returns those without a partner, each with the time when it was
-        due."""
+        """Remove messages: of a side and key (together the name of an entry of the index), of the interval due at the
+        second time, all messages due by the third. Returns the messages without a partner, each with the time when it
+        was due."""
         waits, width_ms = self._waits_ms, self._width_ms
         places = [f"key/{(at - waits[int(name[0])]) // width_ms}/{name[1:]}" for name, at, _ in due]
         before = self._store.get_all(places)

@@ -52,8 +52,8 @@ class StreamTableJoin:
         return Joined(envelope.key, left, Side(envelope.event_time, row))
 
     def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
-        """As `add` of each message of a MessageBatch, or of any sequence of messages, in order; returns those of the stream.
-        State is touched once a key."""
+        """Like `add` of each message of a MessageBatch, or of any sequence of messages, in order; returns the results
+        of the stream's messages. State is touched once a key."""
         found: list[Joined] = []
         for run, _ in runs_of_partitions(batch):
             keys, messages, times = columns(run, 0, (None, None, None))
@@ -88,7 +88,7 @@ class TableTableJoin:
     3. Rows are made of the newest messages alone, so a repetition changes nothing and `at-least-once` is enough.
     4. The record of a row is in the task's partition of the changelog. That is the partition of the key for up to ten
        tasks. With more tasks, changelog partitions follow the order of the tasks' names as text (Samza's rule: `Partition
-       10` comes before `Partition 2`), so to join the rows by key once more, write them to a separate stream.
+       10` comes before `Partition 2`), so to join the rows by key again, write them to a separate stream.
     """
 
     def __init__(self, context: Context, store: str, parts: Mapping[SystemStream, str]) -> None:
@@ -102,7 +102,7 @@ class TableTableJoin:
         self._rows: KeyValueStore[str, Row] = context.get_store(store)
 
     def update(self, envelope: IncomingMessageEnvelope) -> Row | None:
-        """Take one change of one table, where a tombstone is a deletion; returns the row as it is now, None for none."""
+        """Take one change of one table, where a tombstone is a deletion; returns the new row, None for none."""
         key = key_of(envelope)
         part, value = self._part[envelope.ssp], envelope.message
         row = self._rows.get(key) or {}
@@ -119,7 +119,7 @@ class TableTableJoin:
         return None
 
     def update_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Row | None]:
-        """As `update` of each message of a MessageBatch, or of any sequence of messages, in order; returns the rows as the
+        """Like `update` of each message of a MessageBatch, or of any sequence of messages, in order; returns the rows as the
         messages leave them. State is touched once a key."""
         found: list[Row | None] = []
         for run, _ in runs_of_partitions(batch):

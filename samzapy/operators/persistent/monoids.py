@@ -21,7 +21,7 @@ N = TypeVar("N", int, float)
 
 
 class Monoid(ABC, Generic[T]):
-    """An associative and commutative `plus` with an identity `zero`. An `add` that raises leaves `total` as it was.
+    """An associative and commutative `plus` with an identity `zero`. An `add` that raises leaves `total` unchanged.
 
     A checkpoint holds only plain values: None, bool, int, float, str, bytes, and tuples, lists and dicts of these; lists
     come back as tuples. A monoid with any other totals overrides `to_plain` and `from_plain`.

@@ -1,7 +1,7 @@
 """The states of a PersistentTask: a fold of its messages, in two parts around the last checkpoint time.
 
     left     the total of the messages of an event time before the cut
-    right    those of the cut and after, a total for each interval: {1_700_000_020_000: ...} has the messages of
+    right    the messages at the cut and after, a total for each interval: {1_700_000_020_000: ...} has the messages of
              1_700_000_010_000 <= time < 1_700_000_020_000, with an interval of ten seconds
 
 Gearpump keeps one `right`, so its next cut has to be past every message it has seen. With separate intervals any multiple
@@ -56,7 +56,7 @@ class Sides(Generic[P]):
         return [(end, monoid.add_all(monoid.zero(), each)) for end, each in grouped(zip(ends, items, strict=True))]
 
     def add_parts(self, parts: Sequence[tuple[int | None, P]]) -> None:
-        """Add what `parts_of` has returned, all of it or nothing. Raises TaskFailed for totals that are half changed."""
+        """Add the result of `parts_of`, completely or not at all. Raises TaskFailed for totals that are half changed."""
         monoid, right = self._monoid, self.right
         # One part for each end: parts are new, so they may change in place.
         together: dict[int | None, P] = {}
@@ -86,7 +86,7 @@ class Sides(Generic[P]):
         self.cut = time_ms
 
     def to_plain(self) -> dict[str, Any]:
-        """Both parts, as a checkpoint keeps them."""
+        """Both parts, in the form of a checkpoint."""
         plain = self._monoid.to_plain
         right = [(end, plain(total)) for end, total in sorted(self.right.items())]
         return {"cut": self.cut, "left": plain(self.left), "right": right}
@@ -113,7 +113,7 @@ class PersistentState(ABC, Generic[T]):
 
     @abstractmethod
     def add_all(self, batch: Messages, value: Column = None, time: Column = None) -> None:
-        """As `update` with an item of each message of a batch; in `process_messages` only, else RuntimeError.
+        """Like `update` with an item of each message of a batch; in `process_messages` only, else RuntimeError.
 
         `value`: the items, a function of a message's content or a column; by default its content. `time`: the timestamps
         likewise; by default the event times. The total of floats may differ in the last digits from that of `update`s.
@@ -122,7 +122,7 @@ class PersistentState(ABC, Generic[T]):
     @property
     @abstractmethod
     def value(self) -> T:
-        """The total of everything so far, updates of the current message included. Do not change it."""
+        """The total so far, including the updates of the current message. Do not change it."""
 
     @property
     @abstractmethod
@@ -135,11 +135,11 @@ class PersistentState(ABC, Generic[T]):
 
     @abstractmethod
     def begin(self, event_time: int) -> None:
-        """A message of this time begins, -1 for none: the updates that follow are its own."""
+        """Begin a message of this time, -1 for none: the updates that follow belong to it."""
 
     @abstractmethod
     def begin_batch(self) -> None:
-        """A batch begins: it gets everything that `add_all` adds until `settle`."""
+        """Begin a batch, which gets all updates of `add_all` until `settle`."""
 
     @abstractmethod
     def settle(self) -> None:
@@ -197,7 +197,7 @@ class MonoidState(PersistentState[T], Generic[T, P]):
             assert self._time is not None
             sides.add(self._time, waiting[0])
         elif waiting or self._columns:
-            # What does not add up among itself is found before anything is changed.
+            # Updates that cannot be added to each other fail before anything is changed.
             columns = [([self._time or 0] * len(waiting), waiting), *self._columns]
             sides.add_parts([part for each in columns for part in sides.parts_of(*each)])
         self.roll_back()
@@ -228,7 +228,7 @@ class MonoidState(PersistentState[T], Generic[T, P]):
         self._waiting.append(item)
 
     def _total(self) -> P:
-        """Everything, the waiting updates included."""
+        """The total, including the waiting updates."""
         if not self._waiting and not self._columns:
             return self._sides.total
         total = self._monoid.plus(self._monoid.zero(), self._sides.total)
@@ -257,10 +257,10 @@ class WindowState(MonoidState[T, dict[int, T]]):
     """The total of the messages in the open time window, which slides with the task's clock: [start, start + size). Its
     start is the first multiple of `step_ms` with an end after the clock.
 
-    1. Messages past its end wait for their windows. Those before its start are late, and counted in `late`.
+    1. Messages past its end wait for their windows. Messages before its start are late, and counted in `late`.
     2. The window only moves forward, so a message in the open window was never late. The value is the total of *every*
        message with a `timestamp` in the window, independent of their order and of restarts.
-    3. With a Group a slide costs as much as leaves the window, with another monoid as much as stays in it.
+    3. With a Group the cost of a slide follows the items that leave the window, with another monoid the items that stay.
     4. Totals are kept by interval of gcd(size, step), on either side of a checkpoint time.
     """
 

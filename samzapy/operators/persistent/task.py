@@ -76,7 +76,7 @@ class FoldingTask(InitableTask, ClockListenerTask, StateCheckpointTask, ABC, Gen
         self.on_start(context)
 
     def on_clock(self, clock: TaskClock, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Let the state follow the clock."""
+        """Advance the state to the clock's time."""
         if clock.time_ms is not None:
             self._state.advance(clock.time_ms)
 
@@ -146,7 +146,7 @@ class PersistentTask(FoldingTask[T], StreamTask):
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        """Let the message update the state, completely or not at all."""
+        """Update the state with the message, completely or not at all."""
         self.collector = collector
         if self._out and envelope.ssp in self._out:
             self._go_on(envelope)
@@ -167,7 +167,7 @@ class PersistentTask(FoldingTask[T], StreamTask):
 
 
 class PersistentBatchTask(FoldingTask[T], BatchTask[Any, Any]):
-    """As PersistentTask, a run of messages of one partition at a time: `state.add_all(batch, value=...)` folds it.
+    """Like PersistentTask, a run of messages of one partition at a time: `state.add_all(batch, value=...)` folds it.
 
     1. All messages of a run meet the state as the clock was before the run.
     2. Where the outputs of a run were sent in part before a crash, the messages of that part have a call of their own.
@@ -180,7 +180,7 @@ class PersistentBatchTask(FoldingTask[T], BatchTask[Any, Any]):
     def process_batch(
         self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        """Have the messages update the state, all of them or none."""
+        """Update the state with the messages, all of them or none."""
         out = self._out.get(batch.ssp)
         sent = 0 if out is None else bisect_left(batch.offsets, out)
         state = self._state

@@ -18,8 +18,8 @@ from typing import Any
 class Aggregation(ABC):
     """A fold: `add(add(init(), first), second)` and so on, in the order of arrival.
 
-    Only what `add` returns is ever stored, so `init` may be None. `merge` is for sessions that grow together, and for hopping
-    windows that fold a value once.
+    Only results of `add` are stored, so `init` may be None. `merge` is for sessions that join, and for hopping windows
+    that fold a value once.
     """
 
     #: Whether the values may be folded in any order and grouping (floats may differ in their last digits), and `merge` changes
@@ -40,7 +40,7 @@ class Aggregation(ABC):
         """The accumulated value after one more value; never None."""
 
     def add_all(self, accumulated: Any, values: Sequence[Any]) -> Any:
-        """The accumulated value after some more values: as `add` of each in order. A subclass that overrides `add` of a class
+        """The accumulated value after some more values: like `add` of each in order. A subclass that overrides `add` of a class
         with an `add_all` of its own overrides both."""
         return reduce(self.add, values, accumulated)
 
@@ -198,7 +198,7 @@ class Top(Aggregation):
 
 
 class Fold(Aggregation):
-    """The user's own functions. Without `merge` it cannot be used for sessions.
+    """A fold with the user's own functions. Without `merge` it cannot be used for sessions.
 
     A store remembers the fold's `name`, so that no other fold continues with its accumulated values.
     """

@@ -43,7 +43,7 @@ class Hopping(WindowDefinition):
     """
 
     def __init__(self, size: Duration, advance: Duration, *, grace: Duration = 0, offset: Duration = 0) -> None:
-        """Raises ValueError for anything that is no duration, for an advance longer than the size, and for one so short that a
+        """Raises ValueError for an invalid duration, for an advance longer than the size, and for one so short that a
         value would be in more than `MOST_WINDOWS` windows."""
         kind = type(self).__name__
         self.size_ms = milliseconds(size, f"size of {kind}", 1)
@@ -70,7 +70,7 @@ class Hopping(WindowDefinition):
         if rest or overlap < LEAST_PANES or not aggregation.in_any_order:
             return AlignedState(store, aggregation, self)
         if definition_of(self, aggregation) in known_definitions(store):
-            # The store is from a version without panes, and stays as it is.
+            # The store is from a version without panes, and stays so.
             return AlignedState(store, aggregation, self)
         return PanedState(store, aggregation, self.grace_ms, self.size_ms, self.advance_ms, self.offset_ms)
 
@@ -79,7 +79,7 @@ class Tumbling(Hopping):
     """Windows of `size`, one after the other: a value is in exactly one of them."""
 
     def __init__(self, size: Duration, *, grace: Duration = 0, offset: Duration = 0) -> None:
-        """As `Hopping`, with an advance of `size`."""
+        """Like `Hopping`, with an advance of `size`."""
         super().__init__(size, size, grace=grace, offset=offset)
 
 

@@ -2,8 +2,8 @@
 
 A pane is a stretch of time as long as the advance. The panes of a key are one entry, `k|<key>`: `[due, [end, first,
 accumulated], ...]`, in the order of their ends. `due` is the end of the next window to close, and the key's time in the
-index. `first` is the end of the first window that takes the pane: `end` itself, or later for values that were too late for
-some of their windows.
+index. `first` is the end of the first window that takes the pane: `end` itself, or later for values that were too late
+for some of their windows.
 
 A window is merged in the same order whenever it closes, so a restart does not change a sum of floats: the panes up to the
 last multiple of the size from right to left, those after it from left to right, then those of values that were late.
@@ -94,7 +94,7 @@ class PanedState(KeyedState):
         left = [] if bound == ALL_MS else [pane for pane in panes if pane[0] + self._lives > bound]
         if not left:
             return windows, None
-        # The next window after the bound, or the first one of those left.
+        # The next window after the bound, or the first remaining one.
         upcoming = left[0][0] + (bound - left[0][0]) // self._advance * self._advance + self._advance
         return windows, [min([max(upcoming, first) for _, first, _ in left]), *left]
 

@@ -12,7 +12,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.operators.event_time import Duration, milliseconds
 
 #: `final`: the window is closed, and no other result of it follows. `early`: its value at some moment. `update`: its value
-#: after each added value. Of a key's sessions, an early result or an update takes the place of those that it overlaps.
+#: after each added value. Of a key's sessions, an early result or an update replaces the results that it overlaps.
 Kind = Literal["final", "early", "update"]
 
 
@@ -69,7 +69,7 @@ class Early:
     """
 
     def __init__(self, period: Duration) -> None:
-        """Raises ValueError for anything that is no duration."""
+        """Raises ValueError for an invalid duration."""
         self.period_s = milliseconds(period, "period of Early", 1) / 1000
 
 

@@ -35,7 +35,7 @@ class Sessions(WindowDefinition):
     """
 
     def __init__(self, gap: Duration, *, grace: Duration = 0) -> None:
-        """Raises ValueError for anything that is no duration."""
+        """Raises ValueError for an invalid duration."""
         self.gap_ms = milliseconds(gap, "gap of Sessions", 1)
         self.grace_ms = milliseconds(grace, "grace of Sessions")
 

@@ -1,6 +1,6 @@
 """Sliding windows: for every value, the values of its key in the time before it.
 
-The recent values of a key are one entry, `k|<key>`: `[due, done, times, values]`, in the order of time, those of one time
+The recent values of a key are one entry, `k|<key>`: `[due, done, times, values]`, in the order of time, at equal times
 in the order of arrival. `due` is the key's time in the index, `done` the last time with a closed window. Values stay as
 long as an open or a future window needs them.
 """
@@ -25,15 +25,15 @@ from samzapy.operators.windows.state import (
 
 
 class Sliding(WindowDefinition):
-    """A window of `size` ending with each value: of a value at T those with T - size < time <= T, so the window's end is
-    T + 1 (ms). Values of the same time share a window.
+    """A window of `size` ending with each value: the window of a value at T has the values with T - size < time <= T,
+    and its end is T + 1 (ms). Values of the same time share a window.
 
     A window is folded from its values when it closes. The values of a key are one entry of the store: for keys with
     thousands of values in a window, `Hopping` is the better choice.
     """
 
     def __init__(self, size: Duration, *, grace: Duration = 0) -> None:
-        """Raises ValueError for anything that is no duration."""
+        """Raises ValueError for an invalid duration."""
         self.size_ms = milliseconds(size, "size of Sliding", 1)
         self.grace_ms = milliseconds(grace, "grace of Sliding")
 

@@ -76,13 +76,12 @@ class WindowState(ABC):
     def add_all(
         self, keys: Sequence[str], values: Sequence[Any], times: Sequence[int], horizons: Sequence[int]
     ) -> list[int]:
-        """As `add` of each in order, with one get and one put for each entry of the store. Returns the places of the values
+        """Like `add` of each in order, with one get and one put for each entry of the store. Returns the places of the values
         that no window took, in order."""
 
     @abstractmethod
     def close(self, bound: int, limit: int) -> Closed:
-        """Remove windows with end <= `bound`, those that end first before others, of at most `limit` entries of the
-        store."""
+        """Remove windows with end <= `bound`, in the order of their ends, of at most `limit` entries of the store."""
 
     @abstractmethod
     def read(self, handle: Handle) -> Window | None:
@@ -92,7 +91,7 @@ class WindowState(ABC):
 class WindowDefinition(ABC):
     """A kind of windows with its lengths."""
 
-    #: How long after its end, in event time, a window takes late values: milliseconds.
+    #: The milliseconds of event time after its end in which a window takes late values.
     grace_ms: int
 
     @property
@@ -159,7 +158,7 @@ class DueIndex:
         self._entries.added(entry)
 
     def add_all(self, entries: Sequence[tuple[int, str]]) -> None:
-        """As `add` of each (due, key)."""
+        """Like `add` of each (due, key)."""
         names = [f"x|{due:014d}|{key}" for due, key in entries]
         self._store.put_all(dict.fromkeys(names, 0))
         for name in names:

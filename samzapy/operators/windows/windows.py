@@ -114,7 +114,7 @@ class EventTimeWindows:
         """Fold `value` into the windows of `key` that the message's event time falls into; returns False if all of them
         were over, so the message was late. `time_ms`: another event time than the envelope's.
 
-        Raises ValueError for a message without a proper event time, and TypeError for a key that is no string.
+        Raises ValueError for a message without a proper event time, and TypeError for a key that is not a string.
         """
         time = envelope.event_time if time_ms is None else time_ms
         horizon = self._hear(envelope, time)
@@ -166,7 +166,7 @@ class EventTimeWindows:
         times: Sequence[Any],
         collector: MessageCollector,
     ) -> int:
-        """As `add_all`, of messages of one partition."""
+        """Like `add_all`, for messages of one partition."""
         horizons = self._time.hear_all(batch, times)
         late = self._state.add_all(keys, values, times, horizons)
         for place in late:
@@ -179,8 +179,8 @@ class EventTimeWindows:
 
     @property
     def holding(self) -> SystemStreamPartition | None:
-        """The partition that kept windows open at the last `advance`: the one that is furthest behind, or one without
-        any message yet. None if all were idle."""
+        """The partition that kept windows open at the last `advance`: the partition that is furthest behind, or one
+        without any message yet. None if all were idle."""
         return self._time.holding
 
     def advance(self, collector: MessageCollector) -> None:
@@ -304,7 +304,7 @@ class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
         self.windows.advance(collector)
 
     def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Close all windows, or with `close_at_end = False` those that are over."""
+        """Close all windows, or with `close_at_end = False` only windows that are over."""
         if self.close_at_end:
             self.windows.finish(collector)
         else:

@@ -225,7 +225,7 @@ class SparkApplication:
         self.context = context
 
     def collect(self, tasks: Any) -> object:
-        """Run the job of an RDD; blocks. What may be raised is Spark's own."""
+        """Run the job of an RDD; blocks. Raises Spark's own errors."""
         return collected(tasks)
 
     def close(self) -> None:
@@ -255,7 +255,7 @@ class SparkApplication:
             )
 
     def end_task(self, task_id: int, reason: str) -> None:
-        """Have Spark kill the Python worker of one task attempt and retry the task; Spark does not count this as a failure.
+        """Make Spark kill the Python worker of one task attempt and retry the task; Spark does not count this as a failure.
 
         Spark itself gives up an executor that does not answer, after `spark.network.timeout`.
         """
@@ -305,7 +305,7 @@ class SparkApplication:
             wait(_EXECUTORS_PACE_S)
 
     def warm(self, containers: int) -> None:
-        """Have the executors start the daemon of their Python workers, and a worker for each container, which ends at once.
+        """Make the executors start the daemon of their Python workers, and a worker for each container, which ends at once.
         Raises Spark's own errors."""
         wait = threading.Event().wait
         for _ in range(int(_EXECUTORS_S / _EXECUTORS_PACE_S)):

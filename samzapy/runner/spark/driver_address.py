@@ -1,8 +1,8 @@
 """Finds the address at which executors reach the driver of a run, and so its coordinator.
 
-A name of this machine that leads to the loopback address says nothing to other machines. Then the route decides: the address
-from which this machine reaches the master is one that the master's side can answer. `yarn` names no host, but
-the settings of YARN's clients do, which Spark needs anyway.
+A machine name that resolves to the loopback address is useless to other machines. Then the route decides: the master's
+side can answer the address from which this machine reaches the master. `yarn` names no host, but the settings of YARN's
+clients do, which Spark needs anyway.
 """
 
 from __future__ import annotations

@@ -46,9 +46,8 @@ SPARKS_SIZES = {_INSTANCES: "2", _CORES: "1"}
 
 @dataclass(frozen=True)
 class Master:
-    """A master. `slots`: how many containers run at a time, None if that is not known before it runs. `on_this_machine`: driver
-    and executors share files and the loopback address. `executors`: those that will come, as far as it is known, beside the
-    driver itself."""
+    """A master. `slots`: the number of containers that run at a time, None if unknown before the run. `on_this_machine`: driver
+    and executors share files and the loopback address. `executors`: the expected number, if known, without the driver."""
 
     address: str
     slots: int | None
@@ -92,9 +91,9 @@ class Master:
         """This master with the executors and slots that a job gets, by its settings for Spark: as many executors as they name,
         else one for each container and standby, or fewer of several cores.
 
-        Another master, and one with dynamic allocation, stays as it is. Slots are known only if the settings name the
+        Another master, and one with dynamic allocation, is returned unchanged. Slots are known only if the settings name the
         cores: the defaults of Spark's own folder, which are not read here, may do so, too. Spark itself refuses a text
-        that is no number.
+        that is not a number.
         """
         numbers = [conf.get(key, "1") for key in (_INSTANCES, _CORES, _CPUS)]
         if not self.on_demand or conf.get(_DYNAMIC, "").strip().lower() == "true" or not all(map(_positive, numbers)):
@@ -261,8 +260,8 @@ FIXED = {
 
 
 def spark_settings(config: JobConfig, master: Master, log_settings: Path, archive: str = "") -> dict[str, str]:
-    """All settings of the SparkConf. `archive`: the options for the driver's JVM, and for those of executors on this machine,
-    that name an archive of classes. Raises ConfigError."""
+    """All settings of the SparkConf. `archive`: the options that name an archive of classes, for the driver's JVM and
+    for executors on this machine. Raises ConfigError."""
     given = config.spark.conf
     _refuse(given)
     settings = {
@@ -288,7 +287,7 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path, archiv
 
 
 def _with_archive(options: str, archive: str) -> str:
-    """The options of a JVM with those of the archive, unless they choose one themselves."""
+    """The options of a JVM plus the archive's options, unless they choose an archive themselves."""
     return options if chooses_archive(options) else f"{options} {archive}".strip()
 
 

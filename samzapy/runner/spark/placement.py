@@ -4,7 +4,7 @@
 container where its state is. Spark fixes the preferred places of a task when its job is submitted, and retries a lost task
 anywhere, so each such attempt is a separate Spark job. `StatePlaces` gives an attempt up in three cases:
 
-1. Its executor is gone. Spark would wait for room, which a standby may occupy: the loss of a whole host is no failure.
+1. Its executor is gone. Spark would wait for room, which a standby may occupy: the loss of a whole host is not a failure.
 2. It stays silent, although Spark was asked to kill its worker. Spark notices a host that hangs only after minutes.
 3. It waits for room while a standby of the container occupies some.
 """
@@ -52,7 +52,7 @@ class Locality:
     1. On entry it reads the record beside the checkpoints. While entered, a separate thread writes the changes there, so
        that no container waits for a slow broker.
     2. It is best effort: a failure is logged.
-    3. Every run numbers its executors anew, so only the hosts of an earlier run count.
+    3. Every run numbers its executors again, so only the hosts of an earlier run count.
     """
 
     def __init__(self, records: JobRecords | None) -> None:
@@ -133,7 +133,7 @@ SILENT_S = 10.0
 ROOM_S = 15.0
 #: Spark's name for the loss of a task's executor. Spark still lists that executor for a moment.
 EXECUTOR_LOST = "ExecutorLostFailure"
-#: The only reason for giving up that is no failure.
+#: The only reason for giving up that is not a failure.
 NO_ROOM = "no room"
 
 
@@ -203,11 +203,11 @@ class PlacementPolicy(ABC):
 
     @abstractmethod
     def wanted(self, slot: ContainerSlot) -> list[str] | None:
-        """Where the slot should run, as Spark names hosts and executors; None leaves it to Spark."""
+        """The preferred place of the slot, as Spark names hosts and executors; None leaves it to Spark."""
 
     @abstractmethod
     def beside(self, at: Place) -> list[str]:
-        """Where a standby should run, if its container runs at `at`; empty for nowhere."""
+        """The preferred places of a standby whose container runs at `at`; empty for nowhere."""
 
     @abstractmethod
     def place(self, container_id: str) -> Place | None:
@@ -254,7 +254,7 @@ class StatePlaces(PlacementPolicy):
         self._seen_at = -math.inf
 
     def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
-        """Once a container is restored, its state is where it runs, or ran, if it ended before this call."""
+        """Note the place of a restored container's state: where it runs, or ran, if it ended before this call."""
         if status.phase not in {"running", "done"}:
             return
         place = self.place(slot.id)

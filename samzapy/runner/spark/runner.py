@@ -71,7 +71,7 @@ _NO_MODULE = re.compile(
     r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
 )
 _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")
-#: A samzapy that has not yet the function of which the task is made.
+#: An executor's samzapy that lacks the function of the task.
 _OLDER_SAMZAPY = re.compile(rf"Can't get attribute '{run_task.__name__}' on <module 'samzapy\b")
 
 
@@ -109,7 +109,7 @@ class SparkJob:
         return not self._over
 
     def cancel(self) -> None:
-        """Have Spark kill the tasks, if Spark still runs; then `ended` is called."""
+        """Make Spark kill the tasks, if Spark still runs; then `ended` is called."""
         try:
             self._context.cancelJobGroup(self._group)
         except Exception as cause:  # noqa: BLE001  # py4j raises many errors after the JVM has ended
@@ -360,7 +360,7 @@ class SparkRunner(Runner):
 
 
 def _ready(spark: SparkApplication, place: Place) -> None:
-    """Have an executor run a task that does nothing."""
+    """Make an executor run a task that does nothing."""
     spark.collect(placed(spark.context, ["nothing"], [exactly(place)]).mapPartitions(do_nothing))
 
 

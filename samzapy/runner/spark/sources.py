@@ -1,11 +1,11 @@
 """Gets the Spark of a run: one of its own, that of a session, or that of the `spark-submit` that started this process.
 
 1. A Spark of its own starts with the run, with the settings of the job file, and ends with it.
-2. A session is shared and given back as it was: it is not stopped, and its settings and its log stay. Its workers do not
-   meet those of the run, because Spark keeps the workers of each environment apart, and the run's have a token. Only files
-   that were shipped stay with the session, as Spark cannot remove any.
-3. A JVM without a context, as `spark-submit` provides it, gets a context for the run. The master and the settings of the
-   submission come before those of the job file.
+2. A session is shared and given back as it was: it is not stopped, and its settings and its log stay. Its workers stay
+   apart from the run's, because Spark separates the workers of each environment, and the run's have a token. Only
+   shipped files stay with the session, as Spark cannot remove any.
+3. A JVM without a context, as `spark-submit` provides it, gets a context for the run. The master and the settings of
+   the submission take precedence over the job file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NEEDED = ("spark.speculation", "spark.python.use.daemon")
 
 
 class SparkSource(ABC):
-    """Where the Spark of a run comes from."""
+    """The source of a run's Spark."""
 
     def check(self, config: JobConfig) -> None:  # noqa: B027  # a Spark that is there already has started
         """Check that this Spark can start, for that job. Raises EnvironmentFailure."""
@@ -66,8 +66,8 @@ class SparkSource(ABC):
     def application(
         self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> AbstractContextManager[SparkApplication]:
-        """The application for a job that was fitted, and what ends it. `began` gets a JVM of its own before that answers. Raises
-        EnvironmentFailure, ConfigError."""
+        """The application for a fitted job; the context ends it. `began` gets a JVM of its own before that
+        answers. Raises EnvironmentFailure, ConfigError."""
 
 
 @final
@@ -190,7 +190,7 @@ def _settings_of_jvm() -> SparkConf:
 def _fitted(
     config: JobConfig, master: str | None, settings: Mapping[str, str], notes: tuple[str, ...], base: Mapping[str, str]
 ) -> JobConfig:
-    """The job for a Spark with these `settings`, which come before those of `base`."""
+    """The job for a Spark with these `settings`, which take precedence over `base`."""
     problems = [
         ConfigProblem(f"spark: {key}", settings[key], f"must be {FIXED[key][0]}: {FIXED[key][1]}")
         for key in _NEEDED
@@ -249,10 +249,10 @@ class GivenJvm:
         return True
 
     def kill(self) -> None:
-        """It goes on."""
+        """Do nothing: it goes on."""
 
     def close(self) -> None:
-        """It goes on."""
+        """Do nothing: it goes on."""
 
 
 #: Held while a context's environment has the token of a run.

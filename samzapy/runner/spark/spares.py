@@ -41,7 +41,7 @@ class Executors(Protocol):
 
 @final
 class Spares:
-    """While entered, has the unused executors get ready, one after the other, in a thread of its own."""
+    """A context that prepares the unused executors, one after the other, in a thread of its own."""
 
     def __init__(self, executors: Executors, coordinator: Coordinator, warm: Callable[[Place], object]) -> None:
         """`warm` runs a task there; it may raise anything."""

@@ -2,7 +2,7 @@
 
 Spark may wait long, or for ever: for a cluster manager that has no room, for executors that do not come up, for a JVM that
 hangs. A run never waits in silence: `StartingSpark` says that Spark has not started yet, and ends the run after
-`job.spark.start.timeout.ms`; `Unclaimed` says which containers have no attempt, and what Spark has for them.
+`job.spark.start.timeout.ms`; `Unclaimed` reports the containers without an attempt, and Spark's resources for them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WITHOUT_ATTEMPT = (ContainerState.WAITING.value, ContainerState.LOST.value)
 
 
 class Patience:
-    """When to speak of a wait that goes on: after `_SILENT_S`, and then each time that the wait has doubled."""
+    """The times to report a wait: after `_SILENT_S`, and then each time that the wait has doubled."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -78,7 +78,7 @@ class _Thread:
 
 @final
 class Start:
-    """What ends a Spark that starts: `opened` in order, once it has started; `kill`, at once."""
+    """The ways to end a Spark that starts: `opened` in order, once it has started; `kill`, at once."""
 
     def __init__(self) -> None:
         self.opened = ExitStack()
@@ -116,9 +116,9 @@ class StartingSpark:
         clock: Clock,
         on_event: Callable[[str], None],
     ) -> None:
-        """`start` puts what ends Spark on `Start.opened`. `warm_for`: the number of containers that `warm` prepares Python workers
-        for. `address`: Spark's master. `limit_ms`: the time that Spark may take to start; 0: any. `on_event` gets a line when
-        Spark takes long."""
+        """`start` puts the closers of Spark on `Start.opened`. `warm_for`: the number of containers that `warm`
+        prepares Python workers for. `address`: Spark's master. `limit_ms`: the time that Spark may take to start; 0:
+        any. `on_event` gets a line when Spark takes long."""
         self._start = start
         self._warm_for = warm_for
         self._address = address

@@ -43,7 +43,8 @@ _LOOKED_AT_S = 1_000.0
 
 
 def pace_of(containers: int) -> float:
-    """Seconds between two looks at so many containers: a look costs some microseconds for each, and signals may wait a second."""
+    """Seconds between two looks at this number of containers: a look costs some microseconds for each, and signals may
+    wait a second."""
     return max(PACE_S, containers / _LOOKED_AT_S)
 
 
@@ -180,7 +181,7 @@ class SlotRun:
             self._coordinator.release(standby.id)
 
     def _end_standbys(self) -> None:
-        """Have the standbys complete and release their copies."""
+        """Make the standbys complete and release their copies."""
         for slot in self._standbys.values():
             self._coordinator.release(slot.id)
         until = self._clock.monotonic() + RELEASE_S
@@ -209,7 +210,7 @@ class Supervisor:
         shutdown_s: float,
     ) -> None:
         """`submit` starts a submission for containers by id. `spark.check` raises if Spark has ended; `spark.end_task` has
-        Spark kill the worker of a task; `spark.resources` says what Spark has for containers that wait."""
+        Spark kill the worker of a task; `spark.resources` describes Spark's resources for waiting containers."""
         self._coordinator = coordinator
         self._submit = submit
         self._spark = spark
@@ -227,7 +228,7 @@ class Supervisor:
         self._unclaimed = Unclaimed(clock, spark.resources, options.on_event)
 
     def stop(self) -> None:
-        """Have the containers commit and stop."""
+        """Make the containers commit and stop."""
         self._stop_asked = True
 
     @property
@@ -298,7 +299,7 @@ class Supervisor:
             self._coordinator.stop()
 
     def _end_overdue(self) -> None:
-        """Have Spark kill the worker of each expired lease, and again after each further lease without effect."""
+        """Make Spark kill the worker of each expired lease, and again after each further lease without effect."""
         lease_s = self._coordinator.lease_s
         for overdue in self._coordinator.overdue():
             now, attempt = self._clock.monotonic(), (overdue.container_id, overdue.epoch)

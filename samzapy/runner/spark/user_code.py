@@ -1,7 +1,7 @@
 """Brings the user's code to the executors' Python workers.
 
-1. Modules beside the job file: executors on this machine import them from the same folder. To other machines they go as an
-   archive, unless `job.spark.py.files` names what to ship.
+1. Modules beside the job file: executors on this machine import them from the same folder. To other machines they go as
+   an archive, unless `job.spark.py.files` names the code to ship.
 2. Classes of the program that started the job (a notebook's cell, a script), or made in a function: no module has them
    there, so they are pickled by value, as Spark does with functions. Rules of our own keep what msgspec reads of classes.
 """
@@ -172,7 +172,7 @@ def _functions(found: Any) -> list[Any]:
 
 
 def shipped_files(config: JobConfig, scratch: Path, *, on_this_machine: bool) -> tuple[str, ...]:
-    """The files that Spark ships for a job: those of `job.spark.py.files`, else an archive of the modules beside the job file,
+    """The files that Spark ships for a job: `job.spark.py.files`, else an archive of the modules beside the job file,
     which is made in `scratch` and must stay there as long as executors come. Raises ConfigError."""
     if config.spark.py_files or on_this_machine or config.folder is None:
         return config.spark.py_files
@@ -201,7 +201,7 @@ def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
         file = getattr(module, "__file__", None)
         if not file or not file.endswith(".py") or "site-packages" in file or not Path(file).is_relative_to(folder):
             continue
-        # A module in an archive is no file: in YARN's cluster mode pyspark itself is in one beside the job file.
+        # A module in an archive is not a file: in YARN's cluster mode pyspark itself is in one beside the job file.
         if Path(file).is_file():
             yield str(Path(file).relative_to(folder)), Path(file)
 

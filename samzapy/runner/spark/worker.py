@@ -61,7 +61,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends. If the parent has ended already, kill this process now.
+    """Make the kernel kill this process when its parent ends. If the parent has ended already, kill this process now.
 
     Linux only; elsewhere the lease alone ends an orphan, later.
     """
@@ -297,6 +297,6 @@ def _report(
 
 
 def _leave(why: str) -> None:
-    """End the process: the lease is lost and `process` does not return, so this attempt must not write any more."""
+    """End the process: the lease is lost and `process` does not return, so this attempt must not write from now on."""
     logger.error("%s; ending this process", why)
     os._exit(LOST_EXIT)

@@ -1,7 +1,8 @@
 """Reads the settings of YARN's clients: where the ResourceManager is.
 
-Spark finds them by the variables `HADOOP_CONF_DIR` and `YARN_CONF_DIR`, folders with `yarn-site.xml`. A driver in YARN's cluster
-mode also has those of the machine that submitted it, in its working directory. Settings `spark.hadoop.*` come before all files.
+Spark finds them by the variables `HADOOP_CONF_DIR` and `YARN_CONF_DIR`, folders with `yarn-site.xml`. A driver in
+YARN's cluster mode also has the files of the submitting machine, in its working directory. Settings `spark.hadoop.*`
+take precedence over all files.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def check_yarn(environ: Mapping[str, str]) -> None:
 
 
 def yarn_settings(environ: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings in `yarn-site.xml` of the first folder that has a readable one, and those of Spark's settings `conf`."""
+    """The settings in the first readable `yarn-site.xml` of the folders, and in Spark's settings `conf`."""
     folders = [*(Path(folder) for name in _VARIABLES if (folder := environ.get(name))), _SUBMITTED]
     read = next((found for folder in folders if (found := _read(folder / _SITE)) is not None), {})
     return {**read, **{key.removeprefix(_HADOOP): value for key, value in conf.items() if key.startswith(_HADOOP)}}

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 class KnownSchema(NamedTuple):
     """A registered schema: its id, its text, and the (name, text) of every schema that it refers to, directly or not,
-    each after those that it refers to itself."""
+    each after its own references."""
 
     id: int
     text: str
@@ -165,7 +165,7 @@ class Registry:
             raise Unreachable(f"{self._where}: {self._silence(cause)}") from cause
 
     def _silence(self, cause: Exception) -> str:
-        """Why there is no answer."""
+        """The reason why there is no answer."""
         refused = _refused_certificate(cause)
         if refused is not None:
             advice = ""

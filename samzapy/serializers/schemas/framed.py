@@ -63,7 +63,7 @@ class SchemaSerde(DocumentSerde):
 
     @abstractmethod
     def _prepare(self, known: KnownSchema) -> object:
-        """The prepared form of the schema for reading and writing. Raises SerdeError for a schema that is none."""
+        """The prepared form of the schema for reading and writing. Raises SerdeError for an invalid schema."""
 
     @abstractmethod
     def _record(self) -> str | None:

@@ -1,7 +1,7 @@
-"""Protobuf with a registry: generated classes, or dicts by the descriptors that the registry has.
+"""Protobuf with a registry: generated classes, or dicts by the registry's descriptors.
 
-After the frame comes the place of the message's class in its file: the index of the class, after those of the classes
-around it, as zigzag varints with their count in front; one byte 0 stands for the first class of the file.
+After the frame comes the place of the message's class in its file: the index of the class, after the indexes of the
+classes around it, as zigzag varints with their count in front; one byte 0 stands for the first class of the file.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ProtobufSerde(SchemaSerde):
         return self._registry.id_of(self._subject(), _text(file), self._references(file))
 
     def own(self) -> None:
-        """None: the class is the job's schema."""
+        """Return None: the class is the job's schema."""
 
     def _references(self, file: FileDescriptor) -> tuple[Reference, ...]:
         found = []
@@ -171,7 +171,7 @@ def _well_known() -> list[FileDescriptor]:
         wrappers_pb2,
     )
 
-    # An imported file comes before those that import it.
+    # An imported file comes before the files that import it.
     modules = (any_pb2, source_context_pb2, type_pb2, api_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2)
     return [each.DESCRIPTOR for each in (*modules, timestamp_pb2, wrappers_pb2)]
 

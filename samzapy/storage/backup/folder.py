@@ -18,7 +18,7 @@ class BackupUnavailable(StoreError):
 
 
 class BackupFolder:
-    """Whole files in and out, by name. Every failure is a BackupUnavailable that names the place."""
+    """Reads and writes whole files by name. Every failure is a BackupUnavailable that names the place."""
 
     def __init__(self, file_system: Any, root: str) -> None:
         """`file_system`: fsspec's; `root`: the folder, as that file system names it."""
@@ -40,7 +40,7 @@ class BackupFolder:
             self._fs.get_file(path, str(target))
 
     def files(self) -> dict[str, int]:
-        """The names and sizes of all files of snapshots, those that were never finished included."""
+        """The names and sizes of all files of snapshots, including unfinished ones."""
         return self._listed(_FILES)
 
     def remove_file(self, name: str) -> None:
@@ -103,7 +103,8 @@ class BackupFolder:
 
 
 def check_folder(path: str) -> None:
-    """Raise BackupUnavailable if fsspec, or what it needs for the URL `path`, is not installed. Connects to nothing."""
+    """Raise BackupUnavailable if fsspec, or a library that it needs for the URL `path`, is not installed. Connects to
+    nothing."""
     fsspec = _fsspec(path)
     try:
         fsspec.get_filesystem_class(fsspec.core.split_protocol(path)[0] or "file")

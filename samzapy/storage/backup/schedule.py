@@ -45,7 +45,7 @@ class StoreBackup:
         config: BackupConfig,
         clock: Clock,
     ) -> None:
-        """`directory`: the store's; its checkpoints lie beside it meanwhile. `marker_of` reads a checkpoint's marker.
+        """`directory`: the store's; its checkpoints lie beside it for a time. `marker_of` reads a checkpoint's marker.
         `open_folder` is called by the thread, once."""
         self._engine = engine
         self._directory = directory

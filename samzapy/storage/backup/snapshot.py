@@ -43,7 +43,7 @@ class SnapshotFile:
 
     @classmethod
     def of(cls, path: Path) -> SnapshotFile:
-        """Of a file as it is now."""
+        """Describe the present contents of a file."""
         digest, size = hashlib.blake2b(digest_size=20), 0
         with path.open("rb") as data:
             while chunk := data.read(_CHUNK_BYTES):
@@ -71,7 +71,7 @@ class SnapshotIndex:
         return f"{self.marker.time_ms:015d}-{self.marker.changelog_offset}.json"
 
     def to_bytes(self) -> bytes:
-        """As JSON, on the line below its own hash."""
+        """The JSON form, on the line below its own hash."""
         files = {name: (file.digest, file.size) for name, file in self.files.items()}
         body = encode(_Record(FORMAT, self.marker.to_bytes().decode(), files))
         return hashlib.blake2b(body, digest_size=20).hexdigest().encode() + b"\n" + body
@@ -121,7 +121,7 @@ class SnapshotUploader:
     def upload(self, directory: Path, marker: Marker) -> Uploaded:
         """Make a snapshot of the files in `directory`, which do not change meanwhile, then collect old ones.
 
-        Raises UploadStopped or BackupUnavailable; the snapshots from before are then as they were.
+        Raises UploadStopped or BackupUnavailable; earlier snapshots are then unchanged.
         """
         files = self._described(directory)
         there = self._folder.files()
@@ -156,7 +156,7 @@ class SnapshotUploader:
         return files
 
     def _collect(self, newest: str, there: set[str]) -> None:
-        """Remove the snapshots that are older than `newest` and the ones kept beside it, then the files of none.
+        """Remove the snapshots that are older than `newest` and the ones kept with it, then files without a snapshot.
 
         A file that no index names may belong to a snapshot that a successor of this task is making: it is removed when no
         index named it at the last collection either.
@@ -186,7 +186,7 @@ def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Mar
     """Download the newest complete snapshot that `refuse` accepts into `directory`.
 
     `directory` does not exist before, nor afterwards if there was no such snapshot: then None is returned, else its
-    marker. A snapshot with a fault is logged, and the one before is tried. A folder that cannot be read counts as empty.
+    marker. A snapshot with a fault is logged, and the previous one is tried. A folder that cannot be read counts as empty.
     Raises StoreError if the directory cannot be written.
     """
     for name, index in _usable(folder, refuse):

@@ -65,7 +65,7 @@ class ChangelogEnd:
         self._sent = last
 
     def committed(self, marker_offsets: int) -> None:
-        """The sent records are durable; the end of their transaction took so many offsets more."""
+        """The sent records are durable; the end of their transaction took this number of further offsets."""
         if self._sent is not None:
             self._own = self._sent + 1
             self.end = self._own + marker_offsets

@@ -57,7 +57,7 @@ def scan(
 
 
 def first_value(batches: Iterator[RecordBatch]) -> int | None:
-    """The offset of the first record that is no tombstone, None if there is none."""
+    """The offset of the first record with a value, None if there is none."""
     for batch in batches:
         for offset, value in zip(batch.offsets, batch.values, strict=True):
             if value is not None:

@@ -32,13 +32,13 @@ ProgressCallback = Callable[[str, int, int], None]
 #: Called between two polls; returns True to give a restore up, or raises the reason.
 ShouldStop = Callable[[], bool]
 
-#: Bytes of memory in which a container gathers what it restores: enough for a million entries of 100 bytes in a
+#: Bytes of memory in which a container gathers records to restore: enough for a million entries of 100 bytes in a
 #: dictionary, so that a store of that size is written once, however often its keys occur.
 CHUNK_BYTES = 402_653_184
 #: Offsets to read from which on the engine gathers the records, if it has a way of its own: below it a dictionary is as
 #: fast, and needs no files.
 MANY_OFFSETS = 100_000
-#: How many stores finish their restores at once.
+#: The number of stores that finish their restores at once.
 _FINISHED_AT_ONCE = 4
 _POLL_S = 0.1
 #: Few enough that the records are still in the processor's cache when they are gathered.
@@ -67,10 +67,10 @@ class RestoreRead(NamedTuple):
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """How a store got its contents. `source`: local store or standby (with + changelog where a tail was read),
-    snapshot, snapshot + changelog, changelog, or nothing; side inputs or inputs in the place of the changelog where a
-    store is filled from streams; `records`: changelog records read, with `bytes` of keys and values; `reason`: why the
-    local store was not used, empty if it was or there was none."""
+    """The origin of a store's contents. `source`: local store or standby (with + changelog where a tail was read),
+    snapshot, snapshot + changelog, changelog, or nothing; side inputs or inputs instead of the changelog where a store
+    is filled from streams; `records`: changelog records read, with `bytes` of keys and values; `reason`: why the local
+    store was not used, empty if it was or there was none."""
 
     store: str
     records: int
@@ -106,10 +106,9 @@ class StoreRestore:
         known_end: int | None = None,
         in_any_thread: bool = False,
     ) -> None:
-        """`task`: for the label in progress and errors, `task/store`. With an `expiry` the values get the times of their
-        records, and expired ones are left out. From `known_end` on no record is the task's own: one that is there is
-        refused; None: any record may be. `in_any_thread`: the engine may be called by another thread than the one that has
-        opened it."""
+        """`task`: for the label in progress and errors, `task/store`. With an `expiry` the values get the times of
+        their records, and expired ones are left out. From `known_end` on no record is the task's own, and any is
+        refused; None: unknown. `in_any_thread`: the engine may be called by threads other than its opener's."""
         self.label = f"{task}/{identity.store}" if task else identity.store
         self.ssp = ssp
         self.start = start
@@ -134,7 +133,7 @@ class StoreRestore:
         self._gathered = RestoreBuffer(self._memory_bytes)
 
     def begin(self) -> None:
-        """Before the first `add` of a restore to the bound: if there is much to read, the engine may gather it itself."""
+        """Prepare the first `add` of a restore to the bound: the engine may gather a large amount itself."""
         self._begin_load(self.start)
 
     def _begin_load(self, position: int) -> None:
@@ -192,7 +191,7 @@ class StoreRestore:
         self._engine.flush()
 
     def give_up(self) -> None:
-        """From another thread: make a `finish` that goes on end soon, with StoreError."""
+        """Make a running `finish` end soon, with StoreError; from another thread."""
         load = self._load
         if load is not None:
             load.give_up()
@@ -217,8 +216,8 @@ class _Finishing:
     """Finishes restores while others are still read: sorting and writing a store wait for processor and disk.
 
     Each store stays within its share of the memory until it is finished. At the end of the context, after a failure or a
-    stop, finishes that have not begun are dropped, and those that run are made to end and waited for: their engines are
-    closed next. A single store, and one of an engine that is bound to its thread, is finished by the caller.
+    stop, finishes that have not begun are dropped, and running ones are made to end and waited for: their engines are
+    closed next. The caller finishes a single store, and a store whose engine is bound to its thread.
     """
 
     def __init__(self, stores: int) -> None:
@@ -250,7 +249,7 @@ class _Finishing:
         self._begun[ended] = restore
 
     def take(self, timeout_s: float) -> list[StoreRestore]:
-        """Those that are finished by now; waits for the first one, at most so long. Raises the error of one that failed."""
+        """Take the finished restores; waits up to `timeout_s` for the first one. Raises the error of a failed one."""
         ended, _ = wait(self._begun, timeout_s, FIRST_COMPLETED)
         for each in ended:
             each.result()

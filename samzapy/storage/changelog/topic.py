@@ -89,7 +89,7 @@ def ensure_access_log(admin: SystemAdmin, config: StoreConfig, partitions: int) 
 class Changelogs:
     """The changelogs of a container's stores. Each is asked for once, for the partitions of all tasks.
 
-    The ends are those of the first look, when no predecessor of the tasks writes any more.
+    The ends are as of the first look, when no predecessor of the tasks writes.
     """
 
     def __init__(self, admin_of: Callable[[str], SystemAdmin], partitions: Collection[int]) -> None:

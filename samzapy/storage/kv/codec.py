@@ -1,6 +1,6 @@
 """Checks the keys and values of a store, and converts them to bytes and back, in batches.
 
-Errors name the store and the key. An EnvironmentFailure of a serde of values stays what it is: the value is not at fault.
+Errors name the store and the key. An EnvironmentFailure of a serde of values passes unchanged: the value is not at fault.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def entry_columns(store: str, entries: Mapping[K, V] | Iterable[tuple[K, V]]) ->
 
 
 def entry_mapping(store: str, entries: Mapping[K, V]) -> Mapping[K, V]:
-    """The entries as they are. Raises StoreRefused for an object that is no mapping."""
+    """The entries unchanged. Raises StoreRefused for an object that is not a mapping."""
     if not isinstance(entries, Mapping):
         raise StoreRefused(f"store '{store}': expected a mapping, got {_shown(entries)}")
     return entries

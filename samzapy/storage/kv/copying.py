@@ -21,11 +21,11 @@ class SerializedValues(Serde):
     keeps_bytes = True
 
     def to_bytes(self, value: Any) -> bytes:
-        """The bytes as they are."""
+        """Return the bytes unchanged."""
         return value  # type: ignore[no-any-return]
 
     def from_bytes(self, data: bytes) -> Any:
-        """The bytes as they are."""
+        """Return the bytes unchanged."""
         return data
 
 
@@ -54,7 +54,7 @@ class CopyingStore(ForwardingStore[K, V]):
         return {key: None if data is None else decode(key, data) for key, data in found.items()}
 
     def put(self, key: K, value: V) -> None:
-        """Set `key` to the value as it is now."""
+        """Set `key` to a copy of `value`."""
         self._inner.put(key, self._codec.encode_value(key, value))
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
@@ -76,7 +76,7 @@ class CopyingStore(ForwardingStore[K, V]):
         return _DecodingIterator(self._inner.all(), self._codec)
 
     def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
-        """The range as it is now."""
+        """The present contents of the range."""
         return _DecodingSnapshot(self._inner.snapshot(from_key, to_key), self._codec)
 
 

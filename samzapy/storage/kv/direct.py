@@ -77,16 +77,16 @@ class DirectStore(ScanningStore[K, V]):
         return self._codec.encode_key(key)
 
     def close(self) -> None:
-        """Every later call raises StoreClosed."""
+        """Close the store: every later call raises StoreClosed."""
         super().close()
         self._plain = frozenset()
 
     def flush(self) -> None:
-        """Nothing is held back here."""
+        """Do nothing: no object is held here."""
         self.check_open()
 
     def discard(self) -> None:
-        """Nothing is held here."""
+        """Do nothing: no object is held here."""
 
     def metrics(self) -> dict[str, float]:
         """`gets`, `puts`, `deletes`, `scans`."""

@@ -156,12 +156,12 @@ class ExpiringStore(ForwardingStore[K, V]):
         return _Living(self._inner.all(), self._expiry)
 
     def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
-        """The range as it is now. Entries that expire later vanish from it, too."""
+        """The present contents of the range. Entries that expire later vanish from it, too."""
         return _LivingSnapshot(self._inner.snapshot(from_key, to_key), self._expiry)
 
     @property
     def undone(self) -> StoreLayer[K, Any]:
-        """The layer below, which has the times of the puts: an undone change must not begin a lifetime anew."""
+        """The layer below, which has the times of the puts: an undone change must not begin a new lifetime."""
         return self._inner.undone
 
     def sweep(self, written: int) -> dict[bytes, None]:

@@ -1,4 +1,4 @@
-"""The layers of a store's stack: their common interface, and the base of those that wrap another layer.
+"""The layers of a store's stack: their common interface, and the base of layers that wrap another one.
 
 1. `StoreLayer` is a key-value store with the additional calls of a commit.
 2. `ForwardingStore` passes every call to the layer below, except `merge_all`: that is a `get_all` and a `put_all` of the
@@ -27,7 +27,7 @@ class StoreLayer(KeyValueStore[K, V]):
     def exchange_all(
         self, entries: Mapping[K, V], combine: Callable[[V, V], V]
     ) -> tuple[Sequence[K], Sequence[V | None]]:
-        """As `merge_all`; returns the keys and what they held before."""
+        """Like `merge_all`; returns the keys and their previous values."""
         found = self.get_all(entries)
         self.merge_all(entries, combine)
         return list(found), list(found.values())
@@ -43,7 +43,7 @@ class StoreLayer(KeyValueStore[K, V]):
 
     @abstractmethod
     def metrics(self) -> dict[str, float]:
-        """Counts since the store was opened, by name, with those of the layers below."""
+        """Counts since the store was opened, by name, including the layers below."""
 
     def over_budget(self) -> bool:
         """Whether unserialized changes take so much memory that the task should commit."""
@@ -171,7 +171,7 @@ class ReadOnlyStore(ForwardingStore[Any, Any]):
         return self._inner.undone
 
     def flush(self) -> None:
-        """Does nothing: the task has changed nothing that could be serialized."""
+        """Do nothing: the task has changed nothing."""
 
     def _refuse(self) -> NoReturn:
         raise StoreRefused(self._why)

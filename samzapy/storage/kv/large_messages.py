@@ -49,13 +49,13 @@ class LargeMessageSafeStore(CopyingStore[K, V]):
         self.ignored = 0
 
     def put(self, key: K, value: V) -> None:
-        """Set `key` to the value as it is now. Raises StoreRefused for a large one, unless those are dropped."""
+        """Set `key` to a copy of `value`. Raises StoreRefused for a large value, unless large values are dropped."""
         data = self._codec.encode_value(key, value)
         if self._fits(key, data):
             self._inner.put(key, data)
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """Set many, without the large ones if those are dropped; or none if one of them is refused."""
+        """Set many, without large values if these are dropped; or none if one of them is refused."""
         pairs = entry_list(self._codec.store, entries)
         encoded = [(key, self._codec.encode_value(key, value)) for key, value in pairs]
         self._inner.put_all([(key, data) for key, data in encoded if self._fits(key, data)])

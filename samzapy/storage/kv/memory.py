@@ -51,7 +51,7 @@ class InMemoryStorageEngine(StorageEngine):
         return list(map(self._data.get, keys))
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        """Pairs with lower <= key < upper, as they are now."""
+        """The present pairs with lower <= key < upper."""
         return self._view(lower, upper).iterate(None, None)
 
     def is_empty(self) -> bool:
@@ -60,7 +60,7 @@ class InMemoryStorageEngine(StorageEngine):
         return not self._data
 
     def snapshot(self) -> EngineSnapshot:
-        """The contents as they are now."""
+        """The present contents."""
         return self._view(None, None)
 
     def _view(self, lower: bytes | None, upper: bytes | None) -> _View:
@@ -113,7 +113,7 @@ class InMemoryStorageEngine(StorageEngine):
         return self._marker
 
     def flush(self) -> None:
-        """There is nowhere to flush to."""
+        """Do nothing: there is nowhere to flush to."""
         self._views()
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class InMemoryStorageEngineFactory(StorageEngineFactory):
     persistent = False
 
     def memory(self, settings: EngineSettings) -> EngineMemory:
-        """All of it, which no key limits."""
+        """All contents are in memory, and no key limits them."""
         return EngineMemory(unknown="all entries are in memory")
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:

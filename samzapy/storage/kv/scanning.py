@@ -68,7 +68,7 @@ def _decoded(pairs: Iterator[Pair], codec: EntryCodec) -> Iterator[tuple[K, V]]:
 
 
 class EntrySnapshot(KeyValueSnapshot[K, V]):
-    """A range of objects as it was."""
+    """A snapshot of a range of objects."""
 
     __slots__ = ("_closed", "_codec", "_failed", "_snapshot")
 
@@ -127,7 +127,7 @@ class ScanningStore(StoreLayer[K, V]):
         return self._scan(None, None)
 
     def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
-        """The range as it is now, own uncommitted writes included."""
+        """The present contents of the range, including own uncommitted writes."""
         self.check_open()
         lower, upper = self._codec.encode_key(from_key), self._codec.encode_key(to_key)
         self.flush()

@@ -12,7 +12,7 @@ from samzapy.errors import RecordTooLarge, StoreClosed, StoreError
 from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.ordered import Change, KeyOrder, Pair, merged
 
-#: Bytes of memory that an entry takes beside those of its key and value: the heads of both objects, its number, and its
+#: Bytes of memory that an entry takes besides its key and value: the heads of both objects, its number, and its
 #: places in two dictionaries.
 _ENTRY_BYTES = 200
 #: Not None, which is a deletion; bytes by type, so that `get` needs no cast.
@@ -162,7 +162,7 @@ class UncommittedStore:
             raise
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values in the order of `keys`. One call of the engine reads those that have not changed."""
+        """The values in the order of `keys`. One call of the engine reads the unchanged ones."""
         changes = self._changes
         if not changes:
             return self._read(keys)
@@ -195,7 +195,7 @@ class UncommittedStore:
             ) from self._failed
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        """Pairs with lower <= key < upper as they are now; later changes and commits do not show."""
+        """The present pairs with lower <= key < upper; later changes and commits do not show."""
         try:
             return _MergedCursor(self._slice(lower, upper), self._engine.iterate(lower, upper))
         except BaseException as failure:
@@ -203,7 +203,7 @@ class UncommittedStore:
             raise
 
     def snapshot(self, lower: bytes | None, upper: bytes | None) -> UncommittedSnapshot:
-        """The range as it is now, to be iterated any number of times."""
+        """The present contents of the range, to be iterated any number of times."""
         return UncommittedSnapshot(self._slice(lower, upper), self._engine.snapshot(), lower, upper)
 
     def _slice(self, lower: bytes | None, upper: bytes | None) -> list[Change]:
@@ -211,8 +211,8 @@ class UncommittedStore:
         return [(key, changes[key]) for key in self._order.between(lower, upper)]
 
     def over_budget(self) -> bool:
-        """Whether the changes hold more bytes than they may, or those of the container take too much of its memory, so that
-        the task should commit."""
+        """Whether the task should commit, because its changes exceed their limit, or the container's take too much of
+        its memory."""
         self._note()
         if not (self._bytes > self._max_bytes or self._budget.crowded):
             return False

@@ -20,7 +20,7 @@ _IMMUTABLE = frozenset({str, bytes, int, float, bool})
 
 
 class WatchedStore(ForwardingStore[K, V]):
-    """Remembers a digest of each object that was got or put, and compares it at every `flush`, so at each commit.
+    """Remembers a digest of each object after `get` and `put`, and compares it at every `flush`, so at each commit.
 
     For debugging: it serializes every object once a call and once a commit. It ignores the objects of ranges and snapshots,
     since those are copies.

@@ -31,7 +31,7 @@ def store_directory(base: Path, job: str, store: str, task: str) -> Path:
 
 
 def make_private(path: Path, base: Path) -> None:
-    """Create the directory and those between it and `base`, for this user only. Raises StoreError."""
+    """Create the directory and its parents below `base`, for this user only. Raises StoreError."""
     try:
         base.expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in (path.parent.parent, path.parent, path):
@@ -41,7 +41,7 @@ def make_private(path: Path, base: Path) -> None:
 
 
 def set_aside(path: Path, kind: str, now_ms: int) -> Path:
-    """Rename a store that must not be used to `<name>.<kind>-<time>`, and delete the one set aside before. Returns the name.
+    """Rename a store that must not be used to `<name>.<kind>-<time>`, and delete the previous one. Returns the name.
 
     The directory must not be open. Raises StoreError.
     """
@@ -56,7 +56,7 @@ def set_aside(path: Path, kind: str, now_ms: int) -> Path:
 
 
 def lies_beside(path: Path) -> bool:
-    """Whether the directory is no active store: it was set aside, or is a standby's copy."""
+    """Whether the directory is not an active store: it was set aside, or is a standby's copy."""
     return any(f".{kind}-" in path.name for kind in ("corrupt", "stale", "orphaned", "standby"))
 
 

@@ -85,7 +85,7 @@ class LocalStores:
         empty: LocalStore,
         fetch: Callable[[Path], Marker | None],
     ) -> LocalStore:
-        """Replace an empty store by the one that `fetch` puts into its directory. If `fetch` puts nothing there, or the
+        """Replace an empty store by the store that `fetch` puts into its directory. If `fetch` puts nothing there, or the
         store does not open with the marker that `fetch` returned, open an empty one again."""
         path = self.directory(settings.store)
         empty.engine.close()

@@ -43,7 +43,7 @@ class StoreIdentity:
 
     @property
     def serdes(self) -> tuple[str, str]:
-        """Of its keys and its values."""
+        """The serdes of the store's keys and values."""
         return self.key_serde, self.msg_serde
 
 
@@ -73,7 +73,7 @@ class Marker:
     checkpoint: a commit that changed nothing writes no marker. `time_ms`: no record after `changelog_offset` is older.
 
     The bytes are one JSON object of format 1. Fields that came later are optional, so versions before and after them read
-    each other's markers; an empty one is left out, so a marker of a version before is written back as it was read.
+    each other's markers; an empty one is left out, so a marker of an earlier version is written back unchanged.
     """
 
     identity: StoreIdentity
@@ -83,7 +83,7 @@ class Marker:
     format: int = FORMAT
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """The JSON form."""
         return encode(
             _Record(
                 format=self.format,
@@ -112,7 +112,7 @@ class Marker:
 
 
 def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
-    """Why a local store with that marker must not be used, as half a sentence; None if it may.
+    """The reason why a local store with that marker must not be used, as half a sentence; None if it may.
 
     `log` is the changelog's range now, `retention_ms` its `delete.retention.ms`.
     """
@@ -120,7 +120,7 @@ def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention
 
 
 def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | None:
-    """Why a store with that marker is not the expected one, or not one of this changelog; None if it is."""
+    """The reason why a store with that marker is not the expected one, or not of this changelog; None if it is."""
     reason = of_another(marker.identity, identity)
     if reason:
         return reason
@@ -133,7 +133,7 @@ def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | N
 
 
 def doubt(marker: Marker, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
-    """Why a store with that marker must not be used if any record follows it in the changelog; None if it may.
+    """The reason why a store with that marker must not be used if any record follows it in the changelog; None if it may.
 
     The changelog drops deletions after its retention. An older store may hold deleted keys. The shortest retention since
     the store was made counts.
@@ -155,14 +155,15 @@ def lowest(identity: StoreIdentity, retention_ms: int) -> int:
 
 
 def of_another(found: StoreIdentity, wanted: StoreIdentity) -> str | None:
-    """Why the store of identity `found` belongs to another changelog than the `wanted` one; None if it does not."""
+    """The reason why the store of identity `found` belongs to another changelog than the `wanted` one; None if it does not."""
     return foreign(
         found, wanted, f"its changelog (id {found.topic_id}) was replaced by another one (id {wanted.topic_id})"
     )
 
 
 def foreign(found: StoreIdentity, wanted: StoreIdentity, other_log: str) -> str | None:
-    """Why a store of identity `found` is not the `wanted` one, `other_log` if it has another changelog; None if it is."""
+    """The reason why a store of identity `found` is not the `wanted` one, `other_log` if it has another changelog; None
+    if it is."""
     for what in ("job", "store", "partition"):
         if getattr(found, what) != getattr(wanted, what):
             return f"it belongs to {what} {getattr(found, what)!r}, not {getattr(wanted, what)!r}"
@@ -203,7 +204,7 @@ class Acceptance:
         return self.misfit(marker) or self.doubt(marker)
 
     def misfit(self, marker: Marker) -> str | None:
-        """As `refusal`, but at any age. Raises ConfigError for files of this changelog that were written with other serdes:
+        """Like `refusal`, but at any age. Raises ConfigError for files of this changelog that were written with other serdes:
         so was the changelog, and a store rebuilt from it would be no better. But if the changelog is known to have the
         serdes of the job file, it was migrated, and only the files are old."""
         if of_another(marker.identity, self.identity) is None:

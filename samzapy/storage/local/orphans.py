@@ -1,4 +1,4 @@
-"""Removes local stores that no task here uses any more: sets them aside when they are old, deletes them at a later start.
+"""Removes local stores that no task here uses: sets them aside when they are old, deletes them at a later start.
 
 A task that has moved to another machine, or has lost its partition, leaves its stores behind. Their changelogs hold the same
 entries. There are two steps, as in Samza's monitor, so that an operator can recover a store in between.

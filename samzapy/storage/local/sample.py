@@ -37,7 +37,7 @@ def check_sample(config: StoreConfig, engine: StorageEngine, key_serde: Serde, v
 
 
 def sample(snapshot: EngineSnapshot) -> Iterator[Entry]:
-    """Some hundred entries at most, from the whole range of the keys."""
+    """Read a few hundred entries at most, from the whole range of the keys."""
     first = _entries(snapshot, None, _FIRST)
     yield from first
     if len(first) < _FIRST:

@@ -12,7 +12,7 @@ Lengths = NDArray[np.uint32]
 #: Row numbers.
 Rows = NDArray[np.intp]
 
-#: How many strings, or about how many bytes, are read in one go: the copies fit in the processor's cache.
+#: The strings, or the approximate bytes, to read at a time: the copies fit in the processor's cache.
 _PART = 5_000
 _PART_BYTES = 1_048_576
 #: Bytes of a number.
@@ -43,11 +43,11 @@ class Arena:
         self._lengths.append(np.fromiter(map(len, strings), np.uint32, len(strings)))
 
     def part(self) -> int:
-        """How many rows to read in one go."""
+        """The number of rows to read at a time."""
         return max(1, min(_PART, _PART_BYTES * len(self.lengths()) // max(1, self.used)))
 
     def lengths(self) -> Lengths:
-        """Of every row, in bytes."""
+        """The length of every row in bytes."""
         if len(self._lengths) != 1:
             self._lengths = [np.concatenate([np.empty(0, np.uint32), *self._lengths])]
         return self._lengths[0]
@@ -77,7 +77,7 @@ class Arena:
         return self.memory().reshape(len(lengths), length)
 
     def reader(self) -> Callable[[Rows], Iterator[bytes]]:
-        """Gives the strings of at most `part` rows, up to the next `append` or `keep`."""
+        """Return a function from at most `part` rows to their strings, valid up to the next `append` or `keep`."""
         matrix = self.matrix()
         if matrix is not None:
             lines, length = matrix, matrix.shape[1]
@@ -115,7 +115,7 @@ class Arena:
         self.used = end
 
     def _joined(self, rows: Rows, starts: NDArray[np.int64], lengths: Lengths) -> bytes:
-        """The bytes of rows in order, at least one; those that lie together are read together."""
+        """The bytes of rows in order, at least one; adjacent rows are read together."""
         begins = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
         last = rows[np.append(begins[1:], len(rows)) - 1]
         cuts = map(slice, starts[rows[begins]].tolist(), (starts[last] + lengths[last]).tolist())

@@ -22,7 +22,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class RocksDbCursor:
-    """Pairs of a range as they were when RocksDB's iterator was made. Ends with a check of the iterator's status.
+    """Pairs of a range as of the making of RocksDB's iterator. Ends with a check of the iterator's status.
 
     `shared`: other cursors use the same iterator, so this one takes its place again before each chunk.
     """

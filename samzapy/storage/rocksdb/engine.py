@@ -61,7 +61,7 @@ class RocksDbStorageEngine(StorageEngine):
         *,
         wal: bool = False,
     ) -> None:
-        """`options`: those that `db` was opened with. `ownership`: None for a handle that only reads. `properties`: names of
+        """`options`: the options of the open `db`. `ownership`: None for a read-only handle. `properties`: names of
         further integer properties of RocksDB (without `rocksdb.`) to publish. `wal`: write to RocksDB's log, too, so that
         a kill of this process loses nothing."""
         self._db: Any = db
@@ -96,24 +96,24 @@ class RocksDbStorageEngine(StorageEngine):
         return found
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        """Pairs with lower <= key < upper, as they are now."""
+        """The present pairs with lower <= key < upper."""
         rows = pinned_rows(self._opened(), self._path, upper)
         cursor = RocksDbCursor(rows, self._path, lower, upper, shared=False)
         self._open.add(cursor)
         return cursor
 
     def snapshot(self) -> EngineSnapshot:
-        """The contents as they are now."""
+        """The present contents."""
         snapshot = RocksDbSnapshot(pinned_rows(self._opened(), self._path), self._path, self._open)
         self._open.add(snapshot)
         return snapshot
 
     def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
-        """By an iterator of its own, which is pinned to the present: no other thread waits for it."""
+        """Read by a separate iterator, pinned to the present: no other thread waits for it."""
         return committed_page(pinned_rows(self._opened(), self._path), self._path, lower, upper, most, most_bytes)
 
     def write(self, changes: Changes, marker: bytes) -> None:
-        """One WriteBatch: `changes` and the marker. Raises StoreError for the one reserved key."""
+        """Write `changes` and the marker as one WriteBatch. Raises StoreError for the one reserved key."""
         self._refuse_reserved(changes)
         batch = WriteBatch(raw_mode=True)
         values = changes.values()
@@ -225,14 +225,14 @@ class RocksDbStorageEngine(StorageEngine):
                 self._ownership.release()
 
     def metrics(self) -> dict[str, float]:
-        """RocksDB's own properties, those that are worth a gauge."""
+        """RocksDB's own properties that are worth a gauge."""
         if isinstance(self._db, _Gone):
             return {}
         found = {name: self._db.property_int_value(key) for key, name in self._gauges.items()}
         return {name: float(value) for name, value in found.items() if value is not None}
 
     def disown(self) -> Any:
-        """In a forked child: give the handle up without a close, and refuse every later call."""
+        """Give the handle up without a close, in a forked child, and refuse every later call."""
         db, self._db = self._db, _Gone(StoreError(f"{self._path} was opened by the parent of this process"))
         return db, self._load
 
@@ -285,7 +285,7 @@ class RocksDbSnapshot(EngineSnapshot):
         self._open = opened
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        """Pairs with lower <= key < upper, as they were."""
+        """The pairs with lower <= key < upper at the time of the snapshot."""
         if self._rows is None:
             raise StoreClosed(f"{self._path}: the snapshot is closed")
         cursor = RocksDbCursor(self._rows, self._path, lower, upper, shared=True)

@@ -43,7 +43,8 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         return problems(settings.properties)
 
     def memory(self, settings: EngineSettings) -> EngineMemory:
-        """Of every part some tables of numbers; of all stores the container's block cache and memtables, or the store's own."""
+        """The memory of every part: some tables of numbers; of all stores: the container's block cache and memtables,
+        or the store's own."""
         options = RocksDbOptions.parse(settings.properties, settings.tasks_in_container)
         own, shared = {}, {}
         if options.cache_bytes is None:

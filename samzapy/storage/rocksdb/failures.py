@@ -12,7 +12,7 @@ from samzapy.storage.rocksdb.ownership import CLAIMED, holder
 DAMAGE_FILE = "samzapy.damage"
 
 
-#: How rocksdict says that another thread is in a call: readers meet it only while the store is being closed.
+#: rocksdict's text for a call of another thread: readers meet it only while the store is being closed.
 IN_USE = "borrowed"
 
 #: While a store is opened, a missing file can only mean that the store has lost it.

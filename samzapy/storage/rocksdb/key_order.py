@@ -37,7 +37,7 @@ class _Columns:
         self.places = range(0, min(int(self._lengths.max(initial=0)), _COLUMNS), WORD)
 
     def column(self, at: int, rows: Rows) -> Numbers:
-        """Of `rows`, from byte `at` on."""
+        """The column of `rows` from byte `at` on."""
         first = self._starts[rows] + at
         if at + WORD <= self._shortest:
             return self._words[first].astype(np.uint64)
@@ -58,7 +58,7 @@ class _Columns:
         return mixed
 
     def same(self, rows: Rows, others: Rows) -> Marks:
-        """Whether the strings of `rows` are those of `others`; never for strings that go beyond the columns."""
+        """Whether `rows` and `others` have the same strings; never for strings that go beyond the columns."""
         lengths = self._lengths[rows]
         same: Marks = (lengths == self._lengths[others]) & (lengths <= _COLUMNS)
         for at in self.places:
@@ -67,7 +67,7 @@ class _Columns:
 
 
 def unreplaced(arena: Arena) -> Rows:
-    """The rows in order, without most of those with a string that comes again later. The last row of each string is always
+    """The rows in order, without most rows whose string comes again later. The last row of each string is always
     kept."""
     columns, count = _Columns(arena), len(arena.lengths())
     bits = count.bit_length() + 1

@@ -19,7 +19,7 @@ from samzapy.storage.rocksdb.arena import Arena, Rows
 from samzapy.storage.rocksdb.cursor import MARKER_KEY
 from samzapy.storage.rocksdb.key_order import key_order, unreplaced
 
-#: Bytes of memory that a record takes beside those of its key and value, while it is sorted.
+#: Bytes of memory that a record takes besides its key and value, while it is sorted.
 _ROW_BYTES = 48
 #: Dropping overwritten records must free so much of the memory, or it would soon be due again.
 _ROOM = 0.75
@@ -32,7 +32,7 @@ TakeIn = Callable[[Callable[[SstFileWriter], None]], None]
 
 
 class SortedLoad(Load):
-    """Appends records; when the memory is full it drops those that later ones of their keys replace.
+    """Appends records; when the memory is full it drops records that later ones of their keys replace.
 
     A dictionary of a million entries costs several cache misses a record, an append costs none.
     """

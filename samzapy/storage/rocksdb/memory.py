@@ -1,12 +1,12 @@
 """The memory that the RocksDB stores of a container share: one block cache, and one limit of all memtables.
 
-1. Stores without a `container.cache.size.bytes` of their own share the blocks of one cache, those used last.
+1. Stores without a `container.cache.size.bytes` of their own share one cache of the blocks used last.
 2. Stores without a `container.write.buffer.size.bytes` of their own count their memtables together. Beyond seven eighths of the
-   limit, a write flushes the memtable of its own store; RocksDB does not flush that of an idle store. So memory stays near the
+   limit, a write flushes the memtable of its own store; RocksDB does not flush an idle store's. So memory stays near the
    limit, no write waits, and many idle stores with full memtables make the files of the others small.
 
-Each part of a store that was written to has an arena block at the least, an eighth of its write buffer and 1 MiB at the most, so
-a limit below the sum of those has no more effect.
+Each part of a store that was written to has an arena block at the least, an eighth of its write buffer and 1 MiB at the
+most, so a limit below the sum of these has no further effect.
 
 Filters and indexes of open tables are outside of both: about 1.5 bytes a key of the store, for as long as a table is open.
 

@@ -100,9 +100,9 @@ def _within(text: str, low: int, high: int) -> bool:
 @dataclass(frozen=True)
 class RocksDbOptions:
     """RocksDB's settings; sizes in bytes. `cache_bytes` and `write_buffer_bytes` are for one store of a container: its tasks
-    share the cache and divide the buffer. A `cache_bytes` of None means the container's cache, of `shared_cache_bytes`; the
-    memtables are counted with those of other stores, up to `shared_write_buffer_bytes`, if `counts_together`. `tuning` holds the
-    integer keys that are set only when given."""
+    share the cache and divide the buffer. A `cache_bytes` of None means the container's cache, of `shared_cache_bytes`;
+    the memtables are counted with other stores' memtables, up to `shared_write_buffer_bytes`, if `counts_together`.
+    `tuning` holds the integer keys that are set only when given."""
 
     cache_bytes: int | None = None
     write_buffer_bytes: int = 33_554_432
@@ -153,8 +153,8 @@ class RocksDbOptions:
         return max(65_536 * self.tasks, self.write_buffer_bytes) * self.num_write_buffers
 
     def to_options(self, cache: Cache | None, memtables: WriteBufferManager | None = None) -> Options:
-        """The options for rocksdict; `cache` is the block cache that the container's tasks share, None for none, `memtables`
-        what counts them together with those of other stores."""
+        """The options for rocksdict; `cache` is the block cache that the container's tasks share, None for none,
+        `memtables` the counter that they share with other stores."""
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(max(65_536, self.write_buffer_bytes // self.tasks))

@@ -18,8 +18,8 @@ from samzapy.storage.local.directory import locking_pid
 #: Our own file beside RocksDB's LOCK: the process that has the directory open.
 HOLDER_FILE = "samzapy.pid"
 
-#: Real paths open for writing in this process (or in the one it was forked from), and by which pid. RocksDB's own table goes
-#: by path text, so a symlink would get past it.
+#: Real paths open for writing in this process (or in the one it was forked from), with the pid that opened them.
+#: RocksDB's own table goes by path text, so a symlink would get past it.
 CLAIMED: dict[Path, int] = {}
 
 
@@ -93,7 +93,8 @@ def _command(pid: int) -> str:
 
 
 def _disown_all() -> None:
-    """In a forked child: RocksDB's threads do not exist there, and a close would write to the parent's files.
+    """Disown every engine in a forked child: RocksDB's threads do not exist there, and a close would write to the
+    parent's files.
 
     The handles are leaked on purpose, until after the interpreter's end.
     """

@@ -35,7 +35,7 @@ Value = str | int | bool | None
 
 
 def to_name(value: Value, store: str) -> str:
-    """The value behind a letter for its type. Raises StoreRefused for anything that is no value."""
+    """The value behind a letter for its type. Raises StoreRefused for anything but a value."""
     if value is None:
         return "n"
     if type(value) is bool:
@@ -139,7 +139,7 @@ def opened(held: Sequence[Any], measures: Sequence[str]) -> Aggregate:
 
 @dataclass(frozen=True)
 class CubeDesign:
-    """`rollups` are combinations of `dimensions`, each in the order in which its cells are sorted."""
+    """`rollups` are combinations of `dimensions`, each in the order of its cells."""
 
     dimensions: tuple[str, ...]
     measures: tuple[str, ...]
@@ -147,7 +147,7 @@ class CubeDesign:
 
     @classmethod
     def of(cls, settings: EngineSettings) -> CubeDesign:
-        """As the job file says; without `cube.rollups` one of all dimensions."""
+        """Read the design from the settings; without `cube.rollups` one roll-up of all dimensions."""
         dimensions = value_of(settings, engines.CUBE_DIMENSIONS)
         text = value_of(settings, engines.CUBE_ROLLUPS)
         return cls(dimensions, value_of(settings, engines.CUBE_MEASURES), _rollups(text) if text else (dimensions,))
@@ -164,7 +164,7 @@ class CubeDesign:
 
 
 def leading(rollup: Sequence[str], fixed: Collection[str]) -> int:
-    """How many of the roll-up's first dimensions are fixed."""
+    """The number of the roll-up's first dimensions that are fixed."""
     for place, dimension in enumerate(rollup):
         if dimension not in fixed:
             return place
@@ -255,10 +255,10 @@ class CubeStore:
     def add_all(
         self, dimensions: Mapping[str, Sequence[Value]], measures: Mapping[str, Sequence[Number]] | None = None
     ) -> None:
-        """As `add` of facts in columns: for every dimension its values, for measures theirs. Each cell is read once and
+        """Like `add` of facts in columns: the values of every dimension and of the measures. Each cell is read once and
         written once. Sums of floats may differ from those of `add` in the last digits.
 
-        Raises as `add` does, and adds nothing; ValueError for columns of different lengths.
+        Raises as `add`, and adds nothing then; ValueError for columns of different lengths.
         """
         design, store, given = self._design, self._store, measures or {}
         if dimensions.keys() != self._dimensions:
@@ -322,7 +322,7 @@ class CubeStore:
         ]
 
     def roll_up(self, *by: str) -> list[Cell]:
-        """All facts, by these dimensions; without any, one cell of everything."""
+        """All facts, by these dimensions; without any, one cell of all facts."""
         return self.slice({}, by)
 
     def drill(self, cell: Cell, dimension: str) -> list[Cell]:
@@ -367,7 +367,7 @@ class CubeStore:
 
 
 class CubeFactory(StoreViewFactory):
-    """Gives a CubeStore."""
+    """Makes a CubeStore."""
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> CubeStore:
         """See `StoreViewFactory.view`."""

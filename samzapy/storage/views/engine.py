@@ -40,11 +40,11 @@ class ViewEngineFactory(StorageEngineFactory):
         self.changes_in_place = views.changes_in_place
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
-        """As the engine below."""
+        """Like the engine below."""
         return self._base.open(directory, settings)
 
     def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
-        """As the engine below."""
+        """Like the engine below."""
         return self._base.open_read_only(directory, settings)
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
@@ -52,11 +52,11 @@ class ViewEngineFactory(StorageEngineFactory):
         return [*self._base.check(settings), *self._views.check(settings)]
 
     def memory(self, settings: EngineSettings) -> EngineMemory:
-        """That of the engine below: a view keeps nothing."""
+        """The memory of the engine below: a view keeps nothing."""
         return self._base.memory(settings)
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
-        """Those of the view."""
+        """The serdes of the view."""
         return self._views.entry_serdes(settings)
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:

@@ -12,7 +12,7 @@ _END = "\0"
 
 
 def key(kind: bytes, *names: str) -> bytes:
-    """The key of these names. Raises StoreRefused for a name that is no str or contains a zero character."""
+    """The key of these names. Raises StoreRefused for a name that is not a str or contains a zero character."""
     try:
         text = "".join([name + _END for name in names])
         if text.count(_END) == len(names):

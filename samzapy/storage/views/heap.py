@@ -48,13 +48,13 @@ _SPARE = 64
 
 
 class PossibleItems:
-    """The hashes of all items that a full group may hold. An item with another hash is not there, so the store need
-    not be asked for it.
+    """The hashes of all items that a full group may hold. An item with another hash is not in the group, so the store
+    need not be asked for it.
 
-    1. A push that the full group has taken makes it of what the group then holds. Later pushes add theirs, and none is taken
-       out. So what leaves the group later, and comes back with a message that is undone, is here.
-    2. `anchor` is the block with the worst item, as the last push that was taken has put it. If the store has another
-       object, that push was undone or the store has read the block anew, and the hashes count no more. Each push that asks
+    1. A push that the full group has taken makes it from the group's items. Later pushes add their hashes, and none is
+       removed. So it has the items that leave the group later and come back with an undone message.
+    2. `anchor` is the block with the worst item, as put by the last push that was taken. If the store has another
+       object, that push was undone or the store has read the block again, and the hashes are void. Each push that asks
        the store pays for one item that is hashed.
     """
 
@@ -138,8 +138,8 @@ class HeapStore:
     def push_all(
         self, items: Sequence[Any], scores: Sequence[Score], groups: Sequence[str] | None = None
     ) -> list[bool]:
-        """As `push` of each item with its score to its group, in order; returns the results of the pushes. `groups`:
-        None for the default one. A full group that gets many items is read and written once.
+        """Like `push` of each item with its score to its group, in order; returns the results of the pushes. `groups`:
+        None for the default group. A full group that gets many items is read and written once.
 
         Raises StoreRefused for an item, a score or a group that `push` refuses, ValueError for columns of different lengths;
         nothing has changed then.
@@ -218,7 +218,7 @@ class HeapStore:
         return one < other if self._highest else one > other
 
     def _is_surely_worse(self, group: str, blocks: SortedBlocks, packed: bytes, score: Score) -> bool:
-        """Whether an item is not in a full group, and worse than all that are, by what is at hand."""
+        """Whether an item is certainly not in a full group and worse than all its items, by the hashes at hand."""
         possible = self._possible.get(group)
         if possible is None:
             self._credit += 1
@@ -254,7 +254,7 @@ class HeapStore:
         blocks.cut_edge(possible.anchor, last=not self._highest)
 
     def _push_together(self, group: str, pushes: Sequence[tuple[bytes, Score]]) -> list[bool]:
-        """As `push` of each item."""
+        """Like `push` of each item."""
         blocks, store = self._blocks(group), self._store
         before = self.size(group)
         held = HeapGroup(blocks.items(backwards=False), self._size, highest=self._highest)
@@ -334,7 +334,7 @@ def _opened(ranked: Ranked) -> HeapItem:
 
 
 class HeapStoreFactory(StoreViewFactory):
-    """Gives a HeapStore. A smaller `heap.size` than before takes effect at the next push to each group."""
+    """Makes a HeapStore. A smaller `heap.size` than before takes effect at the next push to each group."""
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> HeapStore:
         """See `StoreViewFactory.view`."""

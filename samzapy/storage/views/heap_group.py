@@ -12,14 +12,14 @@ Score = int | float
 
 
 class Changes(NamedTuple):
-    """Items as (score, bytes): those that the group no longer has, or has with another score, and those that are new."""
+    """Items as (score, bytes): `gone` from the group, or from their old score, and newly `come`."""
 
     gone: list[Ranked]
     come: list[Ranked]
 
 
 class HeapGroup:
-    """The items of one group in order. `push` does what that of a HeapStore does."""
+    """The items of one group in order. `push` works as in a HeapStore."""
 
     __slots__ = ("_before", "_highest", "_ranked", "_scores", "_size")
 

@@ -2,7 +2,7 @@
 
 1. A sketch lives as an object in the store's cache and is serialized when the store is flushed. An item that does not
    change it costs no changelog record.
-2. The sketches are those of `datasketches` (Apache) and `rbloom`, which come with `pip install 'samzapy[sketches]'`. They
+2. The sketches come from `datasketches` (Apache) and `rbloom`, installed by `pip install 'samzapy[sketches]'`. They
    are imported when a store first needs them.
 """
 
@@ -49,7 +49,7 @@ class SketchSerde(Serde):
 
     @abstractmethod
     def from_bytes(self, data: bytes) -> Any:
-        """The sketch. Raises SerdeError or ValueError for bytes that are none."""
+        """The sketch. Raises SerdeError or ValueError for other bytes."""
 
 
 class DataSketchSerde(SketchSerde):
@@ -154,7 +154,7 @@ class BloomFilters:
         return found is not None and data in found
 
     def approximate_count(self, key: Any) -> float:
-        """About how many different items were added."""
+        """The approximate number of different items."""
         found = self._store.get(key)
         return 0.0 if found is None else float(found.approx_items)
 
@@ -171,7 +171,7 @@ class BloomFilters:
 
 
 def _hash(data: bytes) -> int:
-    """128 bits that are the same in every process, as a signed number, which is what rbloom takes."""
+    """A hash of 128 bits, the same in every process, as the signed number that rbloom takes."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=16).digest(), "big", signed=True)
 
 
@@ -188,7 +188,7 @@ class BloomSerde(SketchSerde):
 
 
 class BloomFiltersFactory(SketchesFactory):
-    """Gives BloomFilters. Capacity and error rate are those of new filters; others stay as they are."""
+    """Makes BloomFilters. Capacity and error rate apply to new filters; others stay unchanged."""
 
     engine = "bloom"
     package = "rbloom"
@@ -247,7 +247,7 @@ class DistinctCounts:
         )
 
     def estimate(self, key: Any) -> float:
-        """About how many different items were counted; 0.0 for an unknown key."""
+        """The approximate number of different items; 0.0 for an unknown key."""
         sketch = self._store.get(key)
         return 0.0 if sketch is None else float(sketch.get_estimate())
 
@@ -265,7 +265,7 @@ class DistinctCounts:
             )
 
     def estimate_union(self, keys: Iterable[Any]) -> float:
-        """About how many different items were counted under any of `keys`."""
+        """The approximate number of different items under any of `keys`."""
         union = self._library.hll_union(self._lg_k)
         for sketch in self._store.get_all(keys).values():
             if sketch is not None:
@@ -278,13 +278,13 @@ class DistinctCounts:
 
 
 class HyperLogLogSerde(DataSketchSerde):
-    """Not in the compact form, which changes its bytes when it is read and written again."""
+    """Serializes without the compact form, which changes its bytes when it is read and written again."""
 
     kind, text, write = "hll_sketch", "HyperLogLog", "serialize_updatable"
 
 
 class DistinctCountsFactory(SketchesFactory):
-    """Gives DistinctCounts. `hyperloglog.lg.k` is that of new sketches; others stay as they are."""
+    """Makes DistinctCounts. `hyperloglog.lg.k` applies to new sketches; others stay unchanged."""
 
     engine = "hyperloglog"
     package = "datasketches"
@@ -361,7 +361,7 @@ class Quantiles:
         return None if sketch is None else float(sketch.get_rank(number, True))
 
     def count(self, key: Any) -> int:
-        """How many numbers were added, exactly."""
+        """The exact number of added numbers."""
         sketch = self._store.get(key)
         return 0 if sketch is None else int(sketch.n)
 
@@ -382,7 +382,7 @@ class KllSerde(DataSketchSerde):
 
 
 class QuantilesFactory(SketchesFactory):
-    """Gives Quantiles. `quantiles.k` is that of new sketches; others stay as they are."""
+    """Makes Quantiles. `quantiles.k` applies to new sketches; others stay unchanged."""
 
     engine = "quantiles"
     package = "datasketches"

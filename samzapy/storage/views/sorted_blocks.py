@@ -24,7 +24,7 @@ class SortedBlocks:
         self._store = store
         self._block_size = block_size
         self._directory, self._blocks = key(b"d", group), key(b"b", group)
-        #: The key of the size, and the prefix of those of the scores.
+        #: The key of the size, and the prefix of the scores' keys.
         self.size, self.scores = key(b"s", group), key(b"i", group)
 
     def insert(self, ranked: Ranked) -> None:
@@ -91,7 +91,7 @@ class SortedBlocks:
 
 
 def _between(left: Ranked, right: Ranked) -> Ranked:
-    """Something short that is greater than `left` and not greater than `right`, which is greater than `left`."""
+    """A short separator: greater than `left`, and not greater than `right`, which is greater than `left`."""
     if left[0] != right[0]:
         return [right[0], b""]
     before, after = left[1], right[1]

@@ -73,14 +73,14 @@ class FirstTimers:
         return len(self._heap) > _MOST
 
     def add(self, place: Place) -> bool:
-        """Add a place; returns False if it is behind those in memory, so that only the store has it."""
+        """Add a place; returns False if it is behind the places in memory, so that only the store has it."""
         if self._until is not None and place[:2] > self._until:
             return False
         heappush(self._heap, place)
         return True
 
     def cut(self) -> list[Place]:
-        """Drop the later half; returns those that have no due entry for their time."""
+        """Drop the later half; returns the dropped ones that have no due entry for their time."""
         heap = sorted(set(self._heap))
         kept = _MOST // 2
         # The places of one time and key stay together, since entries are read from the store after `until` only.
@@ -112,7 +112,7 @@ class Timer(NamedTuple):
     key: Any
 
     def __str__(self) -> str:
-        """As a failure of its call names it."""
+        """The name of the timer in failures of its call."""
         return f"on_timer of {self.key!r:.100}"
 
 
@@ -209,7 +209,7 @@ class TimerStore(Timers):
         return (self._event if clock is TimerClock.EVENT else self._wall).earliest()
 
     def first_due(self, clock: TimerClock, through_ms: int) -> int:
-        """As `earliest`, but exact up to `through_ms`: skips the due entries of moved and cancelled timers. Called as
+        """Like `earliest`, but exact up to `through_ms`: skips the due entries of moved and cancelled timers. Called as
         `fire`."""
         first = self._of(clock)
         if first.earliest() <= through_ms and (places := self._due(first, through_ms, 1)):
@@ -217,8 +217,8 @@ class TimerStore(Timers):
         return first.earliest()
 
     def fire(self, clock: TimerClock, now_ms: int, most: int) -> Iterator[Timer]:
-        """Take the first timers that are due at `now_ms` out of the store, in order, each right before it is yielded. Skips
-        those that are cancelled or set again meanwhile.
+        """Take the first timers that are due at `now_ms` out of the store, in order, each right before it is yielded.
+        Skips timers that are cancelled or set again meanwhile.
 
         Called by the run loop between messages, when changes of a message can no longer be undone.
         """
@@ -243,7 +243,7 @@ class TimerStore(Timers):
                     self._move(first, place, self.between_messages.get(first.times + place[1]))
 
     def _due(self, first: FirstTimers, now_ms: int, most: int) -> list[Place]:
-        """Take out the first places whose timers fire at their times, in order; moves or drops those before.
+        """Take out the first places whose timers fire at their times, in order; moves or drops earlier ones.
 
         A timer that was set again for an earlier time has two places. If both come due together, they become one.
         """

@@ -1,4 +1,4 @@
-"""Combines the consumers of all systems into one, which returns what its chooser chooses.
+"""Combines the consumers of all systems into one, which returns the chooser's choices.
 
 1. `Bootstrap` holds everything else back until the bootstrap streams have caught up.
 2. A `PartitionBuffer` keeps the polled records of one partition.
@@ -22,10 +22,10 @@ PositionOf = Callable[[SystemStreamPartition], int]
 
 
 class Bootstrap:
-    """Knows whether the bootstrap partitions of a container have caught up; once they have, that stays so.
+    """Knows whether the bootstrap partitions of a container have caught up; once they have, they stay so.
 
     1. A partition has caught up when its reader is at or past the head as of the start, and everything read from it is
-       processed. Positions are compared by `>=`: holes before the head, such as those of compaction, deliver nothing.
+       processed. Positions are compared by `>=`: holes before the head, for example by compaction, deliver nothing.
     2. Samza counts messages when they are chosen. This rule is stricter: a chosen message may still be in flight.
     """
 
@@ -52,8 +52,8 @@ class Bootstrap:
         return bool(lagging - {ssp.system_stream for ssp in self.ssps if ssp in waiting})
 
     def look(self, position: PositionOf, released: Mapping[SystemStreamPartition, int]) -> bool:
-        """Whether everything has caught up. `position`: the next offset to hand out; `released`: the one after the last
-        record handed out."""
+        """Whether everything has caught up. `position`: the next offset to hand out; `released`: the offset after the
+        last record handed out."""
         for ssp, head in list(self._lagging.items()):
             if position(ssp) >= head and (ssp not in released or self._processed(ssp) >= released[ssp]):
                 del self._lagging[ssp]
@@ -253,7 +253,7 @@ class ChoosingConsumer(SystemConsumer):
             self._offer(opened)
 
     def _offer(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        """Make these partitions eligible; fetch those that have too little waiting."""
+        """Make these partitions eligible; fetch partitions with too few waiting records."""
         opened = list(ssps)
         self._waiting.update((ssp, self._buffers[ssp]) for ssp in opened if len(self._buffers[ssp]))
         self._resume(ssp for ssp in opened if ssp not in self._full)

@@ -1,8 +1,8 @@
 """Tables of a database as streams: polled by a column that grows.
 
-A table is a stream of changes, as Samza's state documentation asks for: a job that is set back to zero replays the table
-as it is now. A row that is changed again gets a new place in the order and is read there only, as in a compacted topic
-that is always clean.
+A table is a stream of changes, as Samza's state documentation asks for: a job that is set back to zero replays the
+table's present rows. A row that is changed again moves to a new place in the order and is read there only, as in a
+compacted topic that is always clean.
 
     order.by a unique integer   offset = the integer
     order.by a timestamp        offset = whole seconds since 1970 x 2^30 + the row's number within its second, and
@@ -12,8 +12,7 @@ that is always clean.
    later takes a place that has already been passed.
 2. With an integer, offsets are the same in every read.
 3. With a timestamp, the rows of a second may change between two reads, so a second is read as a whole: a commit stands
-   between two seconds (`boundary`). A reader that starts inside a second gets its rows again, under the numbers that
-   follow.
+   between two seconds (`boundary`). A reader that starts inside a second gets its rows again, under later numbers.
 4. Deleted rows are not seen: mark rows as deleted instead.
 """
 

@@ -47,7 +47,7 @@ class Order(ABC):
 
 
 class ByNumber(Order):
-    """By a unique integer, which is the offset."""
+    """Order by a unique integer, which is the offset."""
 
     def __init__(self, source: SourceTable, rows: Rows, is_of: IsOf, settled: SettledNumbers) -> None:
         self._source = source
@@ -68,8 +68,8 @@ class ByNumber(Order):
 
 @dataclass(frozen=True)
 class _Place:
-    """The place between two pages of one second: the next offset, the row that gets it as soon as it is known whether it is
-    the partition's last of that second, and the last row read, after which the database continues."""
+    """The place between two pages of one second: the next offset, the row that gets it once the reader knows whether it
+    is the partition's last of that second, and the last row read, after which the database continues."""
 
     offset: int
     kept: tuple[Row, ...]
@@ -77,7 +77,7 @@ class _Place:
 
 
 class ByTime(Order):
-    """By a timestamp, then by the ties.
+    """Order by a timestamp, then by the ties.
 
     The last row of a partition in a second gets the last number of that second, so the offset behind it is the beginning of
     the next second. Only there a reader can start again: rows of a second that it has read in part may have got another

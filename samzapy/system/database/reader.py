@@ -1,5 +1,4 @@
-"""Reads the tables of one database for a consumer: when to look again, from where to where, and which rows are in
-which partition.
+"""Reads the tables of one database for a consumer: the times and ranges of the reads, and the partition of each row.
 """
 
 from __future__ import annotations

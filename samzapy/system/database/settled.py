@@ -69,7 +69,7 @@ class OneWriter:
 
 
 class UnseenWriters:
-    """Any other database, and a PostgreSQL replica: only waiting helps."""
+    """For any other database, and a PostgreSQL replica: only waiting helps."""
 
     default_lag_ms = 10_000
 

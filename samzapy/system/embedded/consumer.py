@@ -43,7 +43,7 @@ class LogReader(ABC):
         """Wait for records that the last `read` has not seen. Returns the seconds spent, `timeout_s` if none came."""
 
     def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
-        """As that of the consumer."""
+        """Like the consumer's."""
         return offset
 
     @abstractmethod

@@ -74,7 +74,7 @@ class PendingRecords:
             self._extend(SystemStreamPartition(self._system, stream, partition), keys, values, stamps, headers)
 
     def add_columns(self, columns: OutgoingColumns) -> None:
-        """As `add`."""
+        """Like `add`."""
         stream, none = columns.stream, (None,) * columns.size
         others: list[Any] = [none if each is None else each for each in columns[1:]]
         keys, values, partitions, partition_keys, headers, times = others
@@ -117,7 +117,7 @@ class PendingRecords:
             )
 
     def take(self) -> dict[SystemStreamPartition, Columns]:
-        """Everything queued, in order per partition; the queue is empty afterwards."""
+        """Take all queued records, in order per partition."""
         taken, self._columns = self._columns, {}
         self.records = self.size = 0
         return taken

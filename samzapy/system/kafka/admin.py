@@ -34,7 +34,7 @@ _REQUEST_S = 15.0
 #: The time-out of one request for offsets. librdkafka sends it to the leader that it knows, and reconnects to a dead one
 #: without any pause until the request times out; only then it looks the leaders up again.
 _OFFSETS_S = 2.0
-#: How long a topic's creation or deletion may take to show in the metadata, and how much longer for each new partition:
+#: The longest time until a topic's creation or deletion shows in the metadata, and the additional time for each new partition:
 #: a broker makes folders and files for each of them before it leads it.
 _SETTLE_S, _SETTLE_PARTITION_S = 30.0, 0.05
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
@@ -69,7 +69,7 @@ class _NoOffset(Exception):
 
 
 class KafkaAdmin(SystemAdmin):
-    """Every call waits at most 30 s and raises EnvironmentFailure or RetriableError after that."""
+    """Each call waits at most 30 s and raises EnvironmentFailure or RetriableError after that."""
 
     def __init__(self, properties: Mapping[str, str], client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK) -> None:
         self._properties = properties
@@ -162,7 +162,7 @@ class KafkaAdmin(SystemAdmin):
         return {stream: found.get(stream) for stream in wanted}
 
     def _describe(self, streams: Collection[str]) -> dict[str, StreamDescription]:
-        """Those that exist."""
+        """The descriptions of the existing streams."""
         topics = self._topics(streams)
         if not topics:
             return {}
@@ -185,7 +185,7 @@ class KafkaAdmin(SystemAdmin):
         return {name: str(topic.topic_id) for name, topic in self._topics(list(dict.fromkeys(streams))).items()}
 
     def _topics(self, streams: Collection[str]) -> dict[str, Any]:
-        """The metadata of those that exist. Other topics are not asked for: a large cluster takes long to send all."""
+        """The metadata of the existing streams. Other topics are not requested: a large cluster takes long to send all."""
         if not streams:
             return {}
         answers = self._client.describe_topics(TopicCollection(list(streams)), request_timeout=_REQUEST_S)

@@ -43,7 +43,7 @@ def give_threads_arenas() -> bool:
 LOGGER = logging.getLogger("samzapy.kafka")
 LOGGER.addHandler(logging.NullHandler())
 
-#: How long a client may try to reach its cluster, in seconds.
+#: The longest time in which a client tries to reach its cluster, in seconds.
 REACH_S = 10.0
 _ATTEMPT_S = 1.0
 _PAUSE_S = 0.1
@@ -99,7 +99,7 @@ class ClientErrors:
             raise general_error(self.refusal, self.system, self.servers)
 
     def check_first_contact(self) -> None:
-        """As `check`; a failed TLS handshake counts as well. Later it may only mean that a broker shuts down."""
+        """Like `check`; a failed TLS handshake counts as well. Later it may only mean that a broker shuts down."""
         self.check()
         if self.handshake is not None:
             raise general_error(self.handshake, self.system, self.servers)
@@ -145,7 +145,7 @@ def reach(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK,
             raise client_errors.unreachable(REACH_S) from cause
 
 
-#: How long a topic may be unknown to the broker that was asked while others know it already.
+#: The longest time for which the asked broker may not know a topic that others know.
 _NEWS_S = 5.0
 _NEWS_PAUSE_S = 0.1
 
@@ -190,7 +190,7 @@ def all_counts(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_C
 def counts_of(
     client: Any, client_errors: ClientErrors, topics: Collection[str], clock: Clock = SYSTEM_CLOCK
 ) -> tuple[dict[str, int], int]:
-    """As `all_counts`, at least of `topics`. For consumers: their requests create no topic."""
+    """Like `all_counts`, at least of `topics`. For consumers: their requests create no topic."""
     if len(topics) > _FEW_TOPICS:
         return all_counts(client, client_errors, clock)
     counts, brokers = dict[str, int](), 0

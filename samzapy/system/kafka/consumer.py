@@ -187,7 +187,7 @@ class KafkaConsumer(SystemConsumer):
         return self._client_errors.statistics.metrics()
 
     def _first(self, timeout_s: float, max_records: int) -> list[Any]:
-        """Wait for one record and take those that came with it. consume(n, t) would wait the whole t for n records."""
+        """Wait for one record and take the records that came with it. consume(n, t) would wait the whole t for n records."""
         first = self._client.poll(timeout_s)
         if first is None:
             self._client_errors.check()

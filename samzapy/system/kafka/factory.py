@@ -52,7 +52,7 @@ class KafkaSystemFactory(SystemFactory):
         return int(said) if said.isdigit() else None
 
     def buffer_bytes(self, settings: SystemSettings) -> tuple[int, int]:
-        """As the queues of librdkafka are set; one more answer of a broker may be on its way to a full one."""
+        """The sizes of librdkafka's queues; one more answer of a broker may be on its way to a full queue."""
         return buffer_bytes(settings)
 
     def check(self, settings: SystemSettings) -> None:

@@ -17,7 +17,7 @@ from samzapy.errors import RetriableError
 from samzapy.system.kafka.client import ClientErrors, make_client
 from samzapy.system.kafka.errors import error_of, general_error
 
-#: How long one commit may take.
+#: The time limit of one commit.
 _COMMIT_S = 5.0
 _POLL_S = 0.1
 

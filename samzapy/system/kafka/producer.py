@@ -40,7 +40,7 @@ class KafkaProducer(SystemProducer):
     1. An error poisons it. Inside a transaction `abort` heals it, with two exceptions: it was fenced, or the broker has
        refused a record. A refused record leaves a gap in librdkafka's sequence numbers, and the next transaction would
        fail at it, so the aborted producer begins no other.
-    2. A report of success costs half as much as the record itself, and only brings the record's offset. So a client reports
+    2. A report of success costs half as much as the record itself, and only adds the record's offset. So a client reports
        failures only, until `report_offsets`. Without transactions the first record that names its partition asks for
        reports, too, and another client takes over. That takes so long that it must not happen in a commit, where a
        stopped process would go on. A transaction stays with its client.
@@ -158,7 +158,7 @@ class KafkaProducer(SystemProducer):
         self._queue.send(columns)
 
     def _report_placed(self) -> None:
-        """Called before records that name their partitions."""
+        """Ask for reports before records that name their partitions."""
         if not self._calls.transactional:
             self.report_offsets()
 

@@ -89,7 +89,7 @@ class RecordColumns(NamedTuple):
 
     @classmethod
     def of_columns(cls, columns: OutgoingColumns) -> RecordColumns:
-        """Those that a task has sent as columns."""
+        """Build them from columns that a task has sent."""
         none = (None,) * columns.size
         others: list[Any] = [none if each is None else each for each in columns[1:]]
         return cls((columns.stream,) * columns.size, *others)

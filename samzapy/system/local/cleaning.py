@@ -80,7 +80,7 @@ def clean(database: Database, topic: Topic, slot: int, now_ms: int, stopped: Cal
 
 
 def give_back(database: Database, stopped: Callable[[], bool] = _go_on) -> None:
-    """Cut the free pages off the file, but for an eighth of it. Raises Stopped."""
+    """Cut the free pages off the file, except an eighth of it. Raises Stopped."""
     if _pragma(database, "auto_vacuum") != _INCREMENTAL:
         return
     while _pragma(database, "freelist_count") > _pragma(database, "page_count") // _SPARE:
@@ -133,7 +133,7 @@ def _drop(database: Database, slot: int, stopped: Callable[[], bool], choose: st
 
 
 def _count(database: Database, slot: int, dirty: int) -> None:
-    """Note that the records of which `dirty` were new have been cleaned; more may have come since."""
+    """Note a cleaning in which `dirty` records were new; more may have come since."""
     with database.read():
         (left,) = database.execute("SELECT count(*) FROM records WHERE slot = ?", (slot,)).fetchone()
     with database.write():
@@ -171,7 +171,7 @@ class Cleaner:
         self._thread: threading.Thread | None = None
 
     def note(self, topic: Topic, slot: int, records: int) -> None:
-        """So many records were written to a partition."""
+        """Note the number of records written to a partition."""
         if not (topic.compacted or topic.expires):
             return
         written = self._written[slot] = self._written.get(slot, 0) + records

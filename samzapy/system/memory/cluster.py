@@ -85,7 +85,7 @@ class MemoryCluster:
             return sorted(self._streams)
 
     def grow(self, system: str, stream: str, partitions: int) -> None:
-        """As `SystemAdmin.grow`."""
+        """Like `SystemAdmin.grow`."""
         with self._changed:
             found, logs = self._stream(system, stream)
             made = grown(found, partitions)
@@ -99,13 +99,13 @@ class MemoryCluster:
             self._notify()
 
     def offsets(self, ssp: SystemStreamPartition) -> OffsetRange:
-        """As `SystemAdmin.offsets`."""
+        """Like `SystemAdmin.offsets`."""
         with self._changed:
             log = self._log(ssp)
             return OffsetRange(log.oldest, log.upcoming)
 
     def offset_at(self, ssp: SystemStreamPartition, time_ms: int) -> int:
-        """As `SystemAdmin.offsets_at`."""
+        """Like `SystemAdmin.offsets_at`."""
         with self._changed:
             return self._log(ssp).first_not_older(time_ms)
 
@@ -132,7 +132,7 @@ class MemoryCluster:
     def fetch(
         self, positions: Sequence[tuple[SystemStreamPartition, int]], max_records: int
     ) -> dict[SystemStreamPartition, Fetch]:
-        """As `LogReader.read`."""
+        """Like `LogReader.read`."""
         fetched: dict[SystemStreamPartition, Fetch] = {}
         budget = MOST_BYTES_A_POLL
         with self._changed:
@@ -149,7 +149,7 @@ class MemoryCluster:
         return fetched
 
     def everything(self, ssp: SystemStreamPartition) -> RecordBatch | None:
-        """All records of a partition, as a reader of uncommitted records would get them; None if there are none."""
+        """All records of a partition, as for a reader of uncommitted records; None if there are none."""
         with self._changed:
             return self._log(ssp).everything(ssp)
 
@@ -165,7 +165,7 @@ class MemoryCluster:
     # Writing
 
     def append(self, batches: Batches, owner: ProducerIdentity | None) -> LastOffsets:
-        """As `LogWriter.append`."""
+        """Like `LogWriter.append`."""
         with self._changed:
             self._end_overdue()
             state = None if owner is None else self._owned(owner)
@@ -180,7 +180,7 @@ class MemoryCluster:
             return last
 
     def take_over(self, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
-        """As `LogWriter.take_over`."""
+        """Like `LogWriter.take_over`."""
         with self._changed:
             state = self._transactions.setdefault(transactional_id, _Transaction())
             self._decide(transactional_id, state, committed=False)
@@ -188,14 +188,14 @@ class MemoryCluster:
             return ProducerIdentity(transactional_id, state.epoch, timeout_ms)
 
     def commit(self, batches: Batches, owner: ProducerIdentity) -> LastOffsets:
-        """As `LogWriter.commit`."""
+        """Like `LogWriter.commit`."""
         with self._changed:
             last = self.append(batches, owner)
             self._decide(owner.transactional_id, self._owned(owner), committed=True)
             return last
 
     def abort(self, owner: ProducerIdentity) -> None:
-        """As `LogWriter.abort`."""
+        """Like `LogWriter.abort`."""
         with self._changed:
             self._end_overdue()
             self._decide(owner.transactional_id, self._owned(owner), committed=False)

@@ -54,7 +54,7 @@ class PartitionLog:
         self.upcoming += 1
 
     def fetch(self, ssp: SystemStreamPartition, position: int, max_records: int, max_bytes: int) -> Fetch:
-        """Decided records from `position` on, at least one if there is one."""
+        """Decided records from `position` on, at least one if any exist."""
         stable = self.stable
         low = bisect_left(self.offsets, position)
         high = bisect_left(self.offsets, stable, low)
@@ -66,7 +66,7 @@ class PartitionLog:
         return Fetch(max(stable, after) if end == high else after, batch)
 
     def everything(self, ssp: SystemStreamPartition) -> RecordBatch | None:
-        """All records, those of open transactions included; None if there are none."""
+        """All records, including open transactions; None if there are none."""
         return self._batch(ssp, 0, len(self.offsets)) if self.offsets else None
 
     def first_not_older(self, time_ms: int) -> int:

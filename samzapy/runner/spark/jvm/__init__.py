@@ -1,4 +1,4 @@
-"""The JVM of a Spark driver, and the archive of classes with which it starts faster."""
+"""The JVM of a Spark driver, and the archive of classes that makes its start faster."""
 
 from samzapy.runner.spark.jvm.process import DriverJvm
 from samzapy.runner.spark.jvm.recording import archive_options, record_beside

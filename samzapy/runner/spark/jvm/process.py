@@ -36,7 +36,7 @@ _PACE_S = 0.05
 
 
 def _import_early() -> None:
-    """Import what pyspark's first call into the JVM imports, while the JVM starts."""
+    """While the JVM starts, import the modules that pyspark's first call into it imports."""
     for name in installed_spark().imported_by_calls:
         with suppress(Exception):
             import_module(name)
@@ -48,7 +48,7 @@ def _nothing(_: DriverJvm) -> None:
 
 class DriverJvm:
     """One JVM with its gateway. Its output is held back until `settled`, and then goes to standard error: Spark itself is
-    silent by then, so the lines are those that tasks print."""
+    silent by then, so the lines come from the tasks' prints."""
 
     def __init__(
         self, *, verbose: bool, began: Callable[[DriverJvm], None] = _nothing, grace_s: float = GRACE_S

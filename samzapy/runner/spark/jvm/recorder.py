@@ -39,7 +39,7 @@ _MASTERS = ("local-cluster[1,1,512]", "local[1]")
 _DUMP_S, _TRIAL_S, _LONGEST_S = 300.0, 120.0, 900.0
 #: Bytes of memory and of disk without which the recording does not begin. It needs about a third.
 _MEMORY, _DISK = 2 << 30, 1 << 30
-#: The files of a control group, version 2 and version 1: its limit, what it uses, and how much of that is cached files.
+#: The files of a control group, version 2 and version 1: its limit, its use, and the part of it that is cached files.
 GROUPS = (
     ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -129,7 +129,7 @@ def record(file: Path, home: Path, scratch: Path, java: Java, spark: Path) -> st
 
 
 def _run_tasks(jvm: DriverJvm, master: Master, settings: dict[str, str]) -> None:
-    """What a run asks of Spark, with tasks that do nothing."""
+    """Make a run's calls of Spark, with tasks that do nothing."""
     context = new_context(jvm, settings, "", master.address)
     try:
         application = SparkApplication(jvm, context, master)
@@ -174,7 +174,7 @@ def check_room(folder: Path) -> None:
 
 
 def free_memory(available: int, groups: Iterable[tuple[str, str, str, str]] = GROUPS) -> int:
-    """The bytes that this process may still use: those of the machine, or fewer within a control group."""
+    """The bytes that this process may still use: the machine's free memory, or less within a control group."""
     free = [available]
     for group, limit, used, cached in groups:
         with suppress(OSError, ValueError, KeyError):  # no such group, or one without a limit

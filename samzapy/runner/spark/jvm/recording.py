@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 _RECORDER = "samzapy.runner.spark.jvm.recorder"
 #: The folder that samzapy is imported from.
 _ROOT = Path(__file__).parents[4]
-#: What a recording takes over from the run's own variables; the others that samzapy reads are about the run.
+#: The variables of the run that a recording keeps; samzapy's other variables concern the run.
 _OURS, _KEPT = "SAMZAPY_", "SAMZAPY_CACHE"
 
 
@@ -43,7 +43,8 @@ def record_beside(archive: ClassArchive) -> None:
     variables["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *filter(None, [variables.get("PYTHONPATH")])])
     nothing = subprocess.DEVNULL
     try:
-        # The shell ends at once, so the program is no child of this process: the run does not wait for it, and does not end it.
+        # The shell ends at once, so the program is not a child of this process: the run does not wait for it, and does
+        # not end it.
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", sys.executable, "-m", _RECORDER],
             stdin=nothing,

@@ -60,10 +60,10 @@ class CacheBudget:
     committed yet.
 
     1. As long as there is room, each cache grows as its task uses it.
-    2. Then the caches give back, those with the most bytes a recent use first, an eighth of their bytes at most. So a cache
-       that is used more gets more, and an idle one gives back.
-    3. For others a cache gives back clean entries only: serializing its changes may fail, and that would be the failure of
-       another task. The cache that needs room frees the rest itself, changes included.
+    2. Then the caches give back, first the ones with the most bytes per recent use, an eighth of their bytes at most.
+       So a cache that is used more gets more, and an idle one gives back.
+    3. For other caches a cache gives back clean entries only: serializing its changes may fail, and that would be the
+       failure of another task. The cache that needs room frees the rest itself, changes included.
 
     The caches of a container are used by one thread.
     """
@@ -86,17 +86,17 @@ class CacheBudget:
         self._accounts.pop(account, None)
 
     def report(self, account: Account, size: int) -> None:
-        """The cache holds so many bytes now."""
+        """Set the number of bytes that the cache holds."""
         self._cached += size - account.size
         account.size = size
 
     def note_uncommitted(self, change: int) -> None:
-        """A store has so many uncommitted bytes more, or fewer."""
+        """Add to the number of uncommitted bytes; negative for fewer."""
         self._uncommitted += change
 
     @property
     def used(self) -> int:
-        """Bytes of all caches, and those that are uncommitted."""
+        """Bytes of all caches, including uncommitted ones."""
         return self._cached + min(self._uncommitted, self.max_bytes // _UNCOMMITTED)
 
     @property

@@ -39,16 +39,17 @@ _CHANGES = 4_096
 
 
 class BudgetedStore(CachedStore[K, V]):
-    """A cache that holds as many bytes as the container's budget has for it.
+    """A cache that grows as far as the container's budget allows.
 
     The sizes are estimates of memory, so that a hit costs nothing:
 
     1. A large value counts by its bytes, known when it is read or serialized, times the measured memory of this store's
        large values per byte.
     2. Small values count by their mean, to which one new entry in `_STRIDE` contributes. It is measured again, over the whole
-       cache, whenever the hand has gone round: entries that stay may be larger than those that come and go.
-    3. Dirty values count before they are serialized, by a sample: one in `_STRIDE` of the new ones, more if those are large,
-       and some of all of them now and then, since they may grow. Growth by a sixteenth of the budget serializes them.
+       cache, whenever the hand has gone round: lasting entries may be larger than passing ones.
+    3. Dirty values count before they are serialized, by a sample: one in `_STRIDE` of the new ones, more if they are
+       large, and some of all of them now and then, since they may grow. Growth by a sixteenth of the budget serializes
+       them.
 
     Otherwise it is a cache with room: nothing is evicted, or serialized before the commit.
     """
@@ -114,7 +115,7 @@ class BudgetedStore(CachedStore[K, V]):
         self._budget.close(self._account)
 
     def metrics(self) -> dict[str, float]:
-        """Those of a cache, with `cached-bytes`, and `cache-budget-bytes`: what they could be now."""
+        """The metrics of a cache, `cached-bytes`, and `cache-budget-bytes`: the most that they could be now."""
         size, allowance = int(self._size()), self._budget.allowance(self._account)
         return {**super().metrics(), "cached-bytes": size, "cache-budget-bytes": allowance}
 
@@ -123,14 +124,14 @@ class BudgetedStore(CachedStore[K, V]):
         return (len(self._held) - len(self._large_sizes)) * self._mean + self._large_bytes + self._grown
 
     def _entries_in(self, size: float) -> int:
-        """About so many entries have `size` bytes, one at least."""
+        """The approximate number of entries in `size` bytes, one at least."""
         return int(size * len(self._held) / max(1.0, self._size())) + 1
 
     def _report(self) -> None:
         self._budget.report(self._account, int(self._size()))
 
     def _expect_more(self, stride: int) -> None:
-        """Look again after so many new entries, or newly dirty ones."""
+        """Look again after this number of new entries, or newly dirty ones."""
         self._stride = stride
         self._seen_held, self._seen_dirty = len(self._held), len(self._dirty)
         self._cache_size = self._seen_held + stride
@@ -159,7 +160,7 @@ class BudgetedStore(CachedStore[K, V]):
         self._expect_more(max(1, min(_STRIDE, room, budget.max_bytes // _UNNOTICED // max(1, largest))))
 
     def _look_at(self, entry: Any, stands_for: int) -> int:
-        """Measure an entry that stands for so many; returns its memory."""
+        """Measure an entry that stands for several; returns its memory."""
         size, known = self._memory(entry), self._large_sizes.get(entry)
         if known is None and (size <= _SMALL_MEMORY or entry not in self._dirty):
             small = len(self._held) - len(self._large_sizes)
@@ -219,7 +220,7 @@ class BudgetedStore(CachedStore[K, V]):
         self._cache_size = 0
 
     def _memory_of(self, entry: Any, size: int) -> int:
-        """The memory of an entry with a value of so many bytes."""
+        """The memory of an entry with a value of this size."""
         if not self._compared % _COMPARED:
             weight = 1 / min(self._compared // _COMPARED + 1, _FEW)
             self._factor += (footprint(self._held[entry]) / size - self._factor) * weight

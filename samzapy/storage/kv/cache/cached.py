@@ -33,8 +33,8 @@ class CachedStore(ScanningStore[K, V]):
     1. A `get` or `put` of a held key touches dicts and no layer below.
     2. An entry is dirty from its `put` until it is serialized, and then clean. Only clean entries are evicted.
     3. A clock hand finds the entries to evict: an entry that was used since the hand passed it stays, any other goes (CLOCK,
-       the second chance). The hit ratio is that of an LRU. A hit costs one assignment instead of a move in the LRU's order,
-       and nothing as long as there is room.
+       the second chance). The hit ratio is as high as an LRU's. A hit costs one assignment instead of a move in the
+       LRU's order, and nothing as long as there is room.
     4. Dirty values are serialized in batches, and as late as possible: at `flush`, before a range is read, and when the hand
        meets an unused one while at least `batch_size` are dirty, or too few are clean to make room; then up to `batch_size`
        unused ones. So a dirty key is always held, and a key that is put repeatedly is serialized once. `MOST_DIRTY` bounds
@@ -60,8 +60,8 @@ class CachedStore(ScanningStore[K, V]):
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
         super().__init__(codec, uncommitted)
-        # All entries; the dirty ones, each with the number of its last change; those used again since the hand passed, None
-        # until it has moved.
+        # All entries; the dirty ones, each with the number of its last change; the ones used again since the hand
+        # passed, None until it has moved.
         self._held: dict[Any, V | None] = {}
         self._dirty: dict[Any, int] = {}
         self._used: dict[Any, None] | None = None
@@ -115,8 +115,7 @@ class CachedStore(ScanningStore[K, V]):
         self._change(entry, None)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """The values of `keys`; one call below reads those that are not cached. Keys that Python finds equal share one
-        entry."""
+        """The values of `keys`; one call below reads the uncached ones. Keys that Python finds equal share one entry."""
         wanted = key_list(self._codec.store, keys)
         return dict(zip(wanted, self._values(wanted, self._entries(wanted)), strict=True))
 
@@ -128,13 +127,13 @@ class CachedStore(ScanningStore[K, V]):
         self._change_all(held, values)
 
     def merge_all(self, entries: Mapping[K, V], combine: Callable[[V, V], V]) -> None:
-        """Combine many with what is held; one call below reads those that are not cached."""
+        """Combine many values with the held ones; one call below reads the uncached ones."""
         self.exchange_all(entries, combine)
 
     def exchange_all(
         self, entries: Mapping[K, V], combine: Callable[[V, V], V]
     ) -> tuple[Sequence[K], Sequence[V | None]]:
-        """As `merge_all`; returns the keys and what they held before."""
+        """Like `merge_all`; returns the keys and their previous values."""
         keys, given = entry_columns(self._codec.store, entry_mapping(self._codec.store, entries))
         held = self._entries(keys)
         self._codec.check_values(keys, given)
@@ -366,7 +365,7 @@ class CachedStore(ScanningStore[K, V]):
         self._measured(entries, data)
 
     def _measured(self, entries: Collection[Any], data: Sequence[bytes | None]) -> None:
-        """Called with the bytes of entries that were serialized, or that were read and are large."""
+        """A hook, called with the bytes of serialized entries, and of large ones that were read."""
 
     def discard(self) -> None:
         """Forget every object."""

@@ -8,7 +8,7 @@ from itertools import islice
 from sys import getsizeof
 from typing import Any, Final
 
-#: Members of a container that are looked at; half as many of each of those, and so on.
+#: The number of a container's members to look at; half as many of each member's own, and so on.
 _WIDTH = 16
 #: Types without parts.
 _FLAT: Final = frozenset({str, bytes, bytearray, int, float, complex})

@@ -36,7 +36,7 @@ class InvertedIndex:
         self._postings.change(document, self._terms(document, text))
 
     def add_all(self, documents: Sequence[str], texts: Sequence[str]) -> None:
-        """As `add` of each document with its text, in order: of an id that comes twice the last text counts. Each entry of
+        """Like `add` of each document with its text, in order: if an id comes twice, the last text counts. Each entry of
         the store is read and written once.
 
         Raises StoreRefused as `add`, ValueError for columns of different lengths; nothing has changed then.
@@ -84,12 +84,12 @@ class InvertedIndex:
         return self._postings.terms_of(document) is not None
 
     def __len__(self) -> int:
-        """How many documents there are."""
+        """The number of documents."""
         return self._postings.totals()[0]
 
 
 class InvertedIndexFactory(StoreViewFactory):
-    """Gives an InvertedIndex."""
+    """Makes an InvertedIndex."""
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> InvertedIndex:
         """See `StoreViewFactory.view`."""

@@ -47,7 +47,7 @@ class Postings:
 
     def __init__(self, store: KeyValueStore[bytes, Any]) -> None:
         self._store = store
-        #: Of terms that came lately: the key of the frequency, and the prefix of those of the postings.
+        #: For recent terms: the key of the frequency, and the prefix of the postings' keys.
         self._keys: dict[str, tuple[bytes, bytes]] = {}
 
     def totals(self) -> tuple[int, int]:
@@ -125,7 +125,7 @@ class Postings:
         return found
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        """In how many documents each term occurs."""
+        """The number of documents of each term."""
         keys = {term: key(b"t", term) for term in terms}
         found = self._store.get_all(keys.values())
         return {term: found[data] or 0 for term, data in keys.items()}
@@ -187,7 +187,7 @@ def best(scores: Mapping[str, float], limit: int) -> list[Hit]:
 
 
 class Matching:
-    """Evaluates one query. A document's score is the sum of those of the phrases it matches."""
+    """Evaluates one query. A document's score is the sum of the scores of its matching phrases."""
 
     __slots__ = ("_frequencies", "_postings", "_ranking")
 
@@ -198,7 +198,7 @@ class Matching:
         self._ranking = Bm25(*postings.totals(), self._frequencies)
 
     def scores(self, query: Query, among: Collection[str] | None = None) -> Scores:
-        """The scores of the matching documents; only those `among` these, if it is given."""
+        """The scores of the matching documents; only of the documents in `among`, if it is given."""
         if isinstance(query, Phrase):
             return self._phrase(query, among)
         if isinstance(query, AllOf):
@@ -243,7 +243,7 @@ class Matching:
         return {document: found[document] for document in among if document in found}
 
     def _at_most(self, query: Query) -> int:
-        """How many documents can match."""
+        """The largest possible number of matching documents."""
         if isinstance(query, Phrase):
             return min(self._frequencies[term] for term in query.terms)
         each = [self._at_most(part) for part in query.parts]
@@ -251,7 +251,8 @@ class Matching:
 
 
 def _occurrences(postings: list[list[int]]) -> int:
-    """How often the terms of these postings follow one another; the first number of a posting is no position."""
+    """The number of places where the terms of these postings follow one another; the first number of a posting is not a
+    position."""
     if len(postings) == 1:
         return len(postings[0]) - 1
     starts = set(postings[0][1:])

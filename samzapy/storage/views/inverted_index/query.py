@@ -63,7 +63,7 @@ Query = Phrase | AllOf | AnyOf
 
 
 def parse(text: str, tokenizer: Tokenizer) -> Query | None:
-    """The query of `text`, None if it has no term. Raises StoreRefused for a text that is no query."""
+    """The query of `text`, None if it has no term. Raises StoreRefused for a malformed query."""
     reader = _Reader(text, tokenizer)
     found = reader.alternatives()
     if reader.rest:
