@@ -1,5 +1,4 @@
-"""Reads the tables of one database for a consumer: the times and ranges of the reads, and the partition of each row.
-"""
+"""Reads the tables of one database for a consumer: the times and ranges of its reads, and each row's partition."""
 
 from __future__ import annotations
 
