@@ -19,6 +19,8 @@ pytestmark = pytest.mark.timeout(400)
 #: The two that differ least from the others where processes of Spark are concerned.
 MORE = [pytest.param(name, marks=pytest.mark.slow) for name in ("at-most-once", "effectively-once")]
 PATIENCE_S = 120.0
+#: Before the first fault. Spark needs minutes to start on a machine that is busy with other torture.
+START_S = 300.0
 
 
 @pytest.fixture(params=["local", pytest.param("kafka", marks=pytest.mark.kafka)])
@@ -113,9 +115,9 @@ class Cluster:
     def __init__(self, job: ZombieJob) -> None:
         self.job = job
         self.run = job.start()
-        self.flowing()
+        self.flowing(START_S)
 
-    def flowing(self) -> dict:
+    def flowing(self, patience_s: float = PATIENCE_S) -> dict:
         """Wait until every container processes what is written from now on; returns the status."""
         marks = self.job.streams.ends(f"{self.job.prefix}-in")
 
@@ -124,7 +126,7 @@ class Cluster:
             positions = {ssp: offset for each in reached for ssp, offset in each.items()}
             return positions.keys() == marks.keys() and all(positions[ssp] >= mark for ssp, mark in marks.items())
 
-        return self.run.until_status(caught_up, PATIENCE_S)
+        return self.run.until_status(caught_up, patience_s)
 
     def epochs(self) -> dict[str, int]:
         return {c["id"]: c["epoch"] for c in self.run.status()["containers"]}
@@ -148,6 +150,8 @@ def test_stopped_workers_stopped_executors_and_orphans_are_replaced(guarantee, k
             "job.container.count": str(PARTITIONS),
             "job.spark.master": f"local-cluster[{PARTITIONS},1,1024]",
             "job.spark.conf.spark.network.timeout": "10s",
+            # Otherwise that is also the time for the answers that Spark's parts wait for at their start.
+            "job.spark.conf.spark.rpc.askTimeout": "120s",
             "job.spark.conf.spark.network.timeoutInterval": "2s",
             "job.spark.conf.spark.executor.heartbeatInterval": "2s",
             "task.transaction.timeout.ms": "5000",
