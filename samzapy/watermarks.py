@@ -33,8 +33,9 @@ class Watermarks(Generic[S]):
         self._aside: set[S] = set()
         # The sources that count and have no mark: while there is one, nothing has to be compared.
         self._unmarked = {source: None for source, mark in self._marks.items() if mark is None}
-        # An entry for each source with a mark, in a heap by a mark that the source had at some time. Marks never go back, so
-        # whoever is at the top with its mark of now has the least: a job with 20,000 tasks looks at few of them.
+        # An entry for each source with a mark, in a heap by a mark that the source had at some time. Marks never go
+        # back, so a source at the top with its current mark has the least: a job with 20,000 tasks looks at few of
+        # them.
         self._queue = [(mark, self._numbers[source], source) for source, mark in self.marks.items()]
         heapify(self._queue)
         # The sources set aside that came to the top and were taken out.

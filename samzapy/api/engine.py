@@ -26,7 +26,7 @@ from samzapy.errors import StoreError
 #: The changes of a commit: by key the bytes of the value, or None for a deletion.
 Changes = Mapping[bytes, "bytes | None"]
 
-#: Ordered (key, value) pairs; leaving the context releases what the iterator holds.
+#: Ordered (key, value) pairs; leaving the context releases the iterator's resources.
 Cursor = AbstractContextManager[Iterator[tuple[bytes, bytes]]]
 
 

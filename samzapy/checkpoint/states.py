@@ -258,7 +258,7 @@ def _parsed(key: bytes | None) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-#: The number of partitions of a new topic: a container reads only those of its tasks.
+#: The number of partitions of a new topic: a container reads only the partitions of its tasks.
 _PARTITIONS = 16
 
 

@@ -152,7 +152,7 @@ class SideInputRestore:
 #: Milliseconds between two polls of the streams, and the most records of a poll, so that the tasks get their turn.
 LOOK_MS = 10
 _MOST_RECORDS = 2_000
-#: Where `task.commit.ms` says never.
+#: The interval where `task.commit.ms` says never.
 _KEEP_MS = 60_000
 
 

@@ -289,7 +289,7 @@ class CoordinatorService:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=int(IDLE_S),
-            # asyncio accepts so many connections in a row; the sockets themselves keep more.
+            # The connections that asyncio accepts in a row; the sockets themselves keep more.
             backlog=ACCEPTED,
             h11_max_incomplete_event_size=HEADER_LIMIT,
         )

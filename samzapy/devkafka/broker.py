@@ -236,7 +236,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-#: Bytes after which the log's file is renamed, and how many older ones are kept.
+#: Bytes after which the log's file is renamed, and the number of older files to keep.
 LOG_BYTES, LOG_FILES = 10_485_760, 2
 
 _LONGEST_START_S = 90.0

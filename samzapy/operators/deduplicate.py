@@ -24,7 +24,7 @@ from samzapy.api.kv import K, KeyValueStore, V
 from samzapy.api.task import InitableTask, StreamTask
 
 _COUNT = "count"
-#: So many ids are written again with every message; older ones lie in entries of so many each.
+#: The ids that are written again with every message; older ones lie in entries of this size.
 _CHUNK = 32
 #: A source's entry is [greatest offset, its number, floor's offset, its number, first chunk, next chunk, *recent ids].
 _HEAD = 6

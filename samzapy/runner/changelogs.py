@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 #: Seconds before the first look, and the least between two; partitions that are looked at in a second, over all looks.
 _FIRST_S, _PACE_S, _A_SECOND = 5.0, 60.0, 200
-#: Partitions of one request: as many more keep Python's lock for too long, since reports have to be answered.
+#: Partitions of one request: twice as many would keep Python's lock for too long, since reports have to be answered.
 _AT_ONCE = 1_000
 #: Seconds that the end of a run waits for a look; the look changes nothing, so its thread may be left behind.
 _PATIENCE_S = 1.0

@@ -13,7 +13,7 @@ import msgspec
 
 from samzapy.serializers.typed import for_classes, is_pydantic, typed_serde
 
-#: Values that stay as they are.
+#: Values that stay unchanged.
 _PLAIN = (bytes, bytearray, datetime, date, time, Decimal, UUID)
 
 

@@ -32,7 +32,7 @@ from samzapy.storage.local.directory import lies_beside, store_directory
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
-#: A changelog of at most so many records is read into memory; longer ones may have records of any size.
+#: The longest changelog that is read into memory, in records; longer ones may have records of any size.
 _FEW_RECORDS = 1_000
 
 

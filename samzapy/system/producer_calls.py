@@ -40,7 +40,7 @@ class ProducerCalls:
             self.error = error
             raise
         except BaseException as error:
-            # After an interrupt, too: the records of the call may be in no queue any more.
+            # After an interrupt, too: the records of the call may no longer be in any queue.
             self.error = ProducerError(f"{self.name} failed ({type(error).__name__}: {error})")
             raise
 

@@ -47,7 +47,7 @@ class Kind(Enum):
 #: The scenario that draws from all kinds, and sometimes strikes again before the job has recovered.
 MIXED = "mixed"
 
-#: Where in its stretch of events a fault strikes, so that events come in before and after it.
+#: The part of its stretch of events at which a fault strikes, so that events come in before and after it.
 _EARLIEST, _LATEST = 0.15, 0.6
 _PATIENT = 0.7
 

@@ -33,7 +33,7 @@ from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 MOST_SHOWN = 10
 #: Results that are written to the file together.
 _CHUNK = 5_000
-#: Up to so many entries stay in memory.
+#: The most entries that stay in memory.
 _FEW_ENTRIES = 1_000
 #: A result begins with this byte: a tombstone is nothing else, a value goes on with its time, -1 for none.
 _GONE, _THERE = b"\x00", b"\x01"

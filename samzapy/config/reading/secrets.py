@@ -22,7 +22,7 @@ from collections.abc import Mapping
 
 MASK = "********"
 _BETWEEN = r"[._\-]?"
-#: Parts of names, as they are written in keys and in variables of the environment.
+#: Parts of names, as in keys and in variables of the environment.
 _SECRET_NAME = re.compile(
     r"password|passphrase|passwd|secret|token(?!iz)|credential|jaas|oauthbearer"
     rf"|connection{_BETWEEN}str|key{_BETWEEN}pem|private{_BETWEEN}key"

@@ -27,7 +27,7 @@ from samzapy.errors import SerdeError, TaskFailed
 
 logger = logging.getLogger(__name__)
 
-#: Messages that end as they start: after so many of them the task returns to the run loop.
+#: The task returns to the run loop after this number of messages that end as they start.
 _MOST_STARTS = 100
 
 

@@ -18,7 +18,7 @@ from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import EnvironmentFailure, SerdeError
 
 Encode = Callable[[Any], bytes]
-#: Gives a stream's key and message serde; None for bytes as they are.
+#: Gives a stream's key and message serde; None for plain bytes.
 SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
 #: A record, or the columns of one `send_batch`.
 Output = OutgoingRecord | OutgoingColumns

@@ -114,7 +114,7 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join()
         report = self._build(phase)
-        # In this order: whoever waits for the end of the attempt finds everything there.
+        # In this order: a thread that waits for the end of the attempt finds all results.
         self._lease.details(report)
         try:
             self._lease.report(report)

@@ -55,7 +55,7 @@ from samzapy.serializers import TaskSerdes
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
 
-#: Where messages of a batch may fail.
+#: The stages at which messages of a batch may fail.
 _OF_BATCHES = (Stage.PROCESS, Stage.SERIALIZE, Stage.PRODUCE)
 
 

@@ -24,7 +24,7 @@ _EMPTY: Bucket = [[], []]
 
 _LEFT, _RIGHT = 0, 1
 
-#: A batch reads its buckets together, unless there are more than so many a message.
+#: The most buckets per message that a batch reads together.
 _BUCKETS_A_MESSAGE = 4
 
 _TEXT = frozenset({str})

@@ -30,7 +30,7 @@ from samzapy.operators.windows.state import (
 _REMEMBERED = 10_000
 #: The most windows that a value may be in. Each is an entry of the store, and a result.
 MOST_WINDOWS = 10_000
-#: With so many windows that a value is in, or more, they share panes.
+#: The number of windows per value from which windows share panes.
 LEAST_PANES = 4
 
 

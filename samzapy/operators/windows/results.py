@@ -36,7 +36,7 @@ class WindowResult(NamedTuple):
         return {"key": self.key, "start": self.start, "end": self.end, "value": self.value, "kind": self.kind}
 
 
-#: Where results go: a stream, or a function that is called with each result.
+#: The destination of results: a stream, or a function that is called with each result.
 Output = SystemStream | Callable[[WindowResult, MessageCollector], object]
 
 

@@ -178,7 +178,7 @@ def new_context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
     try:
-        # The token is no Spark setting, because Spark shows those in several places.
+        # The token is not a Spark setting, because Spark shows its settings in several places.
         with starting(address):
             return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
     finally:

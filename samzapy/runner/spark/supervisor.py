@@ -48,7 +48,7 @@ def pace_of(containers: int) -> float:
     return max(PACE_S, containers / _LOOKED_AT_S)
 
 
-#: After a run of so many seconds, the failures of a slot are counted from the start again.
+#: Seconds of a run after which the failures of a slot are counted from the start again.
 SOUND_S = 300.0
 #: Seconds for a standby to release its copies, and between two attempts to find a separate executor for it.
 RELEASE_S, STANDBY_PAUSE_S = 15.0, 5.0

@@ -161,7 +161,7 @@ class Registry:
         except SerdeError:
             raise
         except Exception as cause:
-            # The client's HTTP library raises errors of its own, one or another by what is installed.
+            # The client's HTTP library raises errors of its own, depending on the installed version.
             raise Unreachable(f"{self._where}: {self._silence(cause)}") from cause
 
     def _silence(self, cause: Exception) -> str:

@@ -15,7 +15,7 @@ from samzapy.storage.kv.forwarding import StoreLayer
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: A key of so many characters has at most so many bytes, in any serde (6 a character, as JSON escapes them, and quotes).
+#: The length of a short key, and the most bytes that it has in any serde (6 a character, as JSON escapes them, and quotes).
 _SHORT_KEY = 10_000
 _SHORT_KEY_BYTES = 65_536
 #: The bytes that a system may count beside key and value of a record, its batch included.

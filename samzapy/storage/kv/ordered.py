@@ -11,7 +11,7 @@ Pair = tuple[bytes, bytes]
 
 Change = tuple[bytes, "bytes | None"]
 
-#: Up to so many new keys are inserted one by one; more are appended and sorted (one run merged into another).
+#: The most new keys that are inserted one by one; more are appended and sorted (one run merged into another).
 _FEW = 8
 
 

@@ -33,7 +33,7 @@ class _Columns:
         self._lengths, self._starts, self._words = arena.lengths(), arena.starts(), arena.words()
         self._last = len(self._words) - 1
         self._shortest = int(self._lengths.min(initial=_COLUMNS))
-        #: Where the columns begin.
+        #: The bytes at which the columns begin.
         self.places = range(0, min(int(self._lengths.max(initial=0)), _COLUMNS), WORD)
 
     def column(self, at: int, rows: Rows) -> Numbers:

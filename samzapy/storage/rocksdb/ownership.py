@@ -19,7 +19,7 @@ from samzapy.storage.local.directory import locking_pid
 HOLDER_FILE = "samzapy.pid"
 
 #: Real paths open for writing in this process (or in the one it was forked from), with the pid that opened them.
-#: RocksDB's own table goes by path text, so a symlink would get past it.
+#: RocksDB's own table compares the text of paths, so a symlink would get past it.
 CLAIMED: dict[Path, int] = {}
 
 

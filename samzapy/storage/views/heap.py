@@ -41,9 +41,9 @@ _REMEMBERED = 1_000
 
 #: Items of full groups that are known by their hashes; then all are forgotten.
 _MOST_HASHES = 200_000
-#: A batch of pushes reads a whole group if it has no more than so many items a push.
+#: The most items per push for which a batch of pushes reads a whole group.
 _ITEMS_A_PUSH = 4
-#: Hashes beyond twice the group's size that it may have before they are made anew.
+#: Hashes beyond twice the group's size that it may have before they are rebuilt.
 _SPARE = 64
 
 

@@ -19,13 +19,13 @@ V = TypeVar("V")
 _STRIDE = 31
 #: Fewer if more than this part of the budget would not be noticed.
 _UNNOTICED = 256
-#: At the beginning, one for so many bytes of the budget.
+#: At the beginning, one for this many bytes of the budget.
 _FIRST_BYTES = 4_096
 #: Entries of one look, and of the looks at many entries at once.
 _FEW, _MANY = 16, 64
 #: A value with more bytes counts by its own size, others count alike.
 _LARGE_BYTES = 512
-#: The memory of large values is compared with their bytes: for the first, and for one of so many.
+#: The memory of large values is compared with their bytes for the first value, and for one in this many.
 _COMPARED = 16
 #: The most memory of a value that counts as the others do.
 _SMALL_MEMORY = 16_384
@@ -63,7 +63,7 @@ class BudgetedStore(CachedStore[K, V]):
         self._budget = budget
         self._account = budget.open(self)
         self._large = _LARGE_BYTES
-        # The large entries with their sizes, and the sum of these; their memory per byte, and how many were measured.
+        # The large entries with their sizes, and the sum of these; their memory per byte, and the number of measured ones.
         self._large_sizes: dict[Any, int] = {}
         self._large_bytes = 0
         self._factor = 1.0

@@ -24,7 +24,7 @@ _K1 = 1.2
 
 _B = 0.75
 
-#: If a term has more than so many times the documents at hand, their postings are read one by one instead of by a scan.
+#: If a term has more than this multiple of the documents at hand, their postings are read one by one instead of by a scan.
 _SCAN_FACTOR = 4
 
 Scores = dict[str, float]
