@@ -75,7 +75,7 @@ class Footprint:
 
 
 def footprint(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> Footprint:
-    """The needs of the container of `model`. `engines` are those of the job's stores; nothing is opened."""
+    """The needs of the container of `model`. `engines`: the engines of the job's stores; nothing is opened."""
     tasks = len(model.tasks)
     memory = {
         name: engine.memory(EngineSettings(name, config.stores[name].properties, tasks))

@@ -1,6 +1,6 @@
 """Checks the surroundings of a job, and changes nothing.
 
-1. The inputs, those that patterns match included, changelogs and checkpoints.
+1. The inputs, including the matches of patterns, changelogs and checkpoints.
 2. The copies of changelogs, of checkpoints and of Kafka's log of transactions.
 3. The order of rows in the tables of a database that the job reads.
 """

@@ -43,7 +43,7 @@ class JobPositions:
     """Where a job stands.
 
     `checkpoints`: by task, None for one that has never committed. `logs`: the offsets that the inputs hold now.
-    `owner`: the run that was started last. `clocks`: how far the job has come in event time.
+    `owner`: the run that was started last. `clocks`: the job's progress in event time.
     """
 
     checkpoints: Mapping[str, Checkpoint | None]
@@ -270,7 +270,7 @@ def read_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_C
 
 
 def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Drop all startpoints; returns how many the next start would have followed."""
+    """Drop all startpoints; returns the number that the next start would have followed."""
     with _checkpoints(config) as checkpoints:
         dropped = len(_valid(checkpoints, model, clock.wall_ms()))
         if dropped:

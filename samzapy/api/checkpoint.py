@@ -63,8 +63,8 @@ class JobRun:
 
     `id` is unique; `started_ms`, `host` and `pid` (the driver's) are for people. `job`: name and id of the job.
     `epoch`: every attempt of the run has a greater epoch, every attempt of an earlier run a smaller one.
-    `transactional_ids`: the ids that the next run has to fence; None in records of older versions. `lease_ms`: how long
-    unfenced containers may continue without the driver; 0 if everything is fenced.
+    `transactional_ids`: the ids that the next run has to fence; None in records of older versions. `lease_ms`: the time
+    for which unfenced containers may continue without the driver; 0 if all are fenced.
     """
 
     id: str

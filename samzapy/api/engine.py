@@ -236,7 +236,7 @@ class StorageEngineFactory(ABC):
         return EngineMemory(unknown="its engine does not say")
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
-        """The serdes of the entries; by default those of the job file."""
+        """The serdes of the entries; by default the job file's."""
         return EntrySerdes(None, None)
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
@@ -246,7 +246,7 @@ class StorageEngineFactory(ABC):
 
 @dataclass(frozen=True)
 class EntrySerdes:
-    """The serdes of a view's entries: a serde, the name of a registered one, or None for that of the job file
+    """The serdes of a view's entries: a serde, the name of a registered one, or None for the job file's
     (`stores.NAME.key.serde`, by default `string`; `stores.NAME.msg.serde`, by default `json`)."""
 
     key: Serde | str | None = "bytes"

@@ -35,7 +35,7 @@ class Gauge:
 
 
 class Timer:
-    """Durations: how many, their sum and the largest, in seconds."""
+    """Durations: their number, sum and maximum, in seconds."""
 
     __slots__ = ("count", "max", "total")
 

@@ -69,7 +69,7 @@ def load_events(
     partitions: int = 4,
     on_progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Create the stream if there is none, and append the (key, value) pairs; returns how many.
+    """Create the stream if there is none, and append the (key, value) pairs; returns their number.
 
     `on_progress` is called with the number of events sent so far.
     """

@@ -99,7 +99,7 @@ def read_stretch(path: Path) -> Stretch | None:
 
 class Marked(InitableTask, WindowableTask, ClosableTask):
     """A task of one input partition that marks when it is ready and closed, in the file that `bench.marks` names, and
-    notes every window how far it has got. It keeps the message it is at in `at`."""
+    notes its progress in every window. It keeps the current message in `at`."""
 
     at: IncomingMessageEnvelope | None = None
     _marks: str | None = None

@@ -49,8 +49,8 @@ class JobConfig:
     """A checked job file: builders take the arguments of constructors from it.
 
     `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
-    `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, built-in ones included.
-    `handover_ms`: how long a new run waits for the previous one to commit and let go. `timers_store` names the store
+    `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, including built-in ones.
+    `handover_ms`: the time for which a new run waits for the previous one to commit and let go. `timers_store` names the store
     of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object caches of one container.
     `raw` is the flat file with its overrides and unresolved values (`${env:X}` as written), to carry the job
     elsewhere. `resolved` has the values in clear; its `repr` hides secrets. `warnings` are sentences about oddities

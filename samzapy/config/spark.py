@@ -22,10 +22,10 @@ class TlsConfig:
 @dataclass(frozen=True)
 class SparkConfig:
     """`master`: None for `local[N,4]` with N containers. `conf`: Spark's own keys, from `job.spark.conf.spark.*`.
-    `py_files`: files to ship to the executors; `archives`: archives to ship and unpack there. `max_resubmits`: how
-    often the driver resubmits a container that Spark has given up, after `resubmit_backoff_ms`, which doubles up to
-    `resubmit_backoff_max_ms`. `start_timeout_ms`: the time that Spark may take to start; 0: any. `class_archive`:
-    whether JVMs start from an archive of their classes."""
+    `py_files`: files to ship to the executors; `archives`: archives to ship and unpack there. `max_resubmits`: the
+    number of times that the driver resubmits a container that Spark has given up, after `resubmit_backoff_ms`, which
+    doubles up to `resubmit_backoff_max_ms`. `start_timeout_ms`: the time that Spark may take to start; 0: any.
+    `class_archive`: whether JVMs start from an archive of their classes."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)

@@ -26,7 +26,7 @@ class LogConfig:
 @dataclass(frozen=True)
 class QueryConfig:
     """`enabled`: the stores of the running job answer queries. `keyed`: the stores with keys that are the keys of the input
-    messages. `most`, `most_bytes`: entries and bytes of one page. `timeout_ms`: how long a container may take to answer."""
+    messages. `most`, `most_bytes`: entries and bytes of one page. `timeout_ms`: the longest time for a container's answer."""
 
     enabled: bool = False
     keyed: tuple[str, ...] = ()

@@ -4,8 +4,8 @@ After an aborted transaction, or one with an unknown outcome, all work since the
 uncommitted bytes, and the state of the user's object. So nothing is rewound piece by piece. The container is closed and
 started again, in the order of `lifecycle`. That takes about a second and none of Spark's retries.
 
-This is the lowest rung of the ladder of retries. A rung retries what it can, then raises to the next one; it knows nothing
-of the rungs above that.
+This is the lowest rung of the ladder of retries. A rung retries what it can, then raises to the next one; it knows
+nothing of the rungs above it.
 
     rung            retries after                            at most                          then
     1  in place     a call that may succeed next time        5 starts in a row, 12 s of       the worker's attempt fails
@@ -96,8 +96,8 @@ class RestartingContainer:
         transaction_timeout_ms: int = 60_000,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`produce`: how often a failed send is repeated, which repeats all work since the last commit. `beside`: entered while
-        containers run. `transaction_timeout_ms`: for the warning about longer transactions."""
+        """`produce`: the number of repetitions of a failed send, which repeats all work since the last commit.
+        `beside`: entered while containers run. `transaction_timeout_ms`: for the warning about longer transactions."""
         self._beside = beside or nullcontext()
         self._build = build
         self._ownership = ownership

@@ -1,8 +1,8 @@
 """A standby container: reads the changelogs of a container's tasks into copies of their stores, and runs no task.
 
-A machine that takes a task over then reads only the changelog's tail. A copy is a store like that of the task: the same
-layout, the same marker, the same rules for its use. It lies beside the task's store (`Partition_0.standby-1`), and replaces
-it when the task starts on this machine and the copy is further.
+A machine that takes a task over then reads only the changelog's tail. A copy is like the task's store: the same layout,
+the same marker, the same rules for its use. It lies beside the task's store (`Partition_0.standby-1`), and replaces it
+when the task starts on this machine and the copy is further.
 
 start   1  the lease
         2  open the copies, or set them aside, as a task would

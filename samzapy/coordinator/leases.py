@@ -2,9 +2,9 @@
 
 An attempt registers and is granted an epoch. It then owns the container until another attempt registers, with a greater
 epoch, or until it stays silent for the length of the lease, after which it has to stop by itself. So at any time all attempts
-but one get the answer ABANDON. Epochs only grow: they follow the epoch in the run's record beside the checkpoints, which is
-greater than those of all earlier runs. Without such a record they start at the wall clock's milliseconds. No I/O, no lock: one
-caller at a time.
+but one get the answer ABANDON. Epochs only grow: they follow the epoch in the run's record beside the checkpoints,
+which is greater than all epochs of earlier runs. Without such a record they start at the wall clock's milliseconds. No
+I/O, no lock: one caller at a time.
 
 A driver asks several times a second which of a thousand leases have run out. So `Leases` keeps a time before which none can run
 out, and looks at all of them only after it: a renewed or a new lease ends later than every lease of that moment.
@@ -109,7 +109,7 @@ class Leases:
         return Directive.DRAIN if self._draining else Directive.CONTINUE
 
     def finish(self, container_id: str, epoch: int, state: ContainerState) -> None:
-        """Record the end of an attempt; that of a superseded attempt is ignored."""
+        """Record the end of an attempt, unless it is superseded."""
         grant = self._grants[container_id]
         if grant is not None and grant.epoch == epoch:
             grant.state = state

@@ -37,7 +37,8 @@ class SameFailures:
         self._seen: list[_Seen] = []
 
     def times(self, failure: UserFailure) -> int:
-        """Count the failure that ended an attempt; returns how many attempts have failed in this way, this one included."""
+        """Count the failure that ended an attempt; returns the number of attempts that failed in this way, including
+        this one."""
         now = self._clock.monotonic()
         for seen in self._seen:
             if failure.is_again(seen.failure):

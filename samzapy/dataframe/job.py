@@ -69,7 +69,7 @@ class TravellingJob:
 
     @classmethod
     def of(cls, config: JobConfig, context: SparkContext) -> TravellingJob:
-        """The job, for the executors of a context; they can import what `job.spark.py.files` names afterwards.
+        """The job, for the executors of a context; they can import the modules in `job.spark.py.files` afterwards.
 
         Raises ConfigError for secrets in the file, if the executors are on other machines."""
         for path in config.spark.py_files:

@@ -262,7 +262,7 @@ def read_store(
     With pandas and pyarrow (`pip install 'samzapy[dataframe]'`) rows travel to Spark by Arrow, otherwise one by one.
 
     Raises ConfigError for an unknown store, column, schema or source, UnknownStream for a changelog that does not
-    exist. The frame's actions raise what Spark makes of a SerdeError that names stream[partition]@offset.
+    exist. The frame's actions raise Spark's form of a SerdeError that names stream[partition]@offset.
     """
     context = spark_context(spark)
     config = checked_job(job)

@@ -29,8 +29,8 @@ DEFAULT_PORT = 9092
 def start(folder: Path = DEFAULT_FOLDER, port: int = DEFAULT_PORT, version: str | None = None) -> str:
     """Start the folder's broker unless it runs; returns its bootstrap string once it answers.
 
-    `version`: Kafka's, one of `kafka_versions` or the beginning of one (`3.9`); None for that of SAMZAPY_KAFKA_VERSION or, without
-    it, 4.1.0. Raises EnvironmentFailure without Java 17+, without the jars, or if the port is taken.
+    `version`: Kafka's, one of `kafka_versions` or the beginning of one (`3.9`); None for SAMZAPY_KAFKA_VERSION or,
+    without it, 4.1.0. Raises EnvironmentFailure without Java 17+, without the jars, or if the port is taken.
     """
     return DevBroker(folder, port, version=version).start()
 

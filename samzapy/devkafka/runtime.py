@@ -59,8 +59,8 @@ def kafka_versions() -> tuple[str, ...]:
 
 
 def chosen_version(wanted: str | None) -> str:
-    """The version for `wanted`, in full (`3.9.1`) or in part (`3.9`: its newest); for None that of SAMZAPY_KAFKA_VERSION, or else
-    `KAFKA_VERSION`. Raises EnvironmentFailure for one without pinned jars."""
+    """The version for `wanted`, in full (`3.9.1`) or in part (`3.9`: its newest); for None SAMZAPY_KAFKA_VERSION, or
+    else `KAFKA_VERSION`. Raises EnvironmentFailure for one without pinned jars."""
     name = wanted or os.environ.get(KAFKA_VERSION_VARIABLE) or KAFKA_VERSION
     known = kafka_versions()
     found = [version for version in known if f"{version}.".startswith(f"{name}.")]

@@ -19,7 +19,7 @@ MOST_LINES, LONGEST_LINE, LONGEST_TRACEBACK = 50, 1_000, 8_000
 class PartitionLag(msgspec.Struct, frozen=True, gc=False):
     """One input partition, when its end was asked for.
 
-    `position` is the next offset to process, `end` the offset after its last record, `lag` how many offsets lie
+    `position` is the next offset to process, `end` the offset after its last record, `lag` the number of offsets
     between. `age_ms`: milliseconds that the oldest unprocessed record has waited, 0 without lag, None if that is not
     known.
     """
@@ -31,8 +31,8 @@ class PartitionLag(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """A container without progress: `reason`, as `in process of kafka.in[3]@17`, for `seconds`; `stack` is that of
-    the thread that runs the tasks, empty if it says nothing."""
+    """A container without progress: `reason`, as `in process of kafka.in[3]@17`, for `seconds`; `stack` is the stack of
+    the tasks' thread, empty if it says nothing."""
 
     reason: str
     seconds: float

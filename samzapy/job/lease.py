@@ -70,7 +70,7 @@ class ContainerLease(ABC):
     @property
     @abstractmethod
     def epoch(self) -> int:
-        """The number of this attempt, greater than that of every earlier one."""
+        """The number of this attempt, greater than every earlier one's."""
 
     @property
     @abstractmethod

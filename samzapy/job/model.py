@@ -23,8 +23,8 @@ class TaskModel:
 
 @dataclass(frozen=True)
 class ContainerModel:
-    """One container: its id (`0`, `1`, ...), its tasks in order of name, and how many tasks the job has in all
-    containers (0: these are all)."""
+    """One container: its id (`0`, `1`, ...), its tasks in order of name, and the number of tasks in all containers of
+    the job (0: these are all)."""
 
     id: str
     tasks: tuple[TaskModel, ...]

@@ -28,8 +28,8 @@ Groups = Mapping[str, Mapping[str, float]]
 
 class PartitionSnapshot(msgspec.Struct, frozen=True, gc=False):
     """An input partition: the next offset to process, the offset after its last record, the offsets between the two when the
-    end was asked for, and how many seconds the oldest unprocessed record has waited. None: not known. The garbage collector does
-    not look at it: a driver has twenty thousand, and makes them again all the time."""
+    end was asked for, and the seconds for which the oldest unprocessed record has waited. None: not known. The garbage
+    collector does not look at it: a driver has twenty thousand, and makes them again all the time."""
 
     position: int
     end: int | None = None

@@ -4,8 +4,8 @@
    mark together with its message, and the undo of a failed message restores the mark, in any order of the partitions.
 2. A message is late by the mark of its own partition, or if its window was over before it came. The least of all marks
    decides which windows are over. It is never ahead of the message's own mark, unless an idle partition was left out.
-3. The idle rule is that of a task's clock, with the idle time of the window or join. When all partitions are idle, event
-   time advances with processing time.
+3. The idle rule is the same as for a task's clock, with the idle time of the window or join. When all partitions are
+   idle, event time advances with processing time.
 
 These are not the marks of the task's clock: a window may take its times from the message's content, and read only some of
 the inputs.

@@ -1,8 +1,8 @@
 """Runs one task of a job in a replay: in a real container, a step at a time, with a commit after each step.
 
-A step is one message of a task that takes messages one by one, one poll of a batch task, or what came due between two of
-them: windows, timers, idle inputs. The clock stands at the time of the current record and never goes back. So every run is the
-same if the user's code is deterministic.
+A step is one message of a task that takes messages one by one, one poll of a batch task, or the work that came due
+between two of them: windows, timers, idle inputs. The clock stands at the time of the current record and never goes
+back. So every run is the same if the user's code is deterministic.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class ReplayAttempt:
     def __init__(
         self, job: JobConfig, task: TaskModel, tasks: int, kind: type[AnyTask], begin: Begin, past: Past, debugger: Debugger, stop: Place | None
     ) -> None:  # fmt: skip
-        """`job`: a `scratch_job`; `tasks`: how many the job has; `stop`: the message at which the debugger stops before it is
-        processed."""
+        """`job`: a `scratch_job`; `tasks`: the job's number of tasks; `stop`: the message at which the debugger stops
+        before it is processed."""
         self._past = past
         self._begin = begin
         self._batches = issubclass(kind, BatchTask)

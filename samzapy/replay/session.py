@@ -1,4 +1,4 @@
-"""Runs a planned replay: restores, proves that the restored state is that of the commit, and yields the steps."""
+"""Runs a planned replay: restores, proves that the restored state is the commit's, and yields the steps."""
 
 from __future__ import annotations
 

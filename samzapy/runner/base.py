@@ -73,7 +73,7 @@ class StartableJob(ABC):
 
 
 class JobFailed(SamzapyError):
-    """Raised when the runner gives a job up. `exit_code` is that of the last failure."""
+    """Raised when the runner gives a job up. `exit_code` is the last failure's."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         self.exit_code = exit_code
@@ -223,5 +223,5 @@ class Runner(ABC):
         """Claim the job, and run it; blocks.
 
         At SIGTERM, SIGINT and SIGHUP the containers commit and stop; a second SIGTERM or SIGINT ends the process at once, with
-        128 + its number. Raises SamzapyError if the job fails; its `exit_code` is that of the process.
+        128 + its number. Raises SamzapyError if the job fails; its `exit_code` is the process's.
         """

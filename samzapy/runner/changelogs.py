@@ -1,4 +1,4 @@
-"""Looks now and then at the changelogs of a job, so that people see how long they are.
+"""Looks now and then at the changelogs of a job, so that people see their lengths.
 
 A look asks for the oldest offset and the next one of each partition, some at a time. It happens once a minute, and less often for
 a job with many changelog partitions; it has a thread and clients of its own, and its failure costs the job nothing.

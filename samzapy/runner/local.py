@@ -139,7 +139,7 @@ class LocalRunner(Runner):
     def _supervised(
         self, prepared: PreparedJob, options: RunOptions, signals: StopSignals, access: _Access
     ) -> tuple[JobOutcome, InputsWatch | None]:
-        """Run the job; the watch is that of its inputs, if the job is to start again with new ones."""
+        """Run the job; the watch is for its inputs, if the job is to start again with new ones."""
         config = prepared.config
         options.on_claimed(prepared)
         if prepared.model.standbys:
@@ -263,8 +263,8 @@ def _page(
 
 
 def runner_of(name: str, session: object = None) -> Runner:
-    """`spark` or `local`. `session`: the SparkSession or SparkContext to run on; None for that of this process or of its
-    `spark-submit`, and without one a new Spark.
+    """`spark` or `local`. `session`: the SparkSession or SparkContext to run on; None for the session of this process
+    or of its `spark-submit`, and without one a new Spark.
 
     Raises EnvironmentFailure without pyspark, ConfigError for a session that cannot run jobs, ValueError for other names.
     """

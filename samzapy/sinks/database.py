@@ -236,7 +236,7 @@ class SinkOffsets:
 
     def claim(self, cursor: Any) -> dict[SystemStreamPartition, int]:
         """Lock every earlier attempt out, then read the offsets. Raises StaleEpoch if the sink has seen a greater
-        epoch: that of a newer attempt, or of an earlier one with an epoch that only the sink has."""
+        epoch: a newer attempt's, or an earlier attempt's that only the sink has."""
         epoch = self._attempt.epoch
         newest = max((seen for _, _, seen, _ in self._rows(cursor)), default=0)
         if newest > epoch:

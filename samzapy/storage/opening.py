@@ -115,7 +115,7 @@ def job_stores(
     lock_wait_s: float = 10.0,
     record_limit_of: Callable[[str], int | None] = _unlimited,
 ) -> JobStores:
-    """The stores that the job file names. `lock_wait_s`: how long to wait for a store that is locked."""
+    """The stores that the job file names. `lock_wait_s`: the seconds to wait for a locked store."""
     kept = [store for store in config.stores.values() if store.changelog is not None or store.source is not None]
     return JobStores(
         config.job_name,

@@ -144,7 +144,7 @@ def _read(
     on_progress: ProgressCallback | None,
     should_stop: ShouldStop,
 ) -> dict[SystemStreamPartition, RestoreRead]:
-    """Read every changelog partition, system by system; returns how much was read."""
+    """Read every changelog partition, system by system; returns the amounts read."""
     read: dict[SystemStreamPartition, RestoreRead] = {}
     for system in dict.fromkeys(restore.ssp.system for restore in restores):
         with closing(consumer_of(system)) as consumer:

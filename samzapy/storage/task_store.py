@@ -1,4 +1,4 @@
-"""One store of one task: its stack, its engine, how far its changelog is known, and when its engine flushes."""
+"""One store of one task: its stack, its engine, the known end of its changelog, and its engine's flushes."""
 
 from __future__ import annotations
 

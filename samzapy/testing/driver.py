@@ -219,10 +219,8 @@ class TaskTestDriver:
     # State
 
     def store(self, name: str, partition: int = 0, *, task: str | None = None) -> Any:
-        """The store as the task has it, uncommitted changes included; a put of the test counts as the task's change.
-
-        It is that of the task that reads `partition`, or of the task of that name. Ends with the task. Raises
-        ConfigError.
+        """The store as the task has it, including uncommitted changes; a put of the test counts as the task's change.
+        The task is the reader of `partition`, or has the given name. Ends with the task. Raises ConfigError.
         """
         self._bench.streams.store(name)
         found = self._instance(partition, task)

@@ -23,7 +23,7 @@ _ID_FIELDS = 11
 
 @dataclass(frozen=True)
 class Finding:
-    """A check, how often it found something, and its first example in words."""
+    """A check, the number of its findings, and its first example in words."""
 
     check: str
     count: int = 0

@@ -11,8 +11,7 @@ exactly-once     none    none                          equals the fold of the in
 
 1. Where no transaction carries the state, at-least-once may hold more than the inputs make, and no less.
 2. Where a run that has lost its tasks may come back from a stop, its last outputs in at-most-once may be late: behind
-   those of its successor, which does not repeat them. In the other guarantees they are repetitions, or they are
-   aborted.
+   its successor's outputs, which do not repeat them. In the other guarantees they are repetitions, or they are aborted.
 3. Everything else is a violation under every guarantee: another order within a key, another key or partition, a local
    store that differs from its changelog, a committed output that vanishes, an input that is not committed in the end.
 

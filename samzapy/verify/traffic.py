@@ -35,7 +35,7 @@ class Pace(NamedTuple):
 
 
 class Feeder:
-    """Appends `events` to `stream`. `acknowledged` is how many are in the log, `ends` the same by partition."""
+    """Appends `events` to `stream`. `acknowledged` is the number in the log, `ends` the same by partition."""
 
     def __init__(
         self,

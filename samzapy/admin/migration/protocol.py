@@ -19,7 +19,7 @@ record is only dropped because a new one, or the tombstone behind it, has its ke
 again.
 
 A failure (no crash) before the first partition is done takes step 5 back, where transactions allow it. Local stores are
-not touched: those that were written with other serdes are set aside by the next start, others read the new records.
+not touched: the next start sets stores with other serdes aside, and others read the new records.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class _Units:
     def __init__(
         self, config: JobConfig, changelog: str, transactions: str | None, clients: SystemClients, ownership: Ownership
     ) -> None:
-        """`changelog`: the system of the changelog; `transactions`: that of the job's state, None for none."""
+        """`changelog`: the system of the changelog; `transactions`: the system of the job's state, None for none."""
         self.atomic = transactions is not None
         self._config = config
         self._system = changelog

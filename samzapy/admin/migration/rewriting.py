@@ -111,7 +111,7 @@ class RewrittenPartition:
     """The result of one partition: the records for its changelog."""
 
     def __init__(self, store: str, number: int, entries: int, folder: Path, partitions: int = 1) -> None:
-        """`entries`: how many there are at most; many go to files below `folder`. `partitions` share the memory."""
+        """`entries`: the largest possible number; many go to files below `folder`. `partitions` share the memory."""
         self.number = number
         self.counts = Counts()
         few = entries <= _FEW_ENTRIES

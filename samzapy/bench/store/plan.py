@@ -52,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The rate of `case` over that of `base`; `at_least` is its expected minimum, None for no expectation."""
+    """The rate of `case` over the rate of `base`; `at_least` is its expected minimum, None for no expectation."""
 
     name: str
     case: str

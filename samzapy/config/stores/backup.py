@@ -64,7 +64,7 @@ KEYS = collect(globals())
 
 
 def parse_backup(reader: Reader, store: str, *, logged: bool) -> BackupConfig | None:
-    """Read where and how often snapshots are taken, None for never."""
+    """Read the folder and the interval of snapshots, None for none."""
     path = reader.get(PATH, store=store)
     if path is None:
         return None

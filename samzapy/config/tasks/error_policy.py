@@ -1,6 +1,6 @@
 """Error policies: `task.error.*`, `task.dead.letter.stream`, and Samza's names for some of them.
 
-A policy decides what happens to a message that fails at one of four stages.
+A policy decides about a message that fails at one of four stages.
 """
 
 from __future__ import annotations

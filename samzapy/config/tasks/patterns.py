@@ -1,4 +1,4 @@
-"""Regular expressions among the inputs of a job, and how often the driver looks for streams that match.
+"""Regular expressions among the inputs of a job, and the interval at which the driver looks for matching streams.
 
 1. An entry of `task.inputs` is a pattern if the name of its stream has a character that no name has, such as `*` or `[`. It
    is a regular expression of Python, matched against the whole name: `kafka.orders-.*`.

@@ -57,7 +57,7 @@ class AsyncMessages:
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        """`collector` is the task's, `journal` that of its stores. With `ids` outputs carry the id of their input."""
+        """`collector` is the task's, `journal` its stores'. With `ids` outputs carry the id of their input."""
         self.task = task
         self._journal = journal
         self._events = events

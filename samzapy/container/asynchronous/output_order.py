@@ -1,8 +1,8 @@
 """Decides when the outputs of messages in flight leave.
 
-1. With ids they leave in the order of the input, although messages end in any order. A receiver then only needs to remember
-   how far it has come in a partition, and a crash leaves a prefix. Outputs that are ready early are held; no commit covers
-   them, since a commit covers a message only with all messages before it.
+1. With ids they leave in the order of the input, although messages end in any order. A receiver then only needs to
+   remember its last id of a partition, and a crash leaves a prefix. Outputs that are ready early are held; no commit
+   covers them, since a commit covers a message only with all messages before it.
 2. Without ids they leave as they are ready, and no message waits for another.
 """
 

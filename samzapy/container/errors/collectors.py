@@ -76,8 +76,9 @@ class TolerantCollector(BufferingCollector):
 class SizingCollector(TolerantCollector):
     """Asks the policy about outputs that are too large, before a producer sees them and is poisoned.
 
-    A record's size is that of its key, value and headers; the overhead of a system's own format is not counted. The limit of a
-    stream that does not exist yet is asked for again after each hand-over, since the records may have created it.
+    A record's size is the size of its key, value and headers; the overhead of a system's own format is not counted. The
+    limit of a stream that does not exist yet is asked for again after each hand-over, since the records may have
+    created it.
     """
 
     __slots__ = ("_limit_of", "_limits", "_some_open")

@@ -44,7 +44,7 @@ class BatchProcessing(Processing):
     def __init__(
         self, task: TaskInstance, process: ProcessBatch, collector: BufferingCollector, journal: UndoJournal
     ) -> None:
-        """`collector` is the task's, `journal` that of its stores."""
+        """`collector` is the task's, `journal` its stores'."""
         self._task = task
         self._process = process
         self._collector = collector
@@ -79,7 +79,7 @@ class HalvingProcessing(BatchProcessing):
     def __init__(
         self, task: TaskInstance, process: ProcessBatch, collector: TolerantCollector, journal: UndoJournal
     ) -> None:
-        """`collector` is the task's, `journal` that of its stores."""
+        """`collector` is the task's, `journal` its stores'."""
         super().__init__(task, process, collector, journal)
         self._recovery = collector.recovery
 

@@ -24,7 +24,7 @@ class TolerantProcessing(Processing):
     def __init__(
         self, task: TaskInstance, process: Process, collector: TolerantCollector, journal: UndoJournal
     ) -> None:
-        """`collector` is the task's, `journal` that of its stores."""
+        """`collector` is the task's, `journal` its stores'."""
         self._task = task
         self._process = process
         self._collector = collector

@@ -187,7 +187,7 @@ logger = logging.getLogger(__name__)
 
 
 class PolicyLog:
-    """Warns at most once a period for each kind of action; the next line says how many were left out."""
+    """Warns at most once a period for each kind of action; the next line has the number of skipped ones."""
 
     __slots__ = ("_clock", "_left_out", "_next", "_period_s")
 

@@ -1,6 +1,6 @@
 """Describes a failure of the user's code: the exception, the line of the user's code, the whole traceback.
 
-The line is that of the innermost frame of the user's: neither samzapy's own, nor of Python's library, nor of an installed
+The line comes from the innermost frame of the user's code: neither samzapy's own, nor of Python's library, nor of an installed
 package. A task that is itself an installed package has none of these; then it is the outermost frame outside of samzapy.
 """
 

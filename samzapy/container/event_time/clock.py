@@ -91,9 +91,8 @@ class EventClock:
         intermediate: Collection[SystemStreamPartition] = (),
         exact: bool = False,
     ) -> None:
-        """`offsets` is the task's live map of positions, which the idle rule reads. `clock` measures how long a source is
-        silent; `idle_ms` <= 0: no source is ever idle. `exact`: the latest time of each run counts, not that of its last
-        message."""
+        """`offsets` is the task's live map of positions, which the idle rule reads. `clock` measures the silence of a
+        source; `idle_ms` <= 0: no source is ever idle. `exact`: the latest time of each run counts, not its last message's."""
         self._offsets = offsets
         self._clock = clock
         self._idle_s = idle_ms / 1000.0

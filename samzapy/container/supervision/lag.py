@@ -2,7 +2,7 @@
 a consumer group.
 
 1. One request for all partitions of a system, which the client splits by broker. A broker that does not answer holds up
-   this thread alone; for how long is known from outside, so a container that cannot reach its broker says so.
+   this thread alone. Other threads see for how long, so a container that cannot reach its broker says so.
 2. The age of the oldest unprocessed record: it is younger than the last processed one, and it came after the last look at
    which the partition ended before it. The later of the two counts. Without either, its age since the first look.
 3. No processed message passes the records that are not messages (the ends of transactions). So the run loop notes its
@@ -103,7 +103,7 @@ class LagWatch:
         self._thread = threading.Thread(target=self._run, name="samzapy-lag", daemon=True)
 
     def follow(self, progress: Callable[[], Progress]) -> None:
-        """Ask this from now on how far the container is, on the watch's thread."""
+        """Call this from now on for the container's progress, on the watch's thread."""
         self._progress = progress
 
     def __enter__(self) -> LagWatch:

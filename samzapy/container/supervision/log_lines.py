@@ -120,7 +120,7 @@ class CarriedLines(logging.Handler):
             self._left_out += 1
 
     def take(self) -> tuple[tuple[LogLine, ...], int]:
-        """The lines since the last call, `MOST_LINES` at most, and how many were left out."""
+        """The lines since the last call, `MOST_LINES` at most, and the number of dropped ones."""
         self.acquire()
         try:
             loud, quiet, left_out = self._loud, self._quiet, self._left_out

@@ -35,7 +35,7 @@ class Processing(ABC):
 
     @abstractmethod
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
-        """Process messages of one partition until the task asks for something; returns how many were processed.
+        """Process messages of one partition until the task has a request; returns the number of processed ones.
 
         Raises the error that ends the attempt, naming the message's position; the task's position stays before it.
         """

@@ -1,4 +1,4 @@
-"""Counts what tasks process: messages by partition, batches, and time in the user's code."""
+"""Counts the work of tasks: messages by partition, batches, and time in the user's code."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class LiveInspector(Inspector):
         texts: Mapping[str, StoreText],
         timeout_s: float,
     ) -> None:
-        """`timeout_s`: how long each container gets to answer."""
+        """`timeout_s`: the time for each container's answer."""
         self._streams = streams
         self._exchange = exchange
         self._owners = owners

@@ -93,7 +93,7 @@ class FlightCountTask(PersistentTask[Counts], EndOfStreamListenerTask):
     """Sends, with each checkpoint, the counts before its time, and at the end of the input all counts:
     `{"task": ..., "until": ..., "counts": {"EWR": ...}}`, without `until` at the end.
 
-    The counts of one `until`, added up over the tasks, are those of the whole job at that moment.
+    The counts of one `until`, added up over the tasks, are the whole job's counts at that moment.
     `flight.counts.output` in the job file names the output as `system.stream`.
     """
 

@@ -30,7 +30,7 @@ TESTED_WITHIN_MS, CONFIRMED_WITHIN_MS = 600_000, 300_000
 
 
 class Payment(msgspec.Struct, tag="payment"):
-    """A payment by card. Its key, and that of its confirmation, is the card."""
+    """A payment by card. Its key, and its confirmation's, is the card."""
 
     id: str
     card: str

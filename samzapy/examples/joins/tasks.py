@@ -40,7 +40,7 @@ class SendingTask(StreamTask, InitableTask, CopartitionedTask):
 
     @abstractmethod
     def message(self, joined: Joined) -> dict[str, Any]:
-        """The message to send; its key is that of both sides."""
+        """The message to send, with the key of both sides."""
 
     def send(self, found: Iterable[Joined], collector: MessageCollector) -> None:
         """Send one message for each."""

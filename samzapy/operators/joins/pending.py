@@ -27,7 +27,7 @@ _NO_RUN = (END_OF_TIME_MS, "")
 class TimeRules:
     """The event-time settings of a join. Durations are milliseconds or text such as "5m" (see `Duration`).
 
-    `lateness` (default 0): how far the messages of one partition may be out of order. A message is late if it is older
+    `lateness` (default 0): the largest disorder of the messages of one partition. A message is late if it is older
     than the newest of its own partition by more than that. The order of different partitions does not matter.
 
     `idle` (default None: never): the silence, in processing time, after which the other partitions no longer wait for a
@@ -70,8 +70,8 @@ class PendingMessages:
         due/<time>/<name>                      value                        one entry
         due/<time>/r<offset>/<partition>       [[time, name, value], ...]   a run: entries that came from one partition
 
-    1. A run has up to 64 entries, so that an entry which comes and goes costs no record of the changelog. The run's time is
-       that of its first entry less the lateness: no message on time comes before it.
+    1. A run has up to 64 entries, so that an entry which comes and goes costs no record of the changelog. The run's
+       time is its first entry's less the lateness: no message on time comes before it.
     2. A run that is due in part is put back with the rest, under the time of the oldest remaining entry.
     """
 

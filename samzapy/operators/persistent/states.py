@@ -116,7 +116,7 @@ class PersistentState(ABC, Generic[T]):
         """Like `update` with an item of each message of a batch; in `process_messages` only, else RuntimeError.
 
         `value`: the items, a function of a message's content or a column; by default its content. `time`: the timestamps
-        likewise; by default the event times. The total of floats may differ in the last digits from that of `update`s.
+        likewise; by default the event times. The total of floats may differ in the last digits from the total of `update`s.
         """
 
     @property
@@ -265,7 +265,7 @@ class WindowState(MonoidState[T, dict[int, T]]):
     """
 
     def __init__(self, monoid: Monoid[T], size_ms: int, step_ms: int | None = None) -> None:
-        """`step_ms`: how far the window moves at a time; its size (tumbling) if not given. Raises ValueError."""
+        """`step_ms`: the distance by which the window moves at a time; its size (tumbling) if not given. Raises ValueError."""
         step = size_ms if step_ms is None else step_ms
         if not 0 < step <= size_ms:
             raise ValueError(f"a window needs 0 < step <= size, got size {size_ms} ms and step {step} ms")

@@ -46,7 +46,7 @@ class Aggregation(ABC):
 
     @abstractmethod
     def merge(self, one: Any, other: Any) -> Any:
-        """The accumulated value of the values of `one`, followed by those of `other`."""
+        """The accumulated value of the values of `one`, followed by the values of `other`."""
 
     def result(self, accumulated: Any) -> Any:
         """The result of the window; by default the accumulated value."""

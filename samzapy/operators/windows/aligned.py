@@ -37,9 +37,9 @@ LEAST_PANES = 4
 class Hopping(WindowDefinition):
     """Windows of `size`, one beginning every `advance`: a value is in size / advance of them.
 
-    They begin at whole multiples of `advance` since 1970 (UTC), plus `offset`. `grace`: how long after its end a window
-    waits for late values, in event time. Durations are milliseconds or text such as "5m" (see `Duration`). A value is in
-    `MOST_WINDOWS` windows at most.
+    They begin at whole multiples of `advance` since 1970 (UTC), plus `offset`. `grace`: the event time for which a
+    window waits after its end for late values. Durations are milliseconds or text such as "5m" (see `Duration`). A
+    value is in `MOST_WINDOWS` windows at most.
     """
 
     def __init__(self, size: Duration, advance: Duration, *, grace: Duration = 0, offset: Duration = 0) -> None:

@@ -6,7 +6,7 @@ index. `first` is the end of the first window that takes the pane: `end` itself,
 for some of their windows.
 
 A window is merged in the same order whenever it closes, so a restart does not change a sum of floats: the panes up to the
-last multiple of the size from right to left, those after it from left to right, then those of values that were late.
+last multiple of the size from right to left, the later ones from left to right, then the panes of late values.
 """
 
 from __future__ import annotations

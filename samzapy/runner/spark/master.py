@@ -1,8 +1,8 @@
 """Parses the address of a Spark master, and builds the Spark configuration of a run.
 
-1. The address decides the number of slots and what the executors can reach. With a master on this machine, driver and
-   executors share files and the loopback address. With any other master, every path and address has to be valid on other
-   machines.
+1. The address decides the number of slots, and the files and addresses that executors can reach. With a master on this
+   machine, driver and executors share files and the loopback address. With any other master, every path and address has
+   to be valid on other machines.
 2. YARN and Kubernetes start as many executors as an application asks for, and Spark asks for two. A job asks for as many as
    its containers and standbys need, since containers never end and make no room for others.
 3. Settings of the job file that would break a guarantee are refused.

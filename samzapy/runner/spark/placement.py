@@ -291,7 +291,7 @@ class StatePlaces(PlacementPolicy):
         return next(iter(caught_up if host_has_room else caught_up or ids), None)
 
     def wanted(self, slot: ContainerSlot) -> list[str]:
-        """The place of the state: that of the standby, if the slot has waited for one."""
+        """The place of the state: the standby's, if the slot has waited for one."""
         place = self._locality.of(self._containers[slot.id])
         if slot.released is not None:
             place, slot.released = self.place(slot.released), None

@@ -258,7 +258,7 @@ class SparkRunner(Runner):
     def _supervised(
         self, part: _Part, starting: StartingSpark, signals: StopSignals, options: RunOptions
     ) -> tuple[JobOutcome, InputsWatch | None]:
-        """Supervise the containers to their end; the watch is that of the inputs, if the job is to start again with new ones."""
+        """Supervise the containers to their end; the watch is for the inputs, if the job is to start again with new ones."""
         prepared, coordinator, config = part.prepared, part.coordinator, part.prepared.config
 
         def asked() -> bool:

@@ -1,4 +1,4 @@
-"""Gets the Spark of a run: one of its own, that of a session, or that of the `spark-submit` that started this process.
+"""Gets the Spark of a run: its own, a session's, or the one of the `spark-submit` that started this process.
 
 1. A Spark of its own starts with the run, with the settings of the job file, and ends with it.
 2. A session is shared and given back as it was: it is not stopped, and its settings and its log stay. Its workers stay

@@ -3,7 +3,8 @@
 1. Modules beside the job file: executors on this machine import them from the same folder. To other machines they go as
    an archive, unless `job.spark.py.files` names the code to ship.
 2. Classes of the program that started the job (a notebook's cell, a script), or made in a function: no module has them
-   there, so they are pickled by value, as Spark does with functions. Rules of our own keep what msgspec reads of classes.
+   there, so they are pickled by value, as Spark does with functions. Rules of our own keep the parts of classes that
+   msgspec reads.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class _Record(msgspec.Struct):
 
 @dataclass(frozen=True)
 class SnapshotIndex:
-    """One snapshot: how far the store was, and its files by their names in the store's directory."""
+    """One snapshot: the store's position, and its files by their names in the store's directory."""
 
     marker: Marker
     files: Mapping[str, SnapshotFile]
@@ -100,7 +100,7 @@ class UploadStopped(StoreError):
 
 @dataclass(frozen=True)
 class Uploaded:
-    """A new snapshot: its index, and how much had to be uploaded for it."""
+    """A new snapshot: its index, and the amount uploaded for it."""
 
     index: SnapshotIndex
     files: int
@@ -111,7 +111,7 @@ class SnapshotUploader:
     """Uploads checkpoints of one store, one after the other. One thread at a time."""
 
     def __init__(self, folder: BackupFolder, kept: int, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """`kept`: how many snapshots are left when a new one is there."""
+        """`kept`: the number of snapshots left after a new one."""
         self._folder = folder
         self._kept = kept
         self._should_stop = should_stop

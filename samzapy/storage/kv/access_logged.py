@@ -3,7 +3,7 @@
 key    the time of the call, 8 bytes of milliseconds since 1970, big-endian
 value  {"op": "get", "ns": 1200, "keys": ["user-1"]}
 
-`op` is get, put, delete, range or snapshot (of many keys, too), `ns` how long the call took, `keys` the serialized
+`op` is get, put, delete, range or snapshot (of many keys, too), `ns` the duration of the call, `keys` the serialized
 keys as text, the bounds for a range. Samza writes Java's own serialization there, which only Java reads.
 """
 

@@ -59,7 +59,7 @@ class StampedSerde(Serde):
         self.doubt = values.doubt
 
     def check(self, value: tuple[int, Any]) -> None:
-        """That of the value itself."""
+        """Like the method of the value's serde."""
         self._values.check(value[1])
 
     def to_bytes(self, value: tuple[int, Any]) -> bytes:
@@ -71,11 +71,11 @@ class StampedSerde(Serde):
         return _STAMP.unpack_from(data)[0], self._values.from_bytes(data[STAMP_BYTES:])
 
     def refusal(self, value: tuple[int, Any], cause: Exception) -> str:
-        """That of the value itself."""
+        """Like the method of the value's serde."""
         return self._values.refusal(value[1], cause)
 
     def misfit(self, cause: Exception) -> str:
-        """That of the value itself."""
+        """Like the method of the value's serde."""
         return self._values.misfit(cause)
 
 
@@ -218,7 +218,7 @@ class ExpirySweep:
         self.swept = 0
 
     def next_expired(self, written: int) -> dict[bytes, None]:
-        """Expired keys among the next entries; `written`: how many were written since the last sweep."""
+        """Expired keys among the next entries; `written`: the number of entries written since the last sweep."""
         horizon, most = self._expiry.horizon(), max(_LEAST_SWEPT, 2 * written)
         with self._engine.iterate(self._position, None) as pairs:
             seen = [(key, put_time(data)) for key, data in islice(pairs, most)]

@@ -75,7 +75,7 @@ class EntrySnapshot(KeyValueSnapshot[K, V]):
     def __init__(
         self, snapshot: UncommittedSnapshot, codec: EntryCodec, failed: Callable[[BaseException], object]
     ) -> None:
-        """`failed`: as that of its iterators."""
+        """`failed`: as in its iterators."""
         self._snapshot = snapshot
         self._codec = codec
         self._failed = failed

@@ -105,7 +105,7 @@ def pinned_rows(db: Rdict, path: Path, upper: bytes | None = None) -> RdictIter:
 def committed_page(
     rows: RdictIter, path: Path, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int
 ) -> CommittedPage:
-    """See `StorageEngine.read_committed`. `rows` is pinned and has no bound, so the marker is that of the entries."""
+    """See `StorageEngine.read_committed`. `rows` is pinned and has no bound, so the marker belongs to the entries."""
     pairs: list[tuple[bytes, bytes]] = []
     more, room = False, most_bytes
     with RocksDbCursor(rows, path, lower, upper, shared=True) as found:

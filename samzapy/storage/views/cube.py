@@ -70,7 +70,7 @@ def rank(value: Value) -> tuple[int, int | str]:
 
 @dataclass(frozen=True)
 class Measure:
-    """The values of one measure: how many, their sum, the smallest and the largest (None of no values)."""
+    """The values of one measure: their number, sum, minimum and maximum (None without values)."""
 
     count: int
     sum: float
@@ -256,7 +256,7 @@ class CubeStore:
         self, dimensions: Mapping[str, Sequence[Value]], measures: Mapping[str, Sequence[Number]] | None = None
     ) -> None:
         """Like `add` of facts in columns: the values of every dimension and of the measures. Each cell is read once and
-        written once. Sums of floats may differ from those of `add` in the last digits.
+        written once. Sums of floats may differ from `add`'s in the last digits.
 
         Raises as `add`, and adds nothing then; ValueError for columns of different lengths.
         """

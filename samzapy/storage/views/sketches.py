@@ -130,7 +130,7 @@ class BloomFilters:
         return True
 
     def add_all(self, key: Any, items: Iterable[str | bytes]) -> int:
-        """Add many; returns how many were certainly new."""
+        """Add many; returns the number of certainly new ones."""
         return sum([self.add(key, item) for item in items])
 
     def add_each(self, keys: Sequence[Any], items: Sequence[str | bytes]) -> None:

@@ -2,7 +2,7 @@
 
 1. `Bootstrap` holds everything else back until the bootstrap streams have caught up.
 2. A `PartitionBuffer` keeps the polled records of one partition.
-3. `Portion` decides how many records a poll returns.
+3. `Portion` decides the number of records that a poll returns.
 """
 
 from __future__ import annotations

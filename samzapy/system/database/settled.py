@@ -1,4 +1,4 @@
-"""Decides how far a table may be read, so that no row appears later in front of a position.
+"""Decides the end up to which a table may be read, so that no row appears later in front of a position.
 
 Rows get their place (a number from a sequence, a time) while they are written. Readers see them when their transaction
 commits: 8 may be visible before 7, and a reader that went past 7 would never see it. So a reader goes as far as the greater of

@@ -82,7 +82,7 @@ class PartitionLog:
         self.oldest = before
 
     def clean(self, topic: Topic, now_ms: int) -> int:
-        """Drop the records that the topic's policy does not keep; returns how many."""
+        """Drop the records that the topic's policy does not keep; returns their number."""
         before = len(self.offsets)
         if topic.expires:
             kept = self.first_not_older(now_ms - topic.retention_ms)

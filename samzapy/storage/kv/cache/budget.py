@@ -33,7 +33,7 @@ class BudgetedCache(Protocol):
 
 
 class Account:
-    """One cache in the budget: the bytes that it holds, and how much it was used lately."""
+    """One cache in the budget: the bytes that it holds, and its recent use."""
 
     __slots__ = ("_lately", "_uses", "cache", "size")
 
