@@ -125,8 +125,8 @@ class CheckpointManager(ABC):
 
     @contextmanager
     def one_pass(self) -> Iterator[None]:
-        """Inside the context every read answers as of its beginning, so a manager that reads a log looks for its end
-        once. Nothing is written inside."""
+        """A context in which every read answers as of its beginning, so a manager that reads a log looks for its end
+        once. Do not write inside."""
         yield
 
     @abstractmethod

@@ -336,7 +336,7 @@ class SystemAdmin(ABC):
 
     @abstractmethod
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
-        """Per partition, the first offset with a record that is not older than `time_ms`; `upcoming` if there is none."""
+        """The first offset with a record that is not older than `time_ms`, by partition; `upcoming` if there is none."""
 
     @abstractmethod
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:

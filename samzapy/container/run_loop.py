@@ -86,7 +86,7 @@ class TaskExecutor(ABC):
 
     @abstractmethod
     def polled(self, ends: dict[SystemStreamPartition, int]) -> Mapping[SystemStreamPartition, int]:
-        """Note the offsets after the last polled messages; returns those for a commit ahead of the messages."""
+        """Note the offsets after the last polled messages; returns the offsets for a commit ahead of the messages."""
 
     @abstractmethod
     def process(

@@ -78,7 +78,7 @@ class SideInputRestore:
             raise TaskFailed(f"{self.label}: init of its processor: {type(cause).__name__}: {cause}") from cause
 
     def take(self, batch: RecordBatch, bound: int | None = None) -> None:
-        """Process the new messages of the batch, only those below `bound` if there is one. Raises TaskFailed or SerdeError
+        """Process the new messages of the batch, only before `bound` if there is one. Raises TaskFailed or SerdeError
         naming the message's position."""
         position = self.positions[batch.ssp]
         envelopes: Sequence[IncomingMessageEnvelope] = self._decoders[batch.ssp[:2]].decode(

@@ -242,8 +242,7 @@ def abort_open(config: JobConfig, run_id: str, system: str, partitions: Iterable
 def starting_positions(
     config: JobConfig, clients: SystemClients, tasks: JobTasks, wanted: str | Mapping[str, str]
 ) -> Positions:
-    """Offsets by partition: of every input, or of those (`system.stream`, `system.stream[partition]`) that `wanted`
-    names.
+    """Offsets by partition: of every input, or of the inputs in `wanted` (`system.stream`, `system.stream[partition]`).
 
     Targets are as in `samzapy checkpoint set`: oldest, newest, upcoming, default, an offset, a time. Raises
     ConfigError.

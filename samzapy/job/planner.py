@@ -103,7 +103,7 @@ class _Record(msgspec.Struct):
 
 
 def to_json(inputs: Mapping[SystemStream, InputPartitions]) -> dict[str, Any]:
-    """As a record beside the checkpoints."""
+    """Return the JSON object of a record beside the checkpoints."""
     record = _Record({str(stream): known for stream, known in sorted(inputs.items())})
     plain: dict[str, Any] = msgspec.to_builtins(record)
     return plain

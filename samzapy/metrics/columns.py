@@ -73,11 +73,11 @@ class MetricColumns(Mapping[str, Mapping[str, float]]):
         return len({group for group, _ in self.names})
 
     def items(self) -> ItemsView[str, Mapping[str, float]]:
-        """Yield all groups, in one pass over the values."""
+        """All groups by name, in one pass over the values."""
         return self.groups().items()
 
     def groups(self) -> dict[str, dict[str, float]]:
-        """Everything, in one pass."""
+        """The values of all groups by name, in one pass."""
         found: dict[str, dict[str, float]] = {}
         for group, names, values in self.blocks():
             found.setdefault(group, {}).update(zip(names, values, strict=True))

@@ -95,7 +95,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 
 
 def unanswered(container: str, timeout_s: float) -> Answer:
-    """Stands for the answer of a container that has given none in time."""
+    """The answer in place of a container that did not answer in time."""
     message = f"container {container} has not answered for {timeout_s:g} s (job.query.timeout.ms)"
     return Answer(problem=Problem.MOVING, message=message)
 

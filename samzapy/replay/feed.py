@@ -1,4 +1,4 @@
-"""Gives the records of the inputs to a replay, in an order that the job may have had.
+"""Supplies a replay with the records of its inputs, in an order that the job may have had.
 
 The order within a partition is certain. The order across partitions is not recorded, but commits bound it: the records before
 a commit's positions were processed before the records behind them. Between two commits the records come by their times, the

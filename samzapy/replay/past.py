@@ -1,4 +1,4 @@
-"""Gives a replay the systems of its job: clients that only read, and end where the replay's state and inputs end.
+"""Supplies a replay with the systems of its job: clients that only read, and end where the replay's state and inputs end.
 
 1. Changelogs end after the last record of the commit that the replay starts from. Later records are not read.
 2. The inputs come from the replay's feed, once the stores are restored.

@@ -156,7 +156,7 @@ class StopSwitch:
 
     @contextmanager
     def stops(self, stop: Callable[[], None]) -> Iterator[None]:
-        """While the context lasts, `ask` calls `stop`, which must not block."""
+        """A context in which `ask` calls `stop`, which must not block."""
         with self._lock:
             self._stop, asked = stop, self._asked
         if asked:

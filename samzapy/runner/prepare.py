@@ -92,7 +92,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     5  create the checkpoint topic (or folder), if there is none, and take the job over
     6  create the missing changelogs and the streams of metrics
     7  read the present ends of the inputs, with `until_end` and for `bounded` streams
-    8  list the warnings about the guarantee, including those about copies of changelogs and checkpoints
+    8  list the warnings about the guarantee, including warnings about copies of changelogs and checkpoints
 
     Inputs with different partition counts cause a warning (Samza's rule: one task for each partition number of the largest),
     and for a CopartitionedTask, which would miss matches, an error. Raises ConfigError, EnvironmentFailure.

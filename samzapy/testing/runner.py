@@ -138,15 +138,13 @@ class TestRunner:
         return cls(job, {}) if isinstance(job, type) else cls(None, job)
 
     def with_config(self, config: Mapping[str, str]) -> TestRunner:
-        """With these pairs on top of the configuration. Of a task, pairs need no `job.name`, and nothing about
-        systems."""
+        """Put these pairs on top of the configuration. For a task, pairs need no `job.name`, and no keys of systems."""
         if isinstance(self.config, Mapping):
             return replace(self, config={**self.config, **config})
         return replace(self, overrides={**self.overrides, **config})
 
     def with_input(self, stream: str, messages: Iterable[Any], partitions: int = 1) -> TestRunner:
-        """With these messages in `stream` (`in`, `system.in` or an id), all there before the start and read from the
-        first.
+        """Put these messages into `stream` (`in`, `system.in` or an id), before the start; they are read from the first.
 
         A message is a pair (key, message), an `Input`, or an output envelope of another run. Anything else is a
         message without a key. Other inputs are empty, with as many partitions as the widest given input.

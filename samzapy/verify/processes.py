@@ -210,7 +210,7 @@ def gone(process: psutil.Process) -> bool:
 
 
 def command_line(process: psutil.Process) -> str:
-    """Its words, joined; empty if it has ended."""
+    """The words of its command line, joined; empty if it has ended."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:

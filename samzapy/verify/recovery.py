@@ -19,8 +19,8 @@ from samzapy.verify.processes import JobProcess
 
 
 class Recovery(NamedTuple):
-    """In seconds. `spark_s`: Spark's part, None if it is not known. `pause_s`: the time for which a partition was
-    without outputs; None if that was not watched, or the events ran out meanwhile."""
+    """The times of a recovery, in seconds. `spark_s`: Spark's part, None if it is not known. `pause_s`: the time for
+    which a partition was without outputs; None if that was not watched, or the events ran out meanwhile."""
 
     seconds: float
     spark_s: float | None = None

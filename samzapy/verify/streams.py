@@ -74,7 +74,7 @@ class Streams:
         return {ssp.partition: found.upcoming for ssp, found in self._admin.offsets(self.partitions(stream)).items()}
 
     def read(self, stream: str) -> list[Record]:
-        """Every committed record up to the ends of now, in the order of each partition. Raises NoProgress."""
+        """Every committed record up to the present ends, in the order of each partition. Raises NoProgress."""
         ranges = self._admin.offsets(self.partitions(stream))
         consumer = self.consumer({ssp: found.oldest for ssp, found in ranges.items()})
         records: list[Record] = []

@@ -116,7 +116,7 @@ class StoreTarget:
         self._sent = 0
 
     def commit(self) -> None:
-        """As a container does it: serialize, changelog and its acknowledgement, engine."""
+        """Commit like a container: serialize, changelog and its acknowledgement, engine."""
         opened = self._opened
         opened.stores.flush()
         if self._logged:

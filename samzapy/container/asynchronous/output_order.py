@@ -45,7 +45,7 @@ class AsReady:
         return ()
 
     def done(self, ssp: SystemStreamPartition, offset: int, position: int, mark: Mark) -> None:
-        """Nothing is held."""
+        """Do nothing: no output is held."""
 
 
 class InOffsetOrder:

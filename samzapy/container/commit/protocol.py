@@ -173,7 +173,7 @@ class CommitProtocol:
         reach("commit.2")
 
     def _outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
-        """Wait for the acks of the tasks' outputs, except of those inside the transaction, which waits for them itself. Then
+        """Wait for the acks of the tasks' outputs, except for outputs inside the transaction, which waits for them itself. Then
         commit the sinks one after the other: a connection belongs to the thread that has made it."""
         flushed = set()
         for task in tasks:

@@ -5,7 +5,7 @@ depend on it. The id holds the offset of one input, as the ids of `output_ids` d
 of that input in this call:
 
 1. The task names the input of each output (`send_batch(..., inputs=...)`), and an output without one is refused. With
-   `task.batch.max.messages=1` the input is the one of the batch.
+   `task.batch.max.messages=1` the input is the batch's only one.
 2. The outputs of an input are the same in every batch if they depend only on that input and on earlier ones. The task has to
    ensure that; a sum that is sent once a batch violates it.
 3. The outputs of a call leave in the order of their inputs, so the ids of a partition ascend as in other tasks.

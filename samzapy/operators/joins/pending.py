@@ -175,7 +175,7 @@ class PendingMessages:
         return self._take(since_ms, END_OF_TIME_MS)[0]
 
     def end(self, time_ms: int) -> None:
-        """Everything before `time_ms` has been processed, independent of event time: older messages are late from now on."""
+        """End the time before `time_ms`, independent of event time: older messages are late from now on."""
         self._time.end(time_ms + self._lateness_ms)
         self._pass_to(time_ms)
 

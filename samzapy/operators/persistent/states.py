@@ -71,7 +71,7 @@ class Sides(Generic[P]):
 
     @property
     def total(self) -> P:
-        """Everything; not to be changed."""
+        """The total of both parts. Do not change it."""
         if not self.right:
             return self.left
         total = self._monoid.plus(self._monoid.zero(), self.left)

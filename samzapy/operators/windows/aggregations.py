@@ -28,7 +28,7 @@ class Aggregation(ABC):
 
     @property
     def name(self) -> str:
-        """Its name in the store. A store is for one aggregation."""
+        """The aggregation's name in the store. A store is for one aggregation."""
         return type(self).__name__
 
     @abstractmethod

@@ -150,7 +150,7 @@ class SparkAttempt(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Have Spark cancel the job."""
+        """Make Spark cancel the job."""
         ...
 
 

@@ -354,7 +354,7 @@ class RestoreBuffer:
         return self._bytes >= _ROOM * self._max_bytes
 
     def take(self) -> dict[bytes | None, bytes | None]:
-        """Everything; afterwards there is nothing."""
+        """Take all records, and leave none."""
         taken, self.values, self._bytes = self.values, {}, 0
         return taken
 

@@ -168,7 +168,7 @@ class ExpiringStore(ForwardingStore[K, V]):
         return self._sweep.next_expired(written)
 
     def metrics(self) -> dict[str, float]:
-        """With `expired-removed`: entries that were swept."""
+        """The metrics of the layers below, and `expired-removed`: swept entries."""
         return {**self._inner.metrics(), "expired-removed": self._sweep.swept}
 
 

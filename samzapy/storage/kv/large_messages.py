@@ -66,7 +66,7 @@ class LargeMessageSafeStore(CopyingStore[K, V]):
         return self._inner.undone
 
     def metrics(self) -> dict[str, float]:
-        """With `ignored-large-messages`: dropped puts."""
+        """The metrics of the layers below, and `ignored-large-messages`: dropped puts."""
         return {**self._inner.metrics(), "ignored-large-messages": self.ignored}
 
     def _fits(self, key: K, data: bytes) -> bool:

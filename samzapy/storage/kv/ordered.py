@@ -42,7 +42,7 @@ class KeyOrder:
         return self.first(lower, upper, len(self._data))
 
     def first(self, lower: bytes | None, upper: bytes | None, most: int) -> list[bytes]:
-        """As `between`, at most the first `most` keys."""
+        """Like `between`, at most the first `most` keys."""
         keys = self._fresh()
         start = 0 if lower is None else bisect_left(keys, lower)
         stop = len(keys) if upper is None else bisect_left(keys, upper)

@@ -172,7 +172,7 @@ class KafkaProducer(SystemProducer):
 
         librdkafka repeats a request if the connection is lost or the answer is late. The first copy may still arrive: the end
         of the last transaction would then end the next one, half done. librdkafka reports a repeated failure of a connection
-        once in 30 s, so every report since the last take-over counts, not only those during the commit.
+        once in 30 s, so every report since the last take-over counts, not only reports during the commit.
         """
         self._serve(0)
         self.took_over = self._client_errors.disturbed
