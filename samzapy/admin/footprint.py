@@ -14,8 +14,8 @@ The memory is a bound and not a forecast: caches and queues may stay emptier. It
 It does not contain the memory of the task's own code, and objects in caches that are limited by a number of objects. Threads and
 files are for one broker in each system; each further broker adds two threads and two files for each client.
 
-Compared with containers that ran (`tests/integration/test_footprint.py`): the memory at the start is within a third of the
-resident set of an idle container, a busy one stays below the bound, and threads and files are within a third and eight.
+Compared with containers that ran (`tests/integration/measurements/test_footprint.py`): the memory at the start is within a third
+of the resident set of an idle container, a busy one stays below the bound, and threads and files are within a third and eight.
 """
 
 from __future__ import annotations

@@ -11,10 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = "samzapy"
+PACKAGE, TESTS = "samzapy", "tests"
+#: Folders of what Python and Maven make of the sources.
+_BUILT = {"__pycache__", "target"}
 #: Functions that import what their first argument names.
 _IMPORTERS = {"import_module", "library"}
 
@@ -99,12 +102,12 @@ def importers(of: list[Module]) -> dict[str, set[str]]:
     return found
 
 
-def folders(root: Path = ROOT / PACKAGE) -> dict[str, int]:
-    """The entries of each folder: its files and subfolders, without `__init__.py` and compiled modules. What a removed package
-    has left behind, a folder of compiled modules only, is no entry."""
+def folders(*roots: Path) -> dict[str, int]:
+    """The entries of each folder below `roots` (the product and its tests): its files and subfolders, without `__init__.py` and
+    what was built. What a removed package has left behind, a folder of compiled modules only, is no entry."""
     found = {}
-    for folder in [root, *(path for path in root.rglob("*") if path.is_dir())]:
-        if "__pycache__" not in folder.parts:
+    for folder in chain.from_iterable((root, *root.rglob("*")) for root in roots or (ROOT / PACKAGE, ROOT / TESTS)):
+        if folder.is_dir() and not _BUILT.intersection(folder.relative_to(ROOT).parts):
             entries = [path for path in folder.iterdir() if path.name != "__init__.py" and _has_sources(path)]
             if entries:
                 found[str(folder.relative_to(ROOT))] = len(entries)
@@ -113,7 +116,7 @@ def folders(root: Path = ROOT / PACKAGE) -> dict[str, int]:
 
 def _has_sources(path: Path) -> bool:
     if path.is_dir():
-        return path.name != "__pycache__" and any(map(_has_sources, path.iterdir()))
+        return path.name not in _BUILT and any(map(_has_sources, path.iterdir()))
     return True
 
 

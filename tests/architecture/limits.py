@@ -16,4 +16,6 @@ SHORT_LINES = 60
 LARGE_FOLDERS = {
     # Its packages: the map of the product.
     "samzapy": 36,
+    # The same map: a folder for each package.
+    "tests/unit": 30,
 }

@@ -125,8 +125,8 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
                 ),
             )
         ],
-        "tests/torture/test_crash_matrix.py": [('"6", "7")]', '"6", "6a", "7")]')],
-        "tests/torture/test_async_crash_matrix.py": [('"6", "7")]', '"6", "6a", "7")]')],
+        "tests/torture/crashes/test_crash_matrix.py": [('"6", "7")]', '"6", "6a", "7")]')],
+        "tests/torture/crashes/test_async_crash_matrix.py": [('"6", "7")]', '"6", "6a", "7")]')],
     },
 }
 #: Named files that a toy needs not touch: it brings no library.
@@ -183,8 +183,8 @@ def copy(tmp_path_factory):
 def test_the_toys_work_and_the_suites_that_the_recipes_name_take_them(copy):
     suites = [
         "tests/unit/serializers/test_serdes.py",
-        "tests/contract/test_system_contract.py",
-        "tests/contract/test_system_transactions_contract.py",
+        "tests/contract/system/test_system_contract.py",
+        "tests/contract/system/test_system_transactions_contract.py",
         "tests/unit/container/commit/test_commit_order.py",
     ]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "toy or test_serdes", *suites]

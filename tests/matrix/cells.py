@@ -69,23 +69,30 @@ SHORT = (
     DEMO,
     CLUSTER,
     BROKER,
-    _tests("frames", "integration/test_dataframe_on_executors.py"),
-    _tests("programs", "integration/test_programs_on_spark.py", only="submit or session"),
+    _tests("frames", "integration/dataframe/test_dataframe_on_executors.py"),
+    _tests("programs", "integration/spark/test_programs_on_spark.py", only="submit or session"),
 )
 THOROUGH = (
     DEMO,
     CLUSTER,
     BROKER,
-    _tests("frames", "integration/test_dataframe.py", "integration/test_dataframe_on_executors.py"),
-    _tests("programs", "integration/test_programs_on_spark.py"),
-    _tests("runner", "integration/test_spark_runner.py", "integration/test_typed_messages_on_spark.py"),
-    _tests("kafka", "integration/test_dataframe_on_kafka.py", "integration/test_start_on_kafka.py"),
+    _tests("frames", "integration/dataframe/test_dataframe.py", "integration/dataframe/test_dataframe_on_executors.py"),
+    _tests("programs", "integration/spark/test_programs_on_spark.py"),
+    _tests("runner", "integration/spark/test_spark_runner.py", "integration/messages/test_typed_messages_on_spark.py"),
+    _tests("kafka", "integration/dataframe/test_dataframe_on_kafka.py", "integration/systems/test_start_on_kafka.py"),
 )
 ON_A_BROKER = (
     BROKER,
-    _tests("system", "contract/test_system_contract.py", "contract/test_system_admin_contract.py", only="kafka"),
-    _tests("transactions", "contract/test_system_transactions_contract.py", only="kafka"),
-    _tests("jobs", "integration/test_start_on_kafka.py", "integration/test_effectively_once_on_kafka.py"),
+    _tests(
+        "system",
+        "contract/system/test_system_contract.py",
+        "contract/system/test_system_admin_contract.py",
+        only="kafka",
+    ),
+    _tests("transactions", "contract/system/test_system_transactions_contract.py", only="kafka"),
+    _tests(
+        "jobs", "integration/systems/test_start_on_kafka.py", "integration/systems/test_effectively_once_on_kafka.py"
+    ),
 )
 
 

@@ -6,8 +6,8 @@ from tests.mutants.trial import Mutant
 
 _CAUSES = "tests/unit/container/errors/test_causes_of_failures.py"
 _CLOCK = "tests/unit/container/event_time/test_event_clock.py"
-_CONTRACT = "tests/contract/test_system_contract.py"
-_TRANSACTIONS = "tests/contract/test_system_transactions_contract.py"
+_CONTRACT = "tests/contract/system/test_system_contract.py"
+_TRANSACTIONS = "tests/contract/system/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
 _LOCAL = "tests/unit/system/test_local_system.py"
 _MIGRATION = "tests/unit/admin/migration/test_migration_crashes.py"
@@ -56,13 +56,13 @@ _OWNERS = (
         "samzapy/system/kafka/producer.py",
         "        if self.took_over:\n",
         "        if False:\n",
-        ("tests/integration/test_disturbed_producer.py",),
+        ("tests/integration/systems/test_disturbed_producer.py",),
     ),
     Mutant(
         "samzapy/system/kafka/producer.py",
         "self.took_over = self._client_errors.disturbed",
         "self.took_over = False",
-        ("tests/integration/test_disturbed_producer.py",),
+        ("tests/integration/systems/test_disturbed_producer.py",),
     ),
     Mutant(
         "samzapy/coordinator/leases.py",
@@ -415,25 +415,25 @@ _LOOP = (
         "samzapy/config/tasks/error_policy.py",
         "and not self.retries and not self.ignored",
         "and not self.retries",
-        (_POLICIES, "tests/unit/config/test_error_keys.py"),
+        (_POLICIES, "tests/unit/config/tasks/test_error_keys.py"),
     ),
     Mutant(
         "samzapy/config/tasks/error_policy.py",
         "min(self.backoff_ms * 2**n, LONGEST_BACKOFF_MS)",
         "self.backoff_ms * 2**n",
-        ("tests/unit/config/test_error_keys.py",),
+        ("tests/unit/config/tasks/test_error_keys.py",),
     ),
     Mutant(
         "samzapy/config/stores/store.py",
         "and 0 < cache < batch:",
         "and 0 < cache <= batch:",
-        ("tests/unit/config/test_store_keys.py",),
+        ("tests/unit/config/stores/test_store_keys.py",),
     ),
     Mutant(
         "samzapy/config/tasks/task.py",
         "COMMIT_MS.name not in reader.values and reader.get(GUARANTEE).transactional",
         "COMMIT_MS.name not in reader.values",
-        ("tests/unit/config/test_task_keys.py",),
+        ("tests/unit/config/tasks/test_task_keys.py",),
     ),
 )
 
@@ -447,7 +447,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/storage/kv/ordered.py",
         "        if value is not None:\n            yield key, value\n",
         "        if value:\n            yield key, value\n",
-        ("tests/property/test_store_machine.py",),
+        ("tests/property/storage/test_store_machine.py",),
     ),
     Mutant(
         "samzapy/container/outputs/collector.py",
@@ -514,7 +514,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/storage/local/files.py",
         "if engine.marker() == marker.to_bytes():",
         "if True:",
-        ("tests/unit/storage", "tests/unit/container/test_snapshots.py"),
+        ("tests/unit/storage", "tests/unit/container/stores/test_snapshots.py"),
     ),
     Mutant(
         "samzapy/storage/changelog/restore.py",
@@ -580,25 +580,25 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/storage/kv/cache/cached.py",
         "self._serialize(entries, sorted(self._dirty.values()))",
         "self._serialize(self._dirty, range(len(self._dirty)))",
-        ("tests/property/test_order_of_changes.py",),
+        ("tests/property/storage/test_order_of_changes.py",),
     ),
     Mutant(
         "samzapy/storage/kv/uncommitted.py",
         "self._in_order = self._in_order and later and len(changes) == together",
         "pass",
-        ("tests/property/test_order_of_changes.py",),
+        ("tests/property/storage/test_order_of_changes.py",),
     ),
     Mutant(
         "samzapy/storage/kv/uncommitted.py",
         "        if key in changes:\n            self._in_order = False\n",
         "",
-        ("tests/property/test_order_of_changes.py",),
+        ("tests/property/storage/test_order_of_changes.py",),
     ),
     Mutant(
         "samzapy/storage/kv/cache/cached.py",
         "if len(dirty) < patience and len(held) - len(dirty) >= room:",
         "if len(dirty) < patience:",
-        ("tests/property/test_cache_room.py",),
+        ("tests/property/storage/test_cache_room.py",),
     ),
     Mutant(
         "samzapy/storage/kv/cache/budget.py",
@@ -618,7 +618,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/container/errors/undo_journal.py",
         "if len(found) == len(keys):",
         "if True:",
-        ("tests/unit/container/test_undo_journal.py",),
+        ("tests/unit/container/errors/test_undo_journal.py",),
     ),
 )
 

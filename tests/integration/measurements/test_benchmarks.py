@@ -1,0 +1,178 @@
+"""The benchmarks over a few events, on a real Kafka: whether they run and what they write, not how fast."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gate.against import compare
+from benchmarks.kafka import PARTITIONS, Kafka
+from benchmarks.workloads.keyed_count import KeyedCount
+from samzapy.bench.measuring import THIS_PROGRAM, Program
+
+ROOT = Path(__file__).parents[3]
+EVENTS = 2_000
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_small_run_of_all_workloads_writes_every_figure(kafka, tmp_path):
+    output = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--output", str(output)]
+    command += ["--events", str(EVENTS), "--repeats", "1", "--variant", "bare", "--variant", "local"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())
+    assert results["ratios"].keys() == {
+        f"{workload}.{figure}"
+        for workload in ("pass-through", "keyed-count", "restore", "restore-large")
+        for figure in ("throughput", "cpu")
+    } | {f"latency.{figure}" for figure in ("p50", "p99", "p99.9", "cpu")}
+    restart = results["workloads"].pop("restart")
+    (again,) = restart["local"]["repeats"]
+    assert again["more"]["restored_from"] == ["local store"]
+    assert again["more"]["first_message_s"] > 0
+    for workload, variants in results["workloads"].items():
+        assert variants.keys() == {"bare", "local"}, workload
+        for variant, measured in variants.items():
+            (repeat,) = measured["repeats"]
+            assert repeat["messages"] >= EVENTS, (workload, variant)
+            assert measured["summary"]["peak_rss_bytes"]["min"] > 0
+    assert results["workloads"]["restore-large"]["local"]["repeats"][0]["messages"] == 5 * EVENTS
+    per_put = {
+        variant: measured["summary"]["changelog_records_per_put"]["median"]
+        for variant, measured in results["workloads"]["keyed-count"].items()
+    }
+    markers = round((per_put["local"] - per_put["bare"]) * EVENTS)
+    assert markers == PARTITIONS, (
+        "one record a changed key and commit, and a marker a partition, in a run of one commit"
+    )
+    for workload, measured in results["measured"].items():
+        assert {"processor", "cores", "memory_bytes"} <= measured["machine"].keys(), workload
+        assert {"python", "java", "confluent-kafka"} <= measured["versions"].keys(), workload
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_small_run_of_the_guarantees_compares_each_with_at_least_once(kafka, tmp_path):
+    output = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--output", str(output)]
+    command += ["--events", str(EVENTS), "--only", "guarantees", "--repeats", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())
+    assert results["ratios"].keys() == {
+        f"guarantees.{variant}.{figure}"
+        for interval in ("1s", "10s")
+        for variant in (
+            *(f"{guarantee}.{interval}" for guarantee in ("at-most-once", "effectively-once", "exactly-once")),
+            f"exactly-once.{interval}.200",
+        )
+        for figure in ("throughput", "cpu")
+    }
+    assert len(results["targets"]) == 4
+    measured = results["workloads"]["guarantees"]
+    assert {variant: runs["repeats"][0]["messages"] for variant, runs in measured.items()} == {
+        variant: copies * EVENTS
+        for interval, copies in (("1s", 3), ("10s", 6))
+        for variant in (
+            *(
+                f"{guarantee}.{interval}"
+                for guarantee in ("at-most-once", "at-least-once", "effectively-once", "exactly-once")
+            ),
+            f"at-least-once.{interval}.200",
+            f"exactly-once.{interval}.200",
+        )
+    }
+    assert all(runs["summary"]["commits"]["min"] >= 2 for runs in measured.values())
+    assert "exactly-once.10s" in done.stdout
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_small_run_of_many_tasks_tells_what_a_container_has_open(kafka, tmp_path):
+    output = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--output", str(output)]
+    command += ["--events", str(EVENTS), "--only", "tasks"]
+    command += ["--variant", "at-least-once.200", "--variant", "exactly-once.200"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())
+    assert results["ratios"].keys() == {f"tasks.exactly-once.200.{figure}" for figure in ("throughput", "cpu")}
+    for variant in ("at-least-once", "exactly-once"):
+        (repeat,) = results["workloads"]["tasks"][f"{variant}.200"]["repeats"]
+        assert repeat["messages"] == EVENTS
+        assert repeat["more"]["start_s"] > 0
+    assert [each["name"] for each in results["targets"]] == [
+        f"tasks.{guarantee}.200.{name}"
+        for guarantee in ("at-least-once", "exactly-once")
+        for name in ("threads", "descriptors")
+    ]
+    assert all(each["reached"] for each in results["targets"]), results["targets"]
+    assert "MISSED" not in done.stdout
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_small_run_of_the_takeover_reads_the_tail_where_the_standby_was(kafka, tmp_path):
+    output = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--output", str(output)]
+    command += ["--events", str(EVENTS), "--only", "takeover", "--repeats", "2"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())
+    assert results["ratios"].keys() == {"takeover.standby.first_message"}
+    read = {
+        variant: [repeat["more"]["restored_records"] for repeat in measured["repeats"]]
+        for variant, measured in results["workloads"]["takeover"].items()
+    }
+    # Each start leaves what it counted itself in the changelog, too.
+    assert all(10_000 <= records <= 11_000 for records in read["standby"])
+    assert all(records >= 5 * EVENTS + 10_000 for records in read["full-restore"])
+    assert "full-restore" in done.stdout
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_run_that_needs_more_cpu_than_the_stored_one_fails_with_a_table(kafka, tmp_path):
+    stored = tmp_path / "stored.json"
+    command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--events", str(EVENTS), "--repeats", "1"]
+    command += ["--only", "keyed-count", "--variant", "bare", "--variant", "local"]
+    done = subprocess.run([*command, "--output", str(stored)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(stored.read_text())
+    for repeat in results["workloads"]["keyed-count"]["local"]["repeats"]:
+        repeat["cpu_s"] /= 1_000
+    stored.write_text(json.dumps(results))
+    command += ["--compare", str(stored), "--fail-on", "10%"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "SLOWER" in done.stdout
+    assert "1 of 1 need over 10% more CPU" in done.stdout
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_another_commit_runs_its_own_code_in_turns_with_ours(kafka, tmp_path):
+    tree = tmp_path / "commit"
+    git = ["git", "-C", str(ROOT), "worktree"]
+    subprocess.run([*git, "add", "--detach", "--quiet", str(tree), "HEAD"], check=True)
+    try:
+        tasks = tree / "samzapy" / "bench" / "tasks.py"
+        tasks.write_text(tasks.read_text() + f"\nopen({str(tmp_path / 'imported')!r}, 'w').close()\n")
+        broker = Kafka(kafka, tmp_path)
+        here = KeyedCount(broker, EVENTS, THIS_PROGRAM)
+        there = KeyedCount(broker, EVENTS, Program(Path(sys.executable), tree))
+        said = []
+        (change,) = compare(here, there, ["local"], 1, said.append)
+        assert change.name == "keyed-count local"
+        assert change.now.min > 0
+        assert len(said) == 2
+        assert (tmp_path / "imported").exists()
+        broker.clean()
+    finally:
+        subprocess.run([*git, "remove", "--force", str(tree)], check=True)
