@@ -81,8 +81,10 @@ class Record(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The records to read. `start`: oldest, newest (the last record of each partition), upcoming, or an offset.
-    `partitions`: none for all. `follow`: go on after the end.
+    """The records to read.
+
+    `start`: oldest, newest (the last record of each partition), upcoming, or an offset. `partitions`: none for all.
+    `follow`: go on after the end.
     """
 
     start: str = "oldest"

@@ -110,8 +110,9 @@ class StateCheckpoints(ABC):
     @abstractmethod
     def recover(self) -> TimedState | None:
         """The latest checkpoint up to the job's checkpoint clock. Removes later ones, as the task will take them again.
-        None if the task never had any, or if the configuration resets all its inputs, which removes all of them. Raises
-        RestoreError if a checkpoint that must exist is missing.
+        None if the task never had any, or if the configuration resets all its inputs, which removes all of them.
+
+        Raises RestoreError if a checkpoint that must exist is missing.
         """
 
     @abstractmethod

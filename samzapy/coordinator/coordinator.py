@@ -28,10 +28,11 @@ def _ignore(container_id: str, said: Facts | UserFailure) -> None:
 
 @dataclass(frozen=True)
 class Oversight:
-    """Settings and callbacks of a driver's watch over its containers. `stall_s`: seconds for which the job's clock may
-    stand still before a warning. `same_failures`: the number of equal failures that end the job. `on_facts` gets the
-    facts of each report; `on_failure` gets each failure of the user's code that ended an attempt; repeated failures
-    count once. Any thread may call them.
+    """Settings and callbacks of a driver's watch over its containers.
+
+    `stall_s`: seconds for which the job's clock may stand still before a warning. `same_failures`: the number of
+    equal failures that end the job. `on_facts` gets the facts of each report; `on_failure` gets each failure of the
+    user's code that ended an attempt; repeated failures count once. Any thread may call them.
     """
 
     stall_s: float = 120.0

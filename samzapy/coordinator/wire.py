@@ -230,9 +230,11 @@ class Answer(msgspec.Struct):
 
 
 class Details(msgspec.Struct, omit_defaults=True):
-    """The changed details of an attempt, or the first of them (`first`: all earlier ones are void). `lags` are the
-    `partitions` of facts; `facts` are the other facts since the previous details. `names` are new metrics, by group; in
-    this order they get the next numbers, from 0. `numbers` are the numbers of metrics with new `values`.
+    """The changed details of an attempt, or the first of them (`first`: all earlier ones are void).
+
+    `lags` are the `partitions` of facts; `facts` are the other facts since the previous details. `names` are new
+    metrics, by group; in this order they get the next numbers, from 0. `numbers` are the numbers of metrics with new
+    `values`.
     """
 
     epoch: int

@@ -184,6 +184,7 @@ class KeyPlacement:
 
 def key_placement(config: JobConfig, store: StoreConfig, tasks: JobTasks) -> KeyPlacement:
     """The placement of a store's keys if they are the keys of the inputs' messages, hashed as producers do (murmur2).
+
     Raises ConfigError if that is ambiguous: keys whose bytes differ between input and store, and inputs that send one
     key to several tasks.
     """

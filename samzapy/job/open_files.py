@@ -6,8 +6,9 @@ import resource
 
 
 def raise_limit(most: int) -> int | None:
-    """Raise the soft limit to `most`, or to the hard limit if that is lower. Returns the new limit; None for no limit.
-    A limit that the system does not let us raise stays unchanged.
+    """Raise the soft limit to `most`, or to the hard limit if that is lower.
+
+    Returns the new limit; None for no limit. A limit that the system does not let us raise stays unchanged.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

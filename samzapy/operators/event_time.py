@@ -130,8 +130,9 @@ class EventTime:
         return mark if mark > over else over  # noqa: FURB136  # half the time of max
 
     def hear_all(self, batch: Sequence[IncomingMessageEnvelope], times: Sequence[int]) -> list[int]:
-        """Like `hear` of each message of a batch of one partition, in order; returns the horizon of each. Raises
-        ValueError for an invalid time, before it takes any.
+        """Like `hear` of each message of a batch of one partition, in order; returns the horizon of each.
+
+        Raises ValueError for an invalid time, before it takes any.
         """
         source = self._sources.get(batch[0].ssp) or self._unknown(batch[0])
         self.check_all(batch, times)

@@ -74,7 +74,10 @@ FROM_EMPTY = "replay from empty stores with --from-empty --from OFFSET"
 @contextmanager
 def state_wanted(store: str = "") -> Iterator[None]:
     """A context in which a lost state gets the remedy of a replay: an earlier commit needs other records than the job's
-    start. Raises EnvironmentFailure instead of StateLost."""
+    start.
+
+    Raises EnvironmentFailure instead of StateLost.
+    """
     try:
         yield
     except StateLost as cause:

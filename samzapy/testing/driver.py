@@ -220,6 +220,7 @@ class TaskTestDriver:
 
     def store(self, name: str, partition: int = 0, *, task: str | None = None) -> Any:
         """The store as the task has it, including uncommitted changes; a put of the test counts as the task's change.
+
         The task is the reader of `partition`, or has the given name. Ends with the task. Raises ConfigError.
         """
         self._bench.streams.store(name)

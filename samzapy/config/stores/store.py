@@ -20,9 +20,10 @@ from samzapy.config.streams.serdes import check_serde, check_type
 
 @dataclass(frozen=True)
 class LocalFiles:
-    """Settings of a store's files. `flush_records`, `flush_interval_ms`: the largest number and age of changes that are
-    only in the engine's memory after a commit. `restore_max_bytes`: the memory in which a container gathers records to
-    restore.
+    """Settings of a store's files.
+
+    `flush_records`, `flush_interval_ms`: the largest number and age of changes that are only in the engine's memory
+    after a commit. `restore_max_bytes`: the memory in which a container gathers records to restore.
     """
 
     flush_records: int = 400_000

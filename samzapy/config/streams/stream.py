@@ -21,10 +21,12 @@ BOOTSTRAP_PRIORITY = 2**31 - 1
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """The settings of one stream. A serde of None passes bytes through; a type is the path of the class to decode to,
-    None for plain values. `offset_default` is oldest, upcoming or newest: the start without a checkpoint, or with
-    `reset_offset`. `properties` are topic keys for its creation. An `intermediate` stream may have control messages
-    between its messages.
+    """The settings of one stream.
+
+    A serde of None passes bytes through; a type is the path of the class to decode to, None for plain values.
+    `offset_default` is oldest, upcoming or newest: the start without a checkpoint, or with `reset_offset`.
+    `properties` are topic keys for its creation. An `intermediate` stream may have control messages between its
+    messages.
     """
 
     system_stream: SystemStream

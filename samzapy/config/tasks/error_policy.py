@@ -41,9 +41,10 @@ DEFAULT_RETRIES, DEFAULT_BACKOFF_MS = 3, 100
 
 @dataclass(frozen=True)
 class ErrorPolicy:
-    """Up to `retries` repetitions, then `then`. The first pause is `backoff_ms` long, and each further one twice as
-    long, up to a minute. Messages that fail with an exception in `ignored` (by class or base class, `*`: all) are
-    skipped at once.
+    """Up to `retries` repetitions, then `then`.
+
+    The first pause is `backoff_ms` long, and each further one twice as long, up to a minute. Messages that fail with
+    an exception in `ignored` (by class or base class, `*`: all) are skipped at once.
     """
 
     then: Action = Action.FAIL
