@@ -26,7 +26,7 @@ class SenderState(NamedTuple):
 @dataclass(frozen=True)
 class Checkpoint:
     """The position of a task. All messages before it are processed, and their effects were durable before the
-    checkpoint was written.
+    checkpoint was written, or with it in one transaction; at-most-once writes the position first.
 
     input_offsets       the next offset to process of each partition
     changelog_offsets   by store, the offset of the commit's last changelog record; -1: none yet
