@@ -38,7 +38,7 @@ test-matrix: java ## try other versions of Python, Spark and Kafka: make test-ma
 	$(BIN)/python -m tests.matrix $(if $(ONLY),--only "$(ONLY)") $(if $(TABLE),--table $(TABLE))
 
 torture: java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
-	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not large" tests/torture $(if $(TABLE),--torture-table $(TABLE))
+	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile -m "not large" tests/torture $(if $(TABLE),--torture-table $(TABLE))
 
 torture-large: java ## kill workers, executors and drivers of 64 containers with 1,000 tasks (an hour on two cores)
 	$(BIN)/python -m pytest -q -m large tests/torture

@@ -17,8 +17,6 @@ _OUTCOMES = pytest.StashKey[Outcomes]()
 _PASSED = pytest.StashKey[bool]()
 #: The name under which a test's rows travel with its report, from whichever process ran it.
 _ROW = "outcome"
-#: The files that take longest, the longest first. They begin first, so that no worker is left with one at the end.
-_LONG = ("test_soak_verify", "test_zombies", "test_many_containers", "test_container_transactions", "test_lost_nodes")
 
 
 def pytest_addoption(parser):
@@ -28,10 +26,6 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     outcomes = config.stash.setdefault(_OUTCOMES, Outcomes())
     config.pluginmanager.register(Collecting(outcomes), "torture-outcomes")
-
-
-def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: _LONG.index(item.path.stem) if item.path.stem in _LONG else len(_LONG))
 
 
 @pytest.fixture
