@@ -29,10 +29,17 @@ class Rig:
         self.opened = opened
         self.clock = clock
         # The system that holds the changelogs goes by this name.
-        settings = replace(settings, name="changelogs")
-        self.producer = system_factory(settings).producer(settings, "rig", f"rig-{uuid.uuid4().hex}")
-        self.producer.report_offsets()
-        self.producer.init_transactions()
+        self.settings = replace(settings, name="changelogs")
+        self.transactional_id = f"rig-{uuid.uuid4().hex}"
+        self.producer = self.owner()
+
+    def owner(self):
+        """The producer of a new run. As in a job, it waits until the transactions of the previous one are complete: a broker
+        answers a commit before its markers are written."""
+        producer = system_factory(self.settings).producer(self.settings, "rig", self.transactional_id)
+        producer.report_offsets()
+        producer.init_transactions()
+        return producer
 
     def transaction(self, *, commit=True, apply=True):
         stores = self.opened.stores
@@ -64,6 +71,8 @@ class Rig:
     def start_again(self, after_s):
         self.opened.close()
         self.clock.advance(after_s)
+        self.producer.close()
+        self.producer = self.owner()
         self.opened.reopen()
         return self.opened.restored
 
