@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -17,8 +16,6 @@ from samzapy.container.inputs.decode import Decoder
 #: Decoded messages of one partition, in order; never empty.
 Run = Sequence[IncomingMessageEnvelope]
 Messages = tuple[SystemStreamPartition, Run]
-
-_offset = attrgetter("offset")
 
 
 class Inputs:
@@ -71,16 +68,15 @@ class Inputs:
         if not batches:
             self._look_for_ends()
             return []
+        if self.boundaries.polled(batches):
+            self._hold()
+        if self._ends:
+            batches = list(self._before_ends(batches))
         self._raw.keep(batches)
         arrival_ms = self._clock.wall_ms()
         polled = []
-        if self.boundaries.polled(batches):
-            self._hold()
         for batch in batches:
-            runs = self._decoders[batch.ssp[:2]].runs(batch, arrival_ms)
-            if self._ends:
-                runs = self._before_end(batch.ssp, batch.offsets[-1], runs)
-            polled += [(batch.ssp, run) for run in runs]
+            polled += [(batch.ssp, run) for run in self._decoders[batch.ssp[:2]].runs(batch, arrival_ms)]
         return polled
 
     def position(self, ssp: SystemStreamPartition) -> int:
@@ -133,16 +129,26 @@ class Inputs:
             batches = [batch for consumer in self._readers for batch in consumer.poll(wait, self._batch)]
         return batches
 
-    def _before_end(self, ssp: SystemStreamPartition, last: int, runs: Sequence[Run]) -> Sequence[Run]:
-        end = self._ends.get(ssp)
-        if end is None:
-            return [] if ssp in self._ended else runs
-        if last + 1 < end:
-            return runs
-        self._end(ssp)
-        whole = [run for run in runs if run[-1].offset < end]
-        cut = [run[: bisect_left(run, end, key=_offset)] for run in runs[len(whole) : len(whole) + 1]]
-        return [run for run in (*whole, *cut) if run]
+    def _before_ends(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        """The records before the ends, not decoded yet. The partitions that reach their ends have ended."""
+        ends = dict(self._ends)  # a partition may have more batches after the one in which it ends
+        passed: set[SystemStreamPartition] = set()
+        for batch in batches:
+            ssp, end = batch.ssp, ends.get(batch.ssp)
+            if end is None or batch.offsets[-1] + 1 < end:
+                yield batch
+                continue
+            if ssp not in self._finished:
+                self._end(ssp)
+            if batch.offsets[-1] < end:
+                yield batch
+                continue
+            if ssp not in passed:
+                # The partition may go on later: the records from its end on are then polled again.
+                passed.add(ssp)
+                self._consumers[ssp.system].seek(ssp, end)
+            if batch.offsets[0] < end:
+                yield batch.part(0, bisect_left(batch.offsets, end))
 
     def _hold(self) -> None:
         ssps = self._asked | self.boundaries.waiting()

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
@@ -182,6 +183,8 @@ class ChoosingConsumer(SystemConsumer):
         self._buffers: dict[SystemStreamPartition, PartitionBuffer] = {}
         self._waiting: dict[SystemStreamPartition, PartitionBuffer] = {}
         self._released: dict[SystemStreamPartition, int] = {}
+        self._before: Mapping[SystemStreamPartition, int] = {}
+        self._chosen: list[tuple[SystemStreamPartition, Sequence[int]]] = []
         self._paused: set[SystemStreamPartition] = set()
         self._full: set[SystemStreamPartition] = set()
         self._shut: frozenset[SystemStreamPartition] = frozenset()
@@ -202,9 +205,12 @@ class ChoosingConsumer(SystemConsumer):
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
         self._portion.asked()
         if self._bootstrap is not None:
+            self._before = dict(self._released)
             self._look_at_bootstrap()
         self._take_in(0.0 if self._may_choose() else timeout_s, max_records)
         chosen = self._choose(min(self._portion.records, max_records)) if self._may_choose() else []
+        if self._bootstrap is not None:
+            self._chosen = [(batch.ssp, batch.offsets) for batch in chosen]
         self._portion.given(sum(len(batch.offsets) for batch in chosen))
         return chosen
 
@@ -219,7 +225,7 @@ class ChoosingConsumer(SystemConsumer):
         self._consumers[ssp.system].seek(ssp, offset)
         self._buffers[ssp].clear()
         self._waiting.pop(ssp, None)
-        self._released.pop(ssp, None)
+        self._take_back(ssp, offset)
         if ssp in self._full:
             self._full.discard(ssp)
             if ssp not in self._paused:
@@ -240,6 +246,16 @@ class ChoosingConsumer(SystemConsumer):
     def close(self) -> None:
         for consumer in self._consumers.values():
             consumer.close()
+
+    def _take_back(self, ssp: SystemStreamPartition, offset: int) -> None:
+        """The reader processes no record from `offset` on, but may still process those that it got before it."""
+        released = self._released.pop(ssp, None)
+        if released is not None and released > offset:
+            cuts = [(offsets, bisect_left(offsets, offset)) for of, offsets in self._chosen if of == ssp]
+            kept = [offsets[cut - 1] + 1 for offsets, cut in cuts if cut]
+            released = kept[-1] if kept else self._before.get(ssp)
+        if released is not None and released <= offset:
+            self._released[ssp] = released
 
     def _may_choose(self) -> bool:
         if self._bootstrap is None or not self._waiting:

@@ -158,7 +158,9 @@ class KafkaConsumer(SystemConsumer):
         if ssp not in self._positions:
             raise EnvironmentFailure(f"{ssp}: not registered with this consumer")
         self._positions[ssp] = offset
-        self._failure = None
+        # Other failures stay: the seek does not mend them.
+        if isinstance(self._failure, OffsetOutOfRange) and self._failure.ssp == ssp:
+            self._failure = None
         if self._client is None:
             return
         # librdkafka's seek fails on a partition that has not begun to fetch. A new assignment always works: it drops the

@@ -1,0 +1,139 @@
+"""The ends of inputs: nothing from an end on is handed out, decoded or lost, in however many batches it was polled."""
+
+from uuid import uuid4
+
+import pytest
+
+from samzapy import SystemStream, SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.container.errors.dead_letters import RawRecords
+from samzapy.container.inputs.decode import BatchDecoder, Decoder, TolerantDecoder
+from samzapy.container.inputs.inputs import Inputs
+from samzapy.serializers.documents import JsonSerde
+from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
+from samzapy.system.choosers.stack import RoundRobin
+from samzapy.system.embedded.consumer import LogConsumer
+from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.testing import ManualClock
+
+IN, OTHER = (SystemStreamPartition("mem", "in", partition) for partition in (0, 1))
+
+
+class SlicedConsumer(LogConsumer):
+    """Returns a partition in batches of at most 5 records, as the consumer of Kafka does with 500."""
+
+    def poll(self, timeout_s, max_records):
+        batches = super().poll(timeout_s, max_records)
+        return [
+            batch.part(start, min(start + 5, len(batch.offsets)))
+            for batch in batches
+            for start in range(0, len(batch.offsets), 5)
+        ]
+
+
+class Rig:
+    """Inputs over two partitions of a cluster of its own; `ends` by partition."""
+
+    def __init__(self, ends, decoder=Decoder, *, choosing=False, bootstrap=None):
+        settings = SystemSettings("mem", "memory", properties={"cluster": str(uuid4())})
+        factory = MemorySystemFactory()
+        factory.admin(settings, "test").create(StreamSpec("in", 2))
+        self.producer = factory.producer(settings, "test")
+        reader = factory.consumer(settings, "test")._make_reader  # noqa: SLF001
+        self.consumer = SlicedConsumer("mem", reader)
+        if choosing:
+            self.consumer = ChoosingConsumer(
+                {"mem": self.consumer},
+                RoundRobin(),
+                Portion(ManualClock(), 100),
+                most_waiting=100,
+                max_idle_s=0.01,
+                bootstrap=bootstrap,
+            )
+        self.raw = RawRecords()
+        self.raw.follow({IN: 0, OTHER: 0})
+        self.inputs = Inputs(
+            {"mem": self.consumer},
+            {SystemStream("mem", "in"): decoder(None, JsonSerde())},
+            ends,
+            ManualClock(),
+            poll_batch_size=100,
+            max_idle_s=0.01,
+            raw=self.raw,
+        )
+
+    def send(self, values, ssp=IN):
+        self.producer.send([OutgoingRecord("in", None, value, ssp.partition) for value in values])
+        self.producer.flush()
+
+    def poll(self, ssp=IN):
+        return [each.offset for of, run in self.inputs.poll(0.0) if of == ssp for each in run]
+
+
+def started(rig):
+    rig.inputs.start({IN: 0, OTHER: 0})
+    return rig
+
+
+@pytest.mark.parametrize("choosing", [False, True])
+@pytest.mark.parametrize("decoder", [Decoder, TolerantDecoder, BatchDecoder])
+@pytest.mark.parametrize("end", [8, 10, 11])
+@pytest.mark.parametrize("ends", [{}, {OTHER: 3}])
+def test_no_batch_of_the_poll_that_reaches_an_end_has_anything_from_the_end_on(choosing, decoder, end, ends):
+    rig = started(Rig({IN: end, **ends}, decoder, choosing=choosing))
+    rig.send([b"1"] * 30)
+    found = [offset for _ in range(5) for offset in rig.poll()]
+    assert found == list(range(end))
+    assert rig.inputs.take_ended() == {IN}
+    assert rig.inputs.position(IN) == end
+
+
+def test_an_end_that_is_set_while_the_job_runs_cuts_all_batches_of_a_poll():
+    rig = started(Rig({}))
+    rig.inputs.end_at({IN: 8})
+    rig.send([b"1"] * 30)
+    assert rig.poll() + rig.poll() == list(range(8))
+
+
+@pytest.mark.parametrize("choosing", [False, True])
+@pytest.mark.parametrize("end", [8, 10])
+def test_a_partition_that_goes_on_after_its_end_has_lost_nothing(choosing, end):
+    rig = started(Rig({IN: end}, choosing=choosing))
+    rig.send([b"%d" % number for number in range(30)])
+    found = rig.poll()
+    rig.inputs.go_on(IN)
+    found += [offset for _ in range(5) for offset in rig.poll()]
+    assert found == list(range(30))
+    assert rig.inputs.take_ended() == set()
+    assert rig.raw.find(IN, 20) == (None, b"20")
+
+
+def test_a_partition_that_is_held_and_goes_on_waits_until_it_is_released():
+    rig = started(Rig({IN: 8}))
+    rig.send([b"1"] * 30)
+    found = rig.poll()
+    rig.inputs.hold({IN})
+    rig.inputs.go_on(IN)
+    assert rig.poll() == []
+    rig.inputs.hold(set())
+    assert found + rig.poll() == list(range(30))
+
+
+@pytest.mark.parametrize("decoder", [Decoder, BatchDecoder])
+def test_a_record_from_the_end_on_need_not_decode(decoder):
+    rig = started(Rig({IN: 8}, decoder))
+    rig.send([b"1"] * 8 + [b"{bad"] * 5)
+    assert rig.poll() == list(range(8))
+
+
+def test_a_bootstrap_partition_has_caught_up_once_what_is_before_its_end_is_processed():
+    processed = {IN: 0}
+    bootstrap = Bootstrap({IN: 8}, processed.__getitem__, lambda left: None)
+    rig = started(Rig({IN: 8}, choosing=True, bootstrap=bootstrap))
+    rig.send([b"1"] * 30)
+    rig.send([b"1"], OTHER)
+    assert rig.poll() == list(range(8))
+    processed[IN] = 7
+    assert rig.poll(OTHER) == [], "a message of the bootstrap partition is in flight"
+    processed[IN] = 8
+    assert rig.poll(OTHER) == [0]
