@@ -224,6 +224,8 @@ class Supervisor:
         self._pace_s = pace_of(len(coordinator.spec.model.containers))
         self._failures_told = 0
         self._failed_before_stop = 0
+        # The containers that had work to commit when the stop came, or later.
+        self._to_commit: frozenset[str] = frozenset()
         self._ended: dict[tuple[str, int], float] = {}
         self._unclaimed = Unclaimed(clock, spark.resources, options.on_event)
 
@@ -238,7 +240,7 @@ class Supervisor:
 
     def run(self) -> JobStatus:
         """Run until every container is done, or has stopped after a `stop`. Raises JobFailed, JobTakenOver,
-        EnvironmentFailure."""
+        EnvironmentFailure; StoppedUncommitted if a container that ran at the stop has not committed."""
         while not self.stopped:
             started = self._clock.monotonic()
             submission = self._submit(self._open(), self._wake.set)
@@ -246,8 +248,8 @@ class Supervisor:
             permanent = self._permanent(status)
             if permanent is not None:
                 raise JobFailed(f"container {permanent.container_id}: {permanent.message}", permanent.exit_code)
-            if self.stopped and not self._any_running(status):
-                return self._stopped(status)
+            if self.stopped:
+                return self._stopped(status, submission)
             reason = submission.error()
             if reason is None:
                 return status
@@ -260,14 +262,24 @@ class Supervisor:
     def _watch(self, submission: SlotRun) -> JobStatus:
         """Wait until Spark has ended the submission, or, after a stop, until no container runs."""
         status = self._look()
-        while submission.running and not (self.stopped and not self._any_running(status)):
+        while submission.running and not (self.stopped and not self._running(status)):
             status = self._look()
         return self._tell()
 
-    def _stopped(self, status: JobStatus) -> JobStatus:
-        if status.failed > self._failed_before_stop:
-            raise StoppedUncommitted(f"stopped, but not every container could commit: {self._newest(status)}")
-        return status
+    def _stopped(self, status: JobStatus, submission: SlotRun) -> JobStatus:
+        """The status after a stop, if every container that ran has committed. Raises StoppedUncommitted."""
+        why = self._newest(status) if status.failed > self._failed_before_stop else None
+        if why is None:
+            owed = self._to_commit | self._running(status)
+            left = [each.id for each in status.containers if each.id in owed and each.state != ContainerState.DONE.value]
+            # If Spark says that all have ended well, a last report was lost on its way.
+            reason = submission.error() if left and not submission.running else ""
+            if not left or reason is None:
+                return status
+            if reason:
+                self._spark.check()
+            why = f"container {', '.join(left[:10])}: {reason or 'lost without a last report'}"
+        raise StoppedUncommitted(f"stopped, but not every container could commit: {why}")
 
     def _open(self) -> tuple[str, ...]:
         """The containers that are not done."""
@@ -283,9 +295,10 @@ class Supervisor:
         if self._permanent(status) is not None:
             self._coordinator.stop()
         if not self.stopped:
-            self._failed_before_stop = status.failed
+            self._failed_before_stop, self._to_commit = status.failed, self._running(status)
             self._unclaimed.look(status.containers)
         else:
+            self._to_commit |= self._running(status)
             self._pass_on_stop()
         if not self._spark.alive:
             self._spark.check()
@@ -325,6 +338,8 @@ class Supervisor:
         if delay is None:
             code = status.failures[-1].exit_code if status.failures else 1
             raise JobFailed(f"gave up after {self._backoff.failures + 1} failed runs in a row: {why}", code)
+        if self.stopped:
+            return
         count = f"{self._backoff.failures} of {self._backoff.limit}"
         self._options.on_event(f"Spark gave up; submitting again {starts(delay)} ({count})")
         until = self._clock.monotonic() + delay
@@ -343,8 +358,8 @@ class Supervisor:
         return status
 
     @staticmethod
-    def _any_running(status: JobStatus) -> bool:
-        return any(container.state == ContainerState.RUNNING.value for container in status.containers)
+    def _running(status: JobStatus) -> frozenset[str]:
+        return frozenset(each.id for each in status.containers if each.state == ContainerState.RUNNING.value)
 
     @staticmethod
     def _newest(status: JobStatus) -> str | None:

@@ -14,7 +14,7 @@ from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff
-from samzapy.runner.spark.supervisor import PACE_S, Supervisor, pace_of
+from samzapy.runner.spark.supervisor import PACE_S, StoppedUncommitted, Supervisor, pace_of
 
 SSP = SystemStreamPartition("m", "in", 0)
 MODEL = JobModel(tuple(ContainerModel(i, (TaskModel(f"Partition {i}", frozenset({SSP}), int(i)),)) for i in "01"))
@@ -67,9 +67,9 @@ class Spark:
     def running(self) -> bool:
         return self._running
 
-    def end(self) -> None:
+    def end(self, reason=None) -> None:
         self._running = False
-        self._reason = None
+        self._reason = reason
 
     def error(self):
         return self._reason
@@ -207,6 +207,85 @@ def test_a_container_that_fails_while_it_stops_is_a_failure(coordinator, supervi
     supervisor._options = RunOptions(on_status=disobey)
     with pytest.raises(JobFailed, match="stopped, but not every container could commit: no ack"):
         supervisor.run()
+
+
+def test_a_container_that_spark_ends_while_it_commits_for_a_stop_is_a_failure_and_is_not_submitted_again(
+    coordinator, supervise, events
+):
+    def attempt(spark, ids):
+        spark.leases = [spark.report(container) for container in ids]
+        return "goes on"
+
+    spark = Spark(coordinator, attempt)
+    supervisor = supervise(spark)
+
+    def abort(status):
+        if not status.stopping:
+            supervisor.stop()
+        elif not status.failed:
+            coordinator.fail(ContainerFailure("0", spark.leases[0].epoch, "ProducerError", "no ack", 1))
+            spark.end("Job aborted")
+
+    supervisor._options = RunOptions(on_status=abort, on_event=events.append)
+    with pytest.raises(StoppedUncommitted, match="not every container could commit: no ack"):
+        supervisor.run()
+    assert events == [STOPPING, "container 0 failed: no ack"]
+
+
+def test_a_container_that_vanishes_while_it_stops_is_a_failure(clock):
+    coordinator = Coordinator("job", JobSpec(MODEL, {}), 15.0, clock)
+
+    def attempt(spark, ids):
+        spark.leases = [spark.report(container) for container in ids]
+        return "goes on"
+
+    spark = Spark(coordinator, attempt)
+
+    def vanish(status):
+        if not status.stopping:
+            supervisor.stop()
+        elif status.containers[0].state == "running":
+            spark.leases[0].report(ContainerReport("0", spark.leases[0].epoch, "done"))
+            clock.now += 15.0
+
+    options = RunOptions(on_status=vanish)
+    supervisor = Supervisor(coordinator, spark.submit, spark, Backoff(8, 1.0, 30.0), clock, options, 300.0)
+    with pytest.raises(StoppedUncommitted, match="container 1: lost without a last report"):
+        supervisor.run()
+
+
+def test_a_container_that_has_ended_well_for_spark_has_committed_though_its_last_report_was_lost(coordinator, supervise):
+    def attempt(spark, ids):
+        spark.report("0")
+        spark.report("1", "done")
+        return "goes on"
+
+    spark = Spark(coordinator, attempt)
+    supervisor = supervise(spark)
+    supervisor._options = RunOptions(on_status=lambda status: spark.end() if status.stopping else supervisor.stop())
+    assert supervisor.run().stopping
+
+
+def test_a_container_that_was_lost_before_the_stop_does_not_fail_it(coordinator, supervise):
+    def attempt(spark, ids):
+        spark.lease = spark.report("0")
+        spark.report("1", "done")
+        return "goes on"
+
+    spark = Spark(coordinator, attempt)
+    supervisor = supervise(spark)
+
+    looks = []
+
+    def lose_and_stop_later(status):
+        looks.append(status)
+        if len(looks) == 1:
+            coordinator.fail(ContainerFailure("0", spark.lease.epoch, "TaskFailed", "no", 1))
+        elif len(looks) == 3:
+            supervisor.stop()
+
+    supervisor._options = RunOptions(on_status=lose_and_stop_later)
+    assert supervisor.run().failed == 1
 
 
 def test_a_stop_is_passed_on_and_ends_the_run_when_no_container_runs_any_more(coordinator, supervise):
