@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import TimeoutError as TooLate
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,6 @@ from samzapy.errors import (
     ConfigProblem,
     EnvironmentFailure,
     OffsetOutOfRange,
-    RetriableError,
     UnknownStream,
 )
 from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts, reach
@@ -105,7 +105,7 @@ class KafkaAdmin(SystemAdmin):
 
     def _was_made(self, stream: str, answer: Any) -> bool:
         try:
-            answer.result(_SETTLE_S)
+            _settled(answer)
         except KafkaException as cause:
             error = error_of(cause)
             if error.code() in _IMPOSSIBLE:
@@ -192,7 +192,7 @@ class KafkaAdmin(SystemAdmin):
         found = {}
         for stream, answer in answers.items():
             try:
-                found[stream] = answer.result(_SETTLE_S)
+                found[stream] = _settled(answer)
             except KafkaException as cause:
                 error = error_of(cause)
                 if error.code() not in UNKNOWN_TOPIC and error.code() != KafkaError.TOPIC_EXCEPTION:
@@ -254,8 +254,8 @@ class KafkaAdmin(SystemAdmin):
         resource = ConfigResource(ResourceType.BROKER, str(min(reach(client, self._client_errors).brokers)))
         answer = client.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
         try:
-            entry = answer.result(_SETTLE_S).get(setting)
-        except (KafkaException, TimeoutError):
+            entry = _settled(answer).get(setting)
+        except KafkaException:
             return None
         return None if entry is None or entry.value is None else int(entry.value)
 
@@ -331,7 +331,7 @@ class KafkaAdmin(SystemAdmin):
     def _offset(self, ssp: SystemStreamPartition, answer: Any) -> int:
         """The offset in the answer; -1 if no record is as late as asked."""
         try:
-            offset = int(answer.result(_SETTLE_S).offset)
+            offset = int(_settled(answer).offset)
         except KafkaException as cause:
             raise _NoOffset(ssp, error_of(cause)) from cause
         if offset < _NONE_SO_LATE:
@@ -341,13 +341,9 @@ class KafkaAdmin(SystemAdmin):
 
     def _result(self, answer: Any, where: str) -> Any:
         try:
-            return answer.result(_SETTLE_S)
+            return _settled(answer)
         except KafkaException as cause:
             raise general_error(error_of(cause), self._client_errors.system, where) from cause
-        except TimeoutError as cause:
-            raise RetriableError(
-                f"{where}: no answer from {self._client_errors.servers} within {_SETTLE_S:.0f} s"
-            ) from cause
 
     def _wait(self, otherwise: str, missing: Callable[[], str | None], patience_s: float = _SETTLE_S) -> None:
         """Wait until `missing` returns no name of a topic that is not as it should be."""
@@ -359,6 +355,16 @@ class KafkaAdmin(SystemAdmin):
             # While a broker creates a large topic, every request slows it down.
             self._client.poll(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _settled(answer: Any) -> Any:
+    """The answer to a request. Raises KafkaException, also if librdkafka does not answer within its own time limit: it cannot
+    while the process is stopped."""
+    try:
+        return answer.result(_SETTLE_S)
+    except TooLate as cause:
+        late = KafkaError(KafkaError._TIMED_OUT, f"no answer within {_SETTLE_S:.0f} s")  # noqa: SLF001
+        raise KafkaException(late) from cause
 
 
 def _has_leaders(topic: Any, spec: StreamSpec) -> bool:

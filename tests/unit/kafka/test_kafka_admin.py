@@ -1,13 +1,14 @@
 """How the admin asks for offsets while a leader is away."""
 
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TooLate
 from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange
+from samzapy.api.system import OffsetRange, StreamSpec
 from samzapy.errors import RetriableError
 from samzapy.system.kafka import admin as admin_module
 from samzapy.system.kafka.admin import KafkaAdmin
@@ -100,3 +101,31 @@ def test_a_partition_without_a_leader_is_named_by_an_error_that_may_pass(monkeyp
     admin, _ = admin_of(monkeypatch, elected_at_s=1_000_000, otherwise=otherwise)
     with pytest.raises(RetriableError, match=r"kafka\.in\[0\] on here:9092"):
         admin.offsets([SSP])
+
+
+class Unsettled(Future):
+    """An answer that librdkafka does not give in its own time: the process was stopped meanwhile."""
+
+    def result(self, timeout=None):
+        raise TooLate
+
+
+def test_an_answer_that_does_not_come_at_all_is_an_error_that_may_pass(monkeypatch):
+    admin, _ = admin_of(monkeypatch, elected_at_s=0)
+    admin.offsets([SSP])
+    client = admin._client
+    client.describe_topics = lambda *_, **__: {"in": Unsettled()}
+    with pytest.raises(RetriableError, match="in: no answer within 30 s"):
+        admin.describe("in")
+    client.create_topics = lambda *_, **__: {"new": Unsettled()}
+    with pytest.raises(RetriableError, match="new: no answer within 30 s"):
+        admin.create(StreamSpec("new", 1))
+
+
+def test_an_offset_that_does_not_come_at_all_is_asked_for_again(monkeypatch):
+    admin, _ = admin_of(monkeypatch, elected_at_s=0)
+    admin.offsets([SSP])
+    client, answer = admin._client, admin._client._answer
+    left = [Unsettled()]
+    client._answer = lambda: left.pop() if left else answer()
+    assert admin.ends([SSP]) == {SSP: 7}
