@@ -49,11 +49,12 @@ class Periodic:
     def __init__(
         self, name: str, pace_s: float, look: Callable[[], bool], last: Callable[[], object] = _nothing
     ) -> None:
-        """`look` returns whether to go on, and may change `pace_s`. `last` is called at the end, in the same thread, also after
-        an exception."""
+        """`look` returns whether to go on, and may change `pace_s`. A look that raises is logged, and the next one comes.
+        `last` is called at the end, in the same thread."""
         self.pace_s = pace_s
         self._look = look
         self._last = last
+        self._failing = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -74,10 +75,22 @@ class Periodic:
 
     def _run(self) -> None:
         try:
-            while not self._closed.wait(self.pace_s) and self._look():
+            while not self._closed.wait(self.pace_s) and self._goes_on():
                 pass
         finally:
             self._last()
+
+    def _goes_on(self) -> bool:
+        try:
+            goes_on = self._look()
+        except Exception:
+            # What a look guards, such as the owner of the job, must not go unwatched for one unexpected error.
+            level = logging.DEBUG if self._failing else logging.ERROR
+            logger.log(level, "A look of '%s' failed; looking again", self._thread.name, exc_info=True)
+            self._failing = True
+            return True
+        self._failing = False
+        return goes_on
 
 
 logger = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from typing import final
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.errors import SamzapyError
+from samzapy.errors import RetriableError, SamzapyError, Unreachable
 from samzapy.job.facts import PartitionLag
 from samzapy.system.clients import SystemClients
 
@@ -99,6 +99,8 @@ class LagWatch:
         self._mirrored: dict[SystemStreamPartition, int] = {}
         self._warned = False
         self._asked_at: float | None = None
+        self._cause: Exception | None = None
+        self._failing = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="samzapy-lag", daemon=True)
 
@@ -129,6 +131,16 @@ class LagWatch:
         return 0.0 if asked_at is None else self._clock.monotonic() - asked_at
 
     @property
+    def trouble(self) -> str:
+        """The reason why the last look has no answer, in one line; valid while `silent_s` is not 0."""
+        cause = self._cause
+        if cause is None or isinstance(cause, Unreachable | RetriableError):
+            return "broker unreachable"
+        if isinstance(cause, SamzapyError):
+            return f"the ends of the inputs are not known: {cause}"
+        return f"the ends of the inputs are not known: {type(cause).__name__}: {cause}"
+
+    @property
     def held_by_transactions(self) -> tuple[str, ...]:
         """The partitions that, at the last look, could not be read further before an open transaction ends."""
         return self._open
@@ -136,11 +148,23 @@ class LagWatch:
     def _run(self) -> None:
         try:
             while not self._closed.wait(self._look_s):
-                self.look()
-            with suppress(SamzapyError):
+                self._look_safely()
+            with suppress(Exception):
                 self._mirror(self._progress().committed)
         finally:
             self._close()
+
+    def _look_safely(self) -> None:
+        """One look. Whatever it raises, the next one comes: a container without looks would seem to stall."""
+        try:
+            self.look()
+        except Exception as cause:
+            self._cause = cause
+            level = logging.DEBUG if self._failing else logging.ERROR
+            logger.log(level, "The look at the ends of the inputs failed; looking again", exc_info=True)
+            self._failing = True
+        else:
+            self._failing = False
 
     def look(self) -> None:
         """One look; a failure is remembered, and the next one asks again."""
@@ -153,9 +177,10 @@ class LagWatch:
             behind = [ssp for ssp, end in ends.items() if progress.positions.get(ssp, end) < end]
             readable = clients.ends(behind, committed=True) if behind else {}
         except SamzapyError as cause:
+            self._cause = cause
             logger.debug("The ends of the inputs are not known: %s", cause)
             return
-        self._asked_at = None
+        self._asked_at = self._cause = None
         self._lags = self._measured(ends, progress)
         self._open = tuple(
             f"{ssp}@{progress.positions[ssp]}"

@@ -2,7 +2,7 @@
 
 A container is stalled when, for `task.stall.ms`,
 
-1. its broker has not answered a look at the ends of the inputs,
+1. no look at the ends of the inputs was answered, and it processed nothing (mostly, its broker is unreachable),
 2. the thread that runs the tasks has been in one call (the user's code, a commit, a transaction) and processed nothing, or
 3. it had nothing to process although there are records, behind a transaction of another producer that is still open.
 
@@ -109,7 +109,9 @@ class ContainerWatch:
         self._opened = ExitStack()
         self._thread_id = 0
         self._doing: tuple[str, object] | None = None
-        self._since = clock.monotonic()
+        self._progress: object = None
+        self._since = self._progress_since = clock.monotonic()
+        self._blind = False
         self._told: str | None = None
         self._shown: UserFailure | None = None
         self._one_at_a_time = threading.Lock()
@@ -152,9 +154,12 @@ class ContainerWatch:
         doing = activity.doing if activity is not None else phase
         if self._doing != (doing, progress):
             self._doing, self._since = (doing, progress), now
+        if self._progress != progress:
+            self._progress, self._progress_since = progress, now
         seconds = now - self._since
-        if self._lag.silent_s >= self._stall_s:
-            return Stall("broker unreachable", self._lag.silent_s), False
+        silent = self._silent(now - self._progress_since)
+        if silent is not None:
+            return silent, False
         if seconds < self._stall_s or frame is None:
             return None, False
         if activity is None and phase == "running":
@@ -162,3 +167,16 @@ class ContainerWatch:
             return (Stall(f"waits for a transaction to end in {', '.join(held[:3])}", seconds) if held else None), False
         about = activity or Activity(f"{phase}, without progress", of_user=False)
         return Stall(about.doing, seconds, stack_as_text(frame)), about.of_user
+
+    def _silent(self, idle_s: float) -> Stall | None:
+        """The stall of a container that cannot see the ends of its inputs and has processed nothing for `idle_s` seconds."""
+        silent_s = self._lag.silent_s
+        if silent_s < self._stall_s:
+            self._blind = False
+            return None
+        if idle_s >= self._stall_s:
+            return Stall(self._lag.trouble, silent_s)
+        if not self._blind:
+            logger.warning("no lag is known for %.0f s: %s; messages are still processed", silent_s, self._lag.trouble)
+            self._blind = True
+        return None

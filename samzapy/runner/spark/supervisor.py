@@ -271,7 +271,9 @@ class Supervisor:
         why = self._newest(status) if status.failed > self._failed_before_stop else None
         if why is None:
             owed = self._to_commit | self._running(status)
-            left = [each.id for each in status.containers if each.id in owed and each.state != ContainerState.DONE.value]
+            left = [
+                each.id for each in status.containers if each.id in owed and each.state != ContainerState.DONE.value
+            ]
             # If Spark says that all have ended well, a last report was lost on its way.
             reason = submission.error() if left and not submission.running else ""
             if not left or reason is None:

@@ -14,6 +14,7 @@ from samzapy.errors import RetriableError
 from samzapy.metrics.prometheus import render
 from samzapy.runner import changelogs
 from samzapy.runner.changelogs import ChangelogWatch
+from samzapy.runner.driver import Periodic
 from samzapy.runner.prepare import prepare
 from samzapy.runner.serving import job_snapshot
 
@@ -91,3 +92,20 @@ def test_a_job_without_changelogs_has_no_thread_for_them(tmp_path):
     prepared = prepare(job.config, until_end=True)
     with ChangelogWatch.of(job.config, prepared.model, Looks(prepared)):
         assert "changelogs" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_periodic_look_that_raises_is_logged_and_the_next_one_comes(caplog):
+    errors, looked = [TimeoutError(), TimeoutError()], threading.Event()
+
+    def look():
+        if errors:
+            raise errors.pop()
+        looked.set()
+        return False
+
+    looks = Periodic("looks", 0.001, look)
+    looks.start()
+    assert looked.wait(DEADLINE_S)
+    assert looks.end()
+    (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert record.message == "A look of 'looks' failed; looking again"

@@ -1,8 +1,10 @@
+import threading
+
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.lag import EndsSeen, LagWatch, Progress
-from samzapy.errors import Unreachable
+from samzapy.errors import EnvironmentFailure, Unreachable
 from samzapy.job.facts import PartitionLag
 from samzapy.testing import ManualClock
 
@@ -141,3 +143,26 @@ def test_a_container_without_inputs_asks_nothing(clock):
 
     with LagWatch([], clients, clock):
         pass
+
+
+def test_a_look_that_raises_anything_is_followed_by_the_next_one(broker, clock):
+    errors, looked = [TimeoutError(), ZeroDivisionError()], threading.Event()
+
+    def clients():
+        if errors:
+            raise errors.pop()
+        looked.set()
+        return broker
+
+    with LagWatch([A], clients, clock, 0.001):
+        assert looked.wait(60)
+
+
+def test_the_trouble_is_the_broker_unless_it_says_what_is_wrong(broker, clock):
+    lag = watch(broker, clock, Progress({A: 7, B: 5}))
+    broker.away = True
+    lag.look()
+    assert lag.trouble == "broker unreachable"
+    broker.ends = lambda ssps: (_ for _ in ()).throw(EnvironmentFailure("not authorised: topic"))
+    lag.look()
+    assert lag.trouble == "the ends of the inputs are not known: not authorised: topic"

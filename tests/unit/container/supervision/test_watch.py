@@ -3,10 +3,12 @@ import threading
 
 import pytest
 
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.log_lines import CarriedLines
 from samzapy.container.supervision.watch import ContainerProcess, ContainerWatch, NoWatch
 from samzapy.container.tasks.user_calls import UserCalls, as_returned
+from samzapy.errors import Unreachable
 from samzapy.job.facts import NO_FACTS, UserFailure
 from samzapy.testing import ManualClock
 
@@ -140,3 +142,32 @@ def test_a_failure_that_did_not_end_the_attempt_is_in_one_report(watch):
     with watch:
         found = [watch.facts("running", 0, each).failure for each in (None, failure, failure)]
     assert found == [None, failure, None]
+
+
+@pytest.fixture
+def silent(clock):
+    """A watch whose looks at the ends are not answered."""
+
+    def clients():
+        raise Unreachable("kafka does not answer")
+
+    lag = LagWatch([SystemStreamPartition("kafka", "in", 0)], clients, clock, 1e6)
+    lag.look()
+    return ContainerWatch(lag, clock, 30.0, ContainerProcess())
+
+
+def test_a_container_without_a_broker_that_processes_nothing_is_stalled(silent, clock):
+    silent.facts("running", 3)
+    clock.advance(31)
+    assert str(silent.facts("running", 3).stalled) == "broker unreachable for 31 s"
+
+
+def test_a_container_that_cannot_see_the_ends_but_processes_messages_is_not_stalled_and_says_so_once(
+    silent, clock, caplog
+):
+    for processed in range(9):
+        assert silent.facts("running", processed).stalled is None
+        clock.advance(20)
+    assert [record.message for record in caplog.records] == [
+        "no lag is known for 40 s: broker unreachable; messages are still processed"
+    ]

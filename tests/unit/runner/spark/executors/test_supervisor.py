@@ -254,7 +254,9 @@ def test_a_container_that_vanishes_while_it_stops_is_a_failure(clock):
         supervisor.run()
 
 
-def test_a_container_that_has_ended_well_for_spark_has_committed_though_its_last_report_was_lost(coordinator, supervise):
+def test_a_container_that_has_ended_well_for_spark_has_committed_though_its_last_report_was_lost(
+    coordinator, supervise
+):
     def attempt(spark, ids):
         spark.report("0")
         spark.report("1", "done")
