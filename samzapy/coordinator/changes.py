@@ -26,7 +26,7 @@ from samzapy.config.guarantee_warnings import ERRORS, GUARANTEE
 from samzapy.coordinator.wire import Details, WireError
 from samzapy.job.facts import MOST_LINES, NO_FACTS, Facts, PartitionLag, Stall
 from samzapy.job.lease import ContainerReport, TaskProgress
-from samzapy.metrics.columns import MetricColumns, shared
+from samzapy.metrics.columns import MetricColumns, plain_number, shared
 
 #: Bytes of a piece before it is compressed, roughly.
 PIECE_B = 131_072
@@ -36,8 +36,6 @@ _KEYED = ("positions", "ends", "restored", "restoring", "clocks", "lags")
 _AROUND, _TIME = 48, 16
 #: Reports with facts that wait to be sent; the oldest is forgotten first.
 _MOST_NOTED = 600
-#: A double represents every integer up to this one exactly.
-_EXACT = 2**53
 
 
 class Changes:
@@ -126,13 +124,8 @@ def _urgent(metrics: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping
 
 
 def _number(value: object) -> float | None:
-    """A metric's value as a JSON number; None if it is not a number, since a task may set a gauge to any object."""
-    if type(value) is int and -_EXACT < value < _EXACT:
-        return value
-    try:
-        made = float(value)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001  # the object may raise anything
-        return None
+    """A metric's value as a JSON number; None if it is not one, or not finite."""
+    made = plain_number(value)
     return made if made - made == 0 else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import ItemsView, Iterator, Mapping
 from itertools import chain
+from math import nan
 
 #: Metric names by group, in the order of the values. A group may come several times, with other names.
 Names = tuple[tuple[str, tuple[str, ...]], ...]
@@ -27,6 +28,20 @@ def shared(names: tuple[str, ...]) -> tuple[str, ...]:
             _SHARED.clear()
         known = _SHARED[names] = names
     return known
+
+
+#: A double represents every integer up to this one exactly.
+_EXACT = 2**53
+
+
+def plain_number(value: object) -> float:
+    """A metric's value as a plain number of Python; NaN if it is not a number, since a task may set a gauge to any object."""
+    if type(value) is float or (type(value) is int and -_EXACT < value < _EXACT):
+        return value
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001  # the object may raise anything
+        return nan
 
 
 class MetricColumns(Mapping[str, Mapping[str, float]]):

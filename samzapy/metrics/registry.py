@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from samzapy.api.metrics import Counter, Gauge, Histogram, MetricsRegistry, Timer
 from samzapy.errors import SamzapyError
+from samzapy.metrics.columns import plain_number
 from samzapy.metrics.families import LE
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class Registry(MetricsRegistry):
         self._sources = {**self._sources, group: source}
 
     def snapshot(self) -> dict[str, dict[str, float]]:
-        """All current values, by group and name."""
+        """All current values as plain numbers, by group and name; NaN for a value that is not a number."""
         found: dict[str, dict[str, float]] = {}
         for group, name, metric in self._in_order:
             values = found.setdefault(group, {})
@@ -78,6 +79,11 @@ class Registry(MetricsRegistry):
                 except Exception as cause:  # noqa: BLE001  # one failing source must not cost the others
                     self.counter("metrics", "source-failures").inc()
                     logger.debug("The metrics of '%s' cannot be read: %s", group, cause)
+        for values in found.values():
+            for name, value in values.items():
+                # Readers pack the values as numbers, and a task may count with those of another library.
+                if type(value) is not float:
+                    values[name] = plain_number(value)
         return found
 
     def _metric(self, group: str, name: str, kind: type[M], *made_of: Any) -> M:

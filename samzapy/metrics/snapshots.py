@@ -96,7 +96,7 @@ class Reporter(ABC):
 
     @abstractmethod
     def publish(self) -> None:
-        """Publish once. Raises SamzapyError."""
+        """Publish once. May raise anything."""
 
     def tick(self) -> bool:
         """Publish if an interval has passed; returns whether it did. Missed intervals are skipped."""
@@ -113,6 +113,9 @@ class Reporter(ABC):
             self.publish()
         except SamzapyError as cause:
             logger.warning("The metrics of container %s were not published: %s", self._container, cause)
+        except Exception:
+            # The reporters share a thread: one must not end the others.
+            logger.exception("The metrics of container %s were not published", self._container)
 
 
 class Shown:

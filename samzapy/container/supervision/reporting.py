@@ -17,7 +17,6 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.metrics import PrometheusConfig, ReporterConfig
-from samzapy.errors import SamzapyError
 from samzapy.metrics import Publish, Reporter, SnapshotHeader, reporters
 from samzapy.metrics.bounded import Series
 from samzapy.metrics.prometheus import served
@@ -110,7 +109,7 @@ class _Streams:
                 producer = self._producer(stream.system)
                 producer.send([record])
                 producer.flush(_ACK_S)
-            except SamzapyError:
+            except Exception:
                 # A failed producer cannot be used again; the next report makes another.
                 self.close()
                 raise

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import math
 import threading
 
+import numpy as np
 import pytest
 
 from samzapy.api.stream import SystemStream
@@ -170,3 +172,35 @@ def test_the_stores_of_a_task_are_told_under_samzas_names_too(clock):
         f"{kv}CachedStoreMetrics": {"counts-gets": 3, "counts-cache-hits": 2},
         f"{kv}KeyValueStorageEngineMetrics": {"counts-gets": 3},
     }
+
+
+class Odd:
+    def __float__(self):
+        raise ZeroDivisionError
+
+
+def test_a_gauge_is_a_plain_number_whatever_it_was_set_to():
+    registry = Registry()
+    for name, value in {"numpy": np.float64(1.5), "none": None, "text": "x", "odd": Odd(), "large": 10**30}.items():
+        registry.gauge("g", name).set(value)
+    registry.counter("g", "count").inc(np.int64(2))
+    found = registry.snapshot()["g"]
+    assert (found["numpy"], found["large"], found["count"]) == (1.5, 1e30, 2)
+    assert {type(value) for value in found.values()} <= {float, int}
+    assert all(math.isnan(found[name]) for name in ("none", "text", "odd"))
+
+
+def test_a_snapshot_with_odd_gauges_is_published(clock):
+    registry, got = Registry(), []
+    registry.gauge("g", "none").set(None)
+    registry.gauge("g", "mean").set(np.float64(1.5))
+    SnapshotReporter(registry, HEADER, got.append, clock).report()
+    assert json.loads(got[0])["metrics"]["g"] == {"none": None, "mean": 1.5}
+
+
+def test_any_failure_to_publish_is_logged_and_does_not_reach_the_thread_of_the_reporters(clock, caplog):
+    def publish(snapshot):
+        raise ZeroDivisionError
+
+    SnapshotReporter(Registry(), HEADER, publish, clock).report()
+    assert [record.message for record in caplog.records] == ["The metrics of container 0 were not published"]
