@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import hmac
 import logging
+import socket
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from socketserver import ThreadingMixIn
-from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from typing import Any, cast
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.metrics.bounded import Bounds, Labels, Series
 from samzapy.metrics.families import PREFIX, Kind
 from samzapy.metrics.series import JobSnapshot, job_series
@@ -34,7 +36,7 @@ _LIBRARY_TYPES = {**_TYPES, Kind.UNTYPED: "unknown"}
 _BOUNDS = Bounds()
 #: Lines of one piece of text, about half a millisecond's work.
 _LINES = 500
-#: Seconds that a connection may be silent, and connections at a time.
+#: Seconds in which a connection must send its request, and may be silent later; connections at a time.
 _SILENT_S, _MOST = 10.0, 16
 #: Seconds in which the server notices its end, which is a container's; by default it takes half a second.
 _END_S = 0.02
@@ -85,7 +87,11 @@ def _labels(labels: Labels) -> Iterator[str]:
 
 @contextmanager
 def served(
-    host: str, port: int, series: Callable[[], list[Series]], tokens: Collection[str] | None = None
+    host: str,
+    port: int,
+    series: Callable[[], list[Series]],
+    tokens: Collection[str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Iterator[None]:
     """Answer scrapes of `http://host:port/metrics` until the end of the context; each calls `series`, in a separate thread.
     If the port is taken, a warning is logged and nothing is served: metrics never end a job.
@@ -108,11 +114,12 @@ def served(
         return _said(respond, "200 OK", generate_latest(_Collected(series)), CONTENT_TYPE)
 
     try:
-        server = make_server(host, port, answer, _Server, _Handler)
+        server = _Server(clock, (host, port), _Handler)
     except (OSError, OverflowError) as cause:
         logger.warning("metrics.prometheus.port: no metrics are served on %s:%d (%s)", host, port, cause)
         yield
         return
+    server.set_app(answer)
     logger.info("Metrics are served on http://%s:%d/metrics", host, port)
     thread = threading.Thread(target=server.serve_forever, args=(_END_S,), name="samzapy-scrapes", daemon=True)
     thread.start()
@@ -148,19 +155,37 @@ class _Collected:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, and a limited number of connections: a silent one is closed after some seconds."""
+    """A thread for each connection, and a limited number of connections. One without a whole request is closed after some
+    seconds, also if it sends a byte now and then: it may be a stranger's."""
 
     daemon_threads = True
     block_on_close = False
     #: Connections that come at once and are more than the system keeps are tried again after a second.
     request_queue_size = 128
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, clock: Clock, *arguments: Any) -> None:
+        self._clock = clock
         self._free = threading.Semaphore(_MOST)
+        self._unheard: dict[socket.socket, float] = {}
         super().__init__(*arguments)
+
+    def heard(self, connection: socket.socket) -> None:
+        """Note that the connection has sent its request."""
+        self._unheard.pop(connection, None)
+
+    def service_actions(self) -> None:
+        """Close the connections that are too late. The base class calls it several times a second."""
+        if self._unheard:
+            now = self._clock.monotonic()
+            for connection, due in list(self._unheard.items()):
+                if now >= due:
+                    self.heard(connection)
+                    with suppress(OSError):  # it has just ended
+                        connection.shutdown(socket.SHUT_RDWR)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
+            self._unheard[request] = self._clock.monotonic() + _SILENT_S
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -169,6 +194,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.heard(request)
             self._free.release()
 
 
@@ -176,6 +202,12 @@ class _Handler(WSGIRequestHandler):
     """Answers one request of a connection."""
 
     timeout = _SILENT_S
+
+    def parse_request(self) -> bool:
+        """Read the headers."""
+        parsed = super().parse_request()
+        cast("_Server", self.server).heard(self.connection)
+        return parsed
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name that the base class has
         """Log nothing: a scrape is not an event."""

@@ -14,6 +14,8 @@ from samzapy.metrics import Registry, SnapshotHeader, reporters
 from samzapy.metrics.opentelemetry import OpenTelemetryReporter
 from samzapy.metrics.prometheus import served
 from samzapy.metrics.series import ContainerSnapshot, container_series
+from samzapy.testing import ManualClock
+from samzapy.verify.processes import until
 
 HEADER = SnapshotHeader("counts", "1", "0", "here")
 TASKS = frozenset({"Partition 0"})
@@ -79,6 +81,21 @@ def test_silent_connections_are_limited_and_do_not_hold_up_the_end_of_a_containe
         assert any(each.recv(1) == b"" for each in silent[-1:])
     for each in silent:
         each.close()
+
+
+def test_a_connection_that_drips_its_request_is_closed_in_time_and_makes_room():
+    port, clock = free_port(), ManualClock()
+    with served("127.0.0.1", port, list, ["reads"], clock):
+        dripping = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(16)]
+        for each in dripping:
+            each.sendall(b"G")
+        with socket.create_connection(("127.0.0.1", port), 30) as refused:
+            assert refused.recv(1) == b""  # so all others are accepted
+        clock.advance(10)
+        for each in dripping:
+            assert each.recv(1) == b""
+            each.close()
+        until(lambda: ask(port, Authorization="Bearer reads") == 200, "no room for a scrape")
 
 
 def test_a_port_that_is_taken_costs_the_metrics_and_not_the_container(caplog):
