@@ -135,6 +135,13 @@ class Coordinator:
         with self._changed:
             return self._processes.get(container_id)
 
+    def predecessor(self, container_id: str) -> AttemptProcess | None:
+        """The process that a new attempt has to end first: that of the newest attempt, unless the attempt has ended well.
+        Spark uses such a process again, for any container."""
+        with self._changed:
+            ended = self._leases.state(container_id) is ContainerState.DONE
+            return None if ended else self._processes.get(container_id)
+
     def holder(self, container_id: str) -> int | None:
         """The epoch of the attempt that holds the lease now; None without one."""
         with self._changed:

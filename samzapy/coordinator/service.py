@@ -152,7 +152,7 @@ class Calls:
         coordinator = self._coordinator
         process = read(Attempt, body).process
         # No other call comes between the two, because one event loop runs them all.
-        predecessor = coordinator.process(container_id)
+        predecessor = coordinator.predecessor(container_id)
         epoch = coordinator.register(container_id, process)
         self._registered()
         clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s

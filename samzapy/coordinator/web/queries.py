@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -62,10 +63,14 @@ from samzapy.queries.text import BadQuestion, StoreText
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.strict_json import encode
 
+logger = logging.getLogger(__name__)
+
 #: Seconds after which a client may ask again.
 RETRY_S = 1
 #: Most bytes of a container's request.
 _BODY_LIMIT = 67_108_864
+
+_UNSENDABLE = Answer(problem=Problem.REFUSED, message="the question cannot be sent to its container")
 
 _OF_A_KEY = frozenset({"key", "partition", "standby"})
 _OF_A_PAGE = frozenset({"from", "to", "prefix", "partition", "standby", "limit", "after"})
@@ -283,7 +288,27 @@ class StoreQueries(Queries):
                 exchange.leave(container, epoch)
                 return 499, b""
             taken = exchange.take(container, epoch)
-        return 200, pack(Asked([], owned=False) if taken is None else Asked(taken))
+        return 200, pack(Asked([], owned=False)) if taken is None else self._packed(container, epoch, taken)
+
+    def _packed(self, container: str, epoch: int, taken: list[tuple[int, Question]]) -> bytes:
+        """The questions, packed. One that cannot be packed is refused, and does not cost the others."""
+        try:
+            return pack(Asked(taken))
+        except Exception:
+            logger.exception("A question for container %s cannot be packed", container)
+        sound = [each for each in taken if _can_be_packed(each[1])]
+        kept = {number for number, _ in sound}
+        refused = [(number, _UNSENDABLE) for number, _ in taken if number not in kept]
+        self._exchange.answered(container, epoch, refused)
+        return pack(Asked(sound))
+
+
+def _can_be_packed(question: Question) -> bool:
+    try:
+        pack(question)
+    except Exception:  # noqa: BLE001  # msgspec raises several
+        return False
+    return True
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -328,8 +353,11 @@ def _parameters(request: Request, allowed: frozenset[str]) -> dict[str, str]:
 def _last_of_path(request: Request) -> str:
     """The key in a path, decoded strictly: bytes that are not UTF-8 must not become another key."""
     raw: bytes = request.scope["raw_path"].partition(b"?")[0]
+    parts = raw.split(b"/", 3)
+    if len(parts) < 4:
+        raise BadQuestion("key: expected /stores/NAME/KEY, with a plain slash after the name")
     try:
-        return unquote_to_bytes(raw.split(b"/", 3)[3]).decode()
+        return unquote_to_bytes(parts[3]).decode()
     except UnicodeDecodeError as cause:
         raise BadQuestion(f"key: expected UTF-8, {cause}") from cause
 
@@ -361,7 +389,8 @@ def _place(cursor: str) -> Place:
     try:
         data = base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4))
         partition, colon, key = data.partition(b":")
-        if colon and partition.isdigit():
+        # More digits would not fit into a packed question.
+        if colon and partition.isdigit() and len(partition) < 10:
             return key, int(partition)
     except (binascii.Error, ValueError):
         pass

@@ -406,3 +406,11 @@ def test_a_service_that_answers_nothing_ends_without_a_pause(monkeypatch, connec
         service.close()
     assert not any(pauses)
     service.close()
+
+
+def test_an_attempt_does_not_hear_of_a_process_whose_attempt_has_ended_well(client, coordinator):
+    first = AttemptProcess("machine", 11, 22, 33)
+    lease, _ = client.register("0", first)
+    lease.report(ContainerReport("0", lease.epoch, "done"))
+    assert coordinator.process("0") == first
+    assert client.register("0")[0].predecessor is None

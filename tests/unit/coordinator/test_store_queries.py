@@ -1,5 +1,6 @@
 """Stores over HTTP: from the address through the driver to containers and back. Engines are real, containers are threads."""
 
+import base64
 import json
 from datetime import datetime, timezone
 from urllib.parse import quote, urlencode
@@ -24,6 +25,7 @@ from samzapy.metrics import Registry
 from samzapy.queries.answering import Answering
 from samzapy.queries.committed import CommittedStores, PublishedStore
 from samzapy.queries.exchange import Exchange
+from samzapy.queries.questions import Problem, Question
 from samzapy.runner.serving import records_of
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.local.marker import Marker, StoreIdentity
@@ -238,6 +240,10 @@ def pages(scene, store="counts", **parameters):
 ALL = ["a", "b", "both", "both", "c", "d", "e", "ü/x y"]
 
 
+#: A cursor with a partition that no packed question can have.
+_TOO_FAR = base64.urlsafe_b64encode(b"1" + 30 * b"0" + b":key").decode().rstrip("=")
+
+
 @pytest.mark.parametrize(("limit", "count"), [(1, 8), (3, 3), (5, 2)])
 def test_a_range_over_all_tasks_comes_in_pages_and_in_order(scene, limit, count):
     assert pages(scene, limit=limit) == (ALL, count)
@@ -263,6 +269,7 @@ def test_a_store_without_order_is_read_as_a_whole_but_not_by_range_or_prefix(sce
         ({"partition": "4"}, "partition: expected a number from 0 to 3, got '4'"),
         ({"after": "!"}, "after: expected the `next` of the previous page, got '!'"),
         ({"after": "abcd"}, "after: expected the `next` of the previous page, got 'abcd'"),
+        ({"after": _TOO_FAR}, f"after: expected the `next` of the previous page, got '{_TOO_FAR}'"),
         ({"standby": "yes"}, "standby: expected true or false, got 'yes'"),
         ({"prefix": "a", "from": "b"}, "prefix: cannot be combined with from and to, choose one of them"),
         ({"form": "b"}, "unknown parameter 'form'; expected after, from, limit, partition, prefix, standby, to"),
@@ -276,6 +283,18 @@ def test_a_bad_request_is_refused_in_one_line(scene, parameters, line):
 def test_a_key_that_is_not_utf8_is_refused(scene):
     status, found, _ = scene.get("/stores/counts/%ff")
     assert (status, found["error"].startswith("store 'counts': key: expected UTF-8")) == (400, True)
+
+
+def test_a_path_without_a_plain_slash_before_the_key_is_refused_in_one_line(scene):
+    status, body = scene.get("/stores/counts%2Fk")[:2]
+    assert (status, "expected /stores/NAME/KEY" in str(body)) == (400, True)
+
+
+def test_a_question_that_cannot_be_packed_is_refused_and_does_not_cost_the_others(scene):
+    good, odd = Question("counts", None, None, 1, 100, (0,)), Question("counts", None, None, 10**30, 100, (0,))
+    refused, answered = scene.exchange.ask("0", odd), scene.exchange.ask("0", good)
+    assert refused.result(30).problem is Problem.REFUSED
+    assert answered.result(30).problem is None
 
 
 def test_stores_need_the_token_that_reads(scene):
