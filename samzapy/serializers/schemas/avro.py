@@ -12,12 +12,14 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from samzapy.errors import EnvironmentFailure, SerdeError
 from samzapy.serializers.plain import plain_form
 from samzapy.serializers.schemas.answers import KnownSchema
+from samzapy.serializers.schemas.avro_values import check_of
 from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
 
 
 class _Writer(NamedTuple):
     head: bytes
     schema: Any
+    check: Callable[[Any], None] | None
 
 
 class AvroSerde(SchemaSerde):
@@ -25,7 +27,9 @@ class AvroSerde(SchemaSerde):
 
     1. A message is read by the schema that wrote it and, if the job has a schema, resolved to that one: fields that the
        job's schema lacks are dropped, fields that the message lacks have their defaults.
-    2. A dict with a field that the schema lacks is refused, unless `validate` is false; then the field is lost.
+    2. A value that does not fit is refused: a field that the schema lacks, 1.9 as a long, 2**40 as an int, a text as an
+       array, 1e300 as a float, a datetime without a time zone as a timestamp. Rounding to the digits of a float and to a
+       timestamp's unit is no misfit. With `validate=false` the field is lost, and the value changed.
     3. Logical types are Python's: datetime, date, time, Decimal, UUID.
     """
 
@@ -59,7 +63,10 @@ class AvroSerde(SchemaSerde):
             nonlocal writer
             if writer is None:
                 known = self.written()
-                writer = _Writer(frame(known.id), self._prepare(known))
+                schema = self._prepare(known)
+                writer = _Writer(frame(known.id), schema, check_of(schema) if strict else None)
+            if writer.check is not None:
+                writer.check(value)
             stream = BytesIO()
             stream.write(writer.head)
             schemaless_writer(stream, writer.schema, value, strict_allow_default=strict)

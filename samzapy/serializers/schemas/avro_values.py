@@ -1,0 +1,294 @@
+"""Finds the values that Avro's writer would change to make them fit: 1.9 as a long becomes 1, "no" as a boolean true.
+
+The writer checks values in unions only, and a full check of each message costs nearly as much as writing it. This one is
+made once for a schema and looks only where the writer is silent. Everything else is left to the writer, which refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+from samzapy.errors import SerdeError
+
+#: Raises _Misfit.
+_Look = Callable[[Any], None]
+
+_NONE = type(None)
+#: Greater numbers become infinite in 32 bits.
+_LARGEST_FLOAT = (2 - 2**-24) * 2.0**127
+_BITS = {"int": 31, "long": 63}
+
+
+class _Misfit(Exception):
+    """A value that does not fit; `path` leads to it, the last step first."""
+
+    def __init__(self, expected: str, value: object) -> None:
+        super().__init__(f"expected {expected}, got {type(value).__name__} {value!r:.100}")
+        self.path: list[str] = []
+
+
+class _Check(NamedTuple):
+    """The types with values that always fit, and the look at a value of another type; None if all is left to the writer."""
+
+    fits: frozenset[type]
+    look: _Look | None
+
+
+_UNCHECKED = _Check(frozenset(), None)
+
+
+def check_of(schema: Any) -> Callable[[Any], None] | None:
+    """The function that raises SerdeError, with the path of the place, for a value that the writer would change; None for
+    a schema whose writer changes none. `schema` is parsed."""
+    names = schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
+    fits, look = _Maker(names).of(schema)
+    if look is None:
+        return None
+
+    def check(value: Any) -> None:
+        if type(value) in fits:
+            return
+        try:
+            look(value)
+        except _Misfit as found:
+            raise SerdeError(f"avro serde: ${''.join(reversed(found.path))}: {found}") from None
+
+    return check
+
+
+class _Maker:
+    """Makes the checks of a schema; a record may hold itself."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self._names = dict(names)
+        self._records: dict[str, _Check] = {}
+
+    def of(self, schema: Any) -> _Check:
+        """The check of a schema, or of the one with that name."""
+        if isinstance(schema, list):
+            return self._union(schema)
+        kind, logical = _kind(schema)
+        if kind in self._names:
+            return self._records.get(kind) or self.of(self._names[kind])
+        if kind in {"record", "error"}:
+            return self._record(schema)
+        return self._made_of_others(kind, schema) or _plain(kind, logical)
+
+    def _made_of_others(self, kind: str, schema: Any) -> _Check | None:
+        if kind == "array":
+            return _array(self.of(schema["items"]))
+        if kind == "map":
+            return _map(self.of(schema["values"]))
+        if isinstance(schema, dict) and isinstance(schema["type"], (dict, list)):
+            return self.of(schema["type"])
+        return None
+
+    def _record(self, schema: Mapping[str, Any]) -> _Check:
+        fields: list[tuple[str, frozenset[type], _Look]] = []
+
+        def look(value: Any) -> None:
+            # The type first: a look for an abstract class takes as long as all fields.
+            if type(value) is not dict and not isinstance(value, Mapping):
+                return
+            for name, fits, each in fields:
+                held = value.get(name)
+                # A missing field has its default, or the writer refuses the record.
+                if type(held) not in fits and (held is not None or name in value):
+                    try:
+                        each(held)
+                    except _Misfit as found:
+                        found.path.append(f".{name}")
+                        raise
+
+        self._names.setdefault(schema["name"], schema)
+        made = self._records[schema["name"]] = _Check(frozenset(), look)
+        for field in schema["fields"]:
+            fits, each = self.of(field["type"])
+            if each is not None:
+                fields.append((field["name"], fits, each))
+        return made if fields else _UNCHECKED
+
+    def _union(self, branches: Sequence[Any]) -> _Check:
+        found = [(_kind(self._named(branch)), self.of(branch)) for branch in branches]
+        numbers = {kind: check for (kind, logical), check in found if kind in _NUMBERS and not logical}
+        times = [check for (kind, logical), check in found if kind in _BITS and logical]
+        arrays = [check for (kind, _), check in found if kind == "array"]
+        mappings = [check for (kind, _), check in found if kind in {"record", "error", "map"}]
+        named = {_name(self._named(branch)): check for branch, (_, check) in zip(branches, found, strict=True)}
+        fits = {_ALONE[kind] for (kind, logical), _ in found if kind in _ALONE and not logical}
+        if "double" in numbers:
+            fits.add(float)
+        if next(iter(numbers), None) == "long":
+            fits.add(int)
+
+        def look(value: Any) -> None:
+            # The writer's own choice of a branch, which has checked the type.
+            if type(value) is tuple and len(value) == 2:
+                name, held = value
+                if name in named:
+                    _look(named[name], held)
+            elif type(value) is dict:
+                _look_at_one(mappings, value)
+            elif isinstance(value, datetime):
+                _look(times[0] if times else _UNCHECKED, value)
+            elif isinstance(value, Real) and not isinstance(value, bool):
+                _look(numbers.get(_branch(numbers, value), _UNCHECKED), value)
+            elif isinstance(value, Mapping):
+                _look_at_one(mappings, value)
+            elif not isinstance(value, (str, bytes)):
+                _look(arrays[0] if arrays else _UNCHECKED, value)
+
+        if all(check.look is None for _, check in found):
+            return _UNCHECKED
+        return _Check(frozenset(fits), look)
+
+    def _named(self, branch: Any) -> Any:
+        return self._names.get(branch, branch) if isinstance(branch, str) else branch
+
+
+#: Kinds in a union whose values are of one type, that no other kind takes.
+_ALONE: Mapping[str, type] = {"null": _NONE, "string": str, "boolean": bool}
+_NUMBERS = ("int", "long", "float", "double")
+
+
+def _kind(schema: Any) -> tuple[str, str | None]:
+    """The type and the logical type of a schema that is no union."""
+    if isinstance(schema, Mapping):
+        return str(schema["type"]), schema.get("logicalType")
+    return str(schema), None
+
+
+def _name(branch: Any) -> str:
+    """The name of a branch of a union in `(name, value)`."""
+    return str(branch.get("name", branch["type"]) if isinstance(branch, Mapping) else branch)
+
+
+def _branch(numbers: Iterable[str], value: Any) -> str:
+    """The branch that the writer takes for a number."""
+    for kind in numbers:
+        if kind in _BITS and isinstance(value, Integral) and -(1 << _BITS[kind]) <= int(value) < 1 << _BITS[kind]:
+            return kind
+        if kind in {"float", "double"}:
+            return "double" if "double" in numbers else kind
+    return ""
+
+
+def _look(check: _Check, value: Any) -> None:
+    if check.look is not None and type(value) not in check.fits:
+        check.look(value)
+
+
+def _look_at_one(checks: Iterable[_Check], value: Any) -> None:
+    """Raise the first _Misfit unless the value fits one of them."""
+    first: _Misfit | None = None
+    for check in checks:
+        try:
+            _look(check, value)
+        except _Misfit as found:
+            first = first or found
+        else:
+            return
+    if first is not None:
+        raise first
+
+
+def _array(items: _Check) -> _Check:
+    fits, each = items
+
+    def look(value: Any) -> None:
+        # Their parts are text, numbers and keys, which the writer would take.
+        if type(value) is not list and isinstance(value, (str, bytes, bytearray, Mapping)):
+            raise _Misfit("array", value)
+        if each is not None and value is not None:
+            _look_at_all(enumerate(value), fits, each)
+
+    return _Check(frozenset({list, tuple}) if each is None else frozenset(), look)
+
+
+def _map(values: _Check) -> _Check:
+    fits, each = values
+    if each is None:
+        return _UNCHECKED
+
+    def look(value: Any) -> None:
+        if type(value) is dict or isinstance(value, Mapping):
+            _look_at_all(value.items(), fits, each)
+
+    return _Check(frozenset(), look)
+
+
+def _look_at_all(parts: Iterable[tuple[Any, Any]], fits: frozenset[type], each: _Look) -> None:
+    for place, held in parts:
+        if type(held) not in fits:
+            try:
+                each(held)
+            except _Misfit as found:
+                found.path.append(f"[{place!r}]")
+                raise
+
+
+def _plain(kind: str, logical: str | None) -> _Check:
+    """The check of a type that holds no other."""
+    if kind in _BITS:
+        look = _look_at_whole(kind, logical)
+        return _Check(frozenset({int} if kind == "long" else ()), look)
+    found = _PLAIN.get(kind)
+    return _UNCHECKED if found is None else found
+
+
+def _look_at_whole(kind: str, logical: str | None) -> _Look:
+    low, high = -(1 << _BITS[kind]), (1 << _BITS[kind]) - 1
+    zoned = (logical or "").startswith("timestamp-")
+
+    def look(value: Any) -> None:
+        if type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool)):
+            if not low <= int(value) <= high:
+                raise _Misfit(kind, value)
+        elif logical is None or isinstance(value, (bool, Real)):
+            raise _Misfit(kind, value)
+        elif zoned and isinstance(value, datetime) and value.tzinfo is None:
+            raise _Misfit("a datetime with a time zone", value)
+
+    return look
+
+
+def _look_at_float(value: Any) -> None:
+    if (type(value) is not float and not _is_number(value)) or _LARGEST_FLOAT <= abs(value) < float("inf"):
+        raise _Misfit("float", value)
+
+
+def _look_at_double(value: Any) -> None:
+    if not _is_number(value) or (isinstance(value, Integral) and not _is_exact(int(value))):
+        raise _Misfit("double", value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_exact(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
+
+
+def _look_at_boolean(value: Any) -> None:
+    if type(value) is not bool:
+        raise _Misfit("boolean", value)
+
+
+def _look_at_null(value: Any) -> None:
+    if value is not None:
+        raise _Misfit("null", value)
+
+
+_PLAIN: Mapping[str, _Check] = {
+    "float": _Check(frozenset(), _look_at_float),
+    "double": _Check(frozenset({float}), _look_at_double),
+    "boolean": _Check(frozenset({bool}), _look_at_boolean),
+    "null": _Check(frozenset({_NONE}), _look_at_null),
+}
