@@ -24,6 +24,11 @@ from samzapy.serializers.typed import typed_serde
 Check = Callable[[Any], None]
 
 
+def _document(value: Any, body: bytes) -> Any:
+    # orjson writes NaN and the infinities as null, so the value is not the document.
+    return orjson.loads(body) if NULL in body else value
+
+
 def _unchecked(value: Any) -> None:
     """Accepts every value."""
 
@@ -44,7 +49,7 @@ class JsonSchemaSerde(SchemaSerde):
         encode: Callable[[Any], bytes] = orjson.dumps
         decode: Callable[[bytes], Any] = orjson.loads
         if self.object_type is None:
-            return self._writing(encode, lambda value, _: value), self._reading(decode)
+            return self._writing(encode, _document), self._reading(decode)
         typed = typed_serde("json", self.object_type)
         self.classes = typed.classes
         # An object is checked as the document it becomes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import subprocess
 import sys
 from contextlib import closing
@@ -14,7 +15,7 @@ from rigs.schema_registry import schema_registry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError, Unreachable
+from samzapy.errors import ConfigError, SerdeError, Unreachable
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
@@ -182,3 +183,17 @@ def test_a_job_without_schemas_imports_none_of_their_libraries():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_does_not_have_is_checked_as_the_null_that_is_written(number):
+    schema = {
+        "title": "Mean",
+        "type": "object",
+        "properties": {"mean": {"type": "number"}, "most": {"type": ["number", "null"]}},
+    }
+    keys = jobs.registry_keys("json-schema", f"mock://numbers-{number}", schema, auto_register="true")
+    made = serde_registry(keys)["json-schema"].at("out", "value")
+    with pytest.raises(SerdeError, match=r"json-schema serde: .*\$\.mean: None is not of type 'number'"):
+        made.to_bytes({"mean": number})
+    assert made.from_bytes(made.to_bytes({"mean": 1.5, "most": number})) == {"mean": 1.5, "most": None}
