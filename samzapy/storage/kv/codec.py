@@ -98,6 +98,7 @@ class EntryCodec:
     __slots__ = (
         "_doubt",
         "_exact",
+        "_key_doubt",
         "_key_serde",
         "_keys_stay",
         "_origin",
@@ -126,6 +127,7 @@ class EntryCodec:
         self._values_stay = value_serde.keeps_bytes
         self._exact = value_serde.allocates_exactly
         self._doubt = value_serde.doubt
+        self._key_doubt = key_serde.doubt
         self.plain_types: frozenset[type] = frozenset(type(probe) for probe in _PROBES if self._round_trips(probe))
 
     def _round_trips(self, probe: Any) -> bool:
@@ -144,6 +146,8 @@ class EntryCodec:
             raise self._refused("key", key, self._key_serde, key, cause) from cause
         if type(data) is not bytes:
             raise self._not_bytes("key", key, data)
+        if self._key_doubt is not None and type(key) not in self.plain_types and self._key_doubt in data:
+            self._check_key_bytes(key)
         return data
 
     def encode_keys(self, keys: Collection[Any]) -> list[bytes]:
@@ -156,7 +160,9 @@ class EntryCodec:
             return list(map(self.encode_key, keys))
         if not set(map(type, data)) <= _BYTES:
             return list(map(self.encode_key, keys))
-        return data
+        if self._key_doubt is None or set(map(type, keys)) <= self.plain_types or self._key_doubt not in b"".join(data):
+            return data
+        return list(map(self.encode_key, keys))
 
     def encode_value(self, key: Any, value: Any) -> bytes:
         """The bytes of the value of `key`. Raises StoreRefused for None, SerdeError if it does not serialize."""
@@ -248,6 +254,13 @@ class EntryCodec:
         if _NONE in set(map(type, values)):
             for key, value in zip(keys, values, strict=True):
                 self.check_value(key, value)
+
+    def _check_key_bytes(self, key: Any) -> None:
+        """Raise SerdeError for a key with other bytes than its own: two such keys would share an entry."""
+        try:
+            self._key_serde.check(key)
+        except SerdeError as cause:
+            raise self._refused("key", key, self._key_serde, key, cause) from cause
 
     def _check_doubtful(self, keys: Collection[Any], values: Collection[Any], data: list[bytes | None]) -> None:
         """Raise SerdeError for the first value with other bytes than its own."""

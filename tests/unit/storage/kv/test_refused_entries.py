@@ -105,3 +105,26 @@ def test_a_key_that_the_serde_does_not_take_is_named(layers, tmp_path):
             opened.store.put(5, "a")
         assert str(caught.value) == "store 's': key 5: string serde takes a str, got int"
         assert not caught.value.late
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("key", [math.nan, ("a", math.inf), ("a", (None, -math.inf))])
+def test_a_key_with_a_number_that_json_does_not_have_is_refused_since_it_would_share_an_entry(layers, key, tmp_path):
+    with open_store(JOB | LOGGED | LAYERS[layers] | {"stores.s.key.serde": "json"}, "s", tmp_path) as opened:
+        store = opened.store
+        store.put(("a", None), "kept")
+        for use in (
+            lambda: store.put(key, "b"),
+            lambda: store.put_all({"x": "b", key: "b"}),
+            lambda: store.get(key),
+            lambda: store.get_all([key]),
+            lambda: store.delete(key),
+        ):
+            with pytest.raises(SerdeError, match=r"^store 's': key .*: json has no ") as caught:
+                use()
+            assert not caught.value.late
+        store.put(("a", "null", 1.5), "too")
+        opened.commit()
+        opened.crash()
+        assert opened.store.get(("a", None)) == "kept"
+        assert opened.store.get(("a", "null", 1.5)) == "too"
