@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from pyspark.sql import types as sql
 
+from samzapy.api.engine import EngineSettings
+from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.config.job import JobConfig
@@ -22,9 +24,10 @@ from samzapy.container.supervision.job_records import Ownership
 from samzapy.dataframe.columns import written
 from samzapy.dataframe.job import KeyPlacement, TravellingJob
 from samzapy.dataframe.reading import PURPOSE, ChangelogPart
-from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, StoreRefused
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError, StoreRefused
 from samzapy.job.transactions import transactional_id
 from samzapy.serializers import encode_failure, serde_registry
+from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.storage.inspection import Selection, store_of
 from samzapy.system.clients import SystemClients, job_clients
 
@@ -95,10 +98,14 @@ class RecordMaker:
                 yield (partition_of(row, key), key, order), value
 
     def _makers(self, config: JobConfig, store: StoreConfig) -> tuple[_ToBytes, _ToBytes]:
-        serdes = serde_registry(config)
+        settings = EngineSettings(store.name, store.properties)
+        engine = load_engines(config)[store.name]
+        # A frame has plain values, not objects of the classes in the job file.
+        plain = replace(store, key_type=None, msg_type=None)
+        key, value = entry_serdes(plain, engine, settings, serde_registry(config))
         return (
-            _to_bytes(store, "key", store.key_serde, serdes[store.key_serde], self.columns.key),
-            _to_bytes(store, "value", store.msg_serde, serdes[store.msg_serde], self.columns.value),
+            _to_bytes(store, "key", store.key_serde, key, self.columns.key),
+            _to_bytes(store, "value", store.msg_serde, value, self.columns.value),
         )
 
     def _placer(self, store: StoreConfig) -> Callable[[Any, bytes], int]:
@@ -132,17 +139,23 @@ class RecordMaker:
 _ToBytes = Callable[[Any, Any], bytes]
 
 
-def _to_bytes(store: StoreConfig, what: str, name: str, serde: Any, given: sql.DataType) -> _ToBytes:
-    to_object, to_bytes = written(f"df.{what}", serde, given), serde.to_bytes
+def _to_bytes(store: StoreConfig, what: str, name: str, serde: Serde, given: sql.DataType) -> _ToBytes:
+    to_object, to_bytes, doubt = written(f"df.{what}", serde, given), serde.to_bytes, serde.doubt
 
     def make(key: Any, value: Any) -> bytes:
         if value is None:
             part = "key" if what == "key" else f"value of key {key!r:.100}"
             raise StoreRefused(f"store '{store.name}': {part} is null; leave such rows out")
         try:
-            return bytes(to_bytes(to_object(value)))
+            converted = to_object(value)
+            data = bytes(to_bytes(converted))
+            if doubt is not None and doubt in data:
+                serde.check(converted)
+        except EnvironmentFailure:
+            raise
         except Exception as cause:
             raise encode_failure(name, f"store '{store.name}'", f"{what} of key {key!r:.100}", value, cause) from cause
+        return data
 
     return make
 

@@ -1,5 +1,6 @@
 """Rows on their way into a changelog partition; the functions that Spark would call, called here."""
 
+import math
 from contextlib import closing
 from datetime import datetime, timezone
 
@@ -7,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from job_files import TASKS, JobFolder, number
+from jobs import schema_job as jobs
 from pyspark.sql import Row
 from pyspark.sql import types as sql
 
 from samzapy.api.checkpoint import JobRun
+from samzapy.api.engine import EngineSettings
 from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.job import KeyPlacement, TravellingJob
 from samzapy.dataframe.partition_writer import (
@@ -23,6 +26,8 @@ from samzapy.dataframe.partition_writer import (
     writer_id,
 )
 from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
+from samzapy.serializers import serde_registry
+from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.system.local import LocalSystemFactory
 from samzapy.verify.workload import partition_of
 
@@ -105,6 +110,33 @@ def test_a_struct_becomes_the_objects_json(tmp_path):
     at = datetime(2013, 1, 1, tzinfo=timezone.utc)
     (found,) = maker(job, frame(value=kind)).records([("/a", Row(n=1, at=at))])
     assert found[1] == b'{"n":1,"at":"2013-01-01T00:00:00+00:00"}'
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_number_that_json_does_not_have_is_refused_and_a_null_is_not(tmp_path, part, number):
+    job = JobFolder(tmp_path, **{"stores.counts.key.serde": "json", "stores.counts.msg.serde": "json"})
+    struct = sql.StructType([sql.StructField("mean", sql.DoubleType())])
+    made = maker(job, frame(key=struct, value=struct))
+    row = {"key": Row(mean=None), "value": Row(mean=None)}
+    assert [(key[1], value) for key, value in made.records([tuple(row.values())])] == [
+        (b'{"mean":null}', b'{"mean":null}')
+    ]
+    with pytest.raises(SerdeError, match=rf"store 'counts': {part} of key .*: json has no {number}"):
+        list(made.records([tuple((row | {part: Row(mean=number)}).values())]))
+
+
+def test_a_store_with_a_registered_schema_is_filled_by_the_serde_of_its_changelog(tmp_path):
+    schema = {"type": "record", "name": "Count", "fields": [{"name": "n", "type": "long"}]}
+    keys = jobs.registry_keys("avro", f"mock://{tmp_path.name}", schema, auto_register="true")
+    job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "avro", **keys})
+    kind = sql.StructType([sql.StructField("n", sql.LongType())])
+    (found,) = maker(job, frame(value=kind)).records([("/a", Row(n=7))])
+    store = job.config.stores["counts"]
+    engine = load_engines(job.config)["counts"]
+    _, value = entry_serdes(store, engine, EngineSettings("counts", {}), serde_registry(job.config))
+    assert value.from_bytes(found[1]) == {"n": 7}
+    assert found[1] == value.to_bytes({"n": 7})
 
 
 def test_a_frame_that_lacks_a_column_or_has_one_of_a_wrong_type_is_refused(job):
