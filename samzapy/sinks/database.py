@@ -167,6 +167,9 @@ def _parameter_style(driver: str) -> str:
 
 #: A lost connection, a server that shuts down, a deadlock, a time-out: a new connection may help.
 _TRANSIENT = {"OperationalError", "InterfaceError"}
+#: States of SQL that PostgreSQL's drivers do not raise as those classes, but as InternalError: a server that became read-only
+#: (a failover made it the standby), a session that was ended after a time-out in or of its transaction.
+_TRANSIENT_STATES = {"25006", "25P03", "25P04"}
 #: SQLite raises OperationalError for nearly everything, also for a missing table.
 _TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
 
@@ -178,6 +181,8 @@ def is_database_error(cause: BaseException) -> bool:
 
 def is_transient(cause: BaseException) -> bool:
     """Whether the same call may succeed on a new connection."""
+    if _state(cause) in _TRANSIENT_STATES:
+        return True
     if not _names(cause) & _TRANSIENT:
         return False
     in_sqlite = any(base.__module__ == "sqlite3" for base in type(cause).__mro__)
@@ -192,6 +197,12 @@ def is_conflict(cause: BaseException) -> bool:
 def one_line(cause: BaseException) -> str:
     """The driver's message without its line breaks; the class if the message is empty."""
     return " ".join(str(cause).split()) or type(cause).__name__
+
+
+def _state(cause: BaseException) -> str:
+    """The error's SQLSTATE; empty if the driver does not say."""
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return state if isinstance(state, str) else ""
 
 
 def _names(cause: BaseException) -> set[str]:

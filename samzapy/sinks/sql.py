@@ -129,7 +129,8 @@ class SqlSink(Sink):
 
     def write(self, row: Row, envelope: IncomingMessageEnvelope | None = None) -> None:
         """Add a row, values in the order of the columns, that comes from the message `envelope`. To be called on the
-        task's thread, while the message is processed.
+        task's thread, while the message is processed. The caller may change a list afterwards; the values themselves
+        are not copied.
 
         `window` has no message: there, only `upsert` can make one row of a row and its repetition. Raises ValueError
         for a row of another length or type, or one without a message that needs one.
@@ -140,13 +141,13 @@ class SqlSink(Sink):
         if envelope is None:
             if self._key_of is None:
                 raise ValueError(f"table {self._target.table}: a row that comes from no message needs mode='upsert'")
-            self._waiting.add((None, -1, row))
+            self._waiting.add((None, -1, tuple(row)))
             return
         ssp, offset = envelope.ssp, envelope.offset
         if self._repeated and offset < self._repeated.get(ssp, 0):
             self._dropped += 1
         else:
-            self._waiting.add((ssp, offset, row))
+            self._waiting.add((ssp, offset, tuple(row)))
 
     def open(self, attempt: TaskAttempt) -> Mapping[SystemStreamPartition, int]:
         """See `Sink.open`. Raises TaskMigrated, RetriableError, or EnvironmentFailure for a missing table or missing

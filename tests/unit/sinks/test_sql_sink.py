@@ -8,6 +8,7 @@ import pytest
 from samzapy import IncomingMessageEnvelope, SystemStreamPartition, TaskAttempt
 from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskFailed, TaskMigrated
 from samzapy.sinks import SqlSink
+from samzapy.sinks.database import is_transient
 
 A, B = SystemStreamPartition("sys", "in", 0), SystemStreamPartition("sys", "more", 0)
 
@@ -297,3 +298,37 @@ def test_names_may_be_qualified_and_quoted(table, name):
     sink.commit({A: 1})
     sink.close()
     assert table.rows == [(1, "a")]
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "key": ["kind"]}])
+def test_a_row_has_the_values_of_its_write_though_the_list_changes_afterwards(table, mode):
+    sink = table.open(**mode)
+    row = [0, ""]
+    for offset, kind in enumerate("abc"):
+        row[:] = [offset, kind]
+        sink.write(row, message(offset))
+    sink.commit({A: 3})
+    assert table.rows == [(0, "a"), (1, "b"), (2, "c")]
+
+
+@pytest.mark.parametrize("state", ["25006", "25P03", "25P04"])
+@pytest.mark.parametrize("attribute", ["sqlstate", "pgcode"])
+def test_a_server_that_became_read_only_or_ended_the_session_is_worth_another_try(state, attribute):
+    class Error(Exception):
+        pass
+
+    class InternalError(Error):
+        pass
+
+    failure = InternalError("cannot execute UPDATE in a read-only transaction")
+    assert not is_transient(failure)
+    setattr(failure, attribute, state)
+    assert is_transient(failure)
+
+
+@pytest.mark.parametrize("state", ["23505", "22P02", "25P02", "42P01", None])
+def test_a_refused_row_is_not_worth_another_try(state):
+    class IntegrityError(Exception):
+        sqlstate = state
+
+    assert not is_transient(IntegrityError("no"))
