@@ -8,7 +8,9 @@
    after the first greater one. An id below all remembered ones is a repetition.
 3. A sender of this version sends in order, so the window matters only where order is lost: see
    `samzapy.container.outputs.output_ids`. The store remembers received ids, so inputs without outputs cost nothing.
-4. With a key of the user's choice (a message's UUID) the store keeps the last `capacity` keys.
+4. With a key of the user's choice (a message's UUID) the store keeps the last `capacity` keys. `key/K` has the number of
+   key K, `at/N` the key of number N, and `count` the next number and the smallest number that may have an entry. After
+   a smaller capacity each new key takes out a few of the surplus ones; they do not count as seen meanwhile.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from samzapy.api.kv import K, KeyValueStore, V
 from samzapy.api.task import InitableTask, StreamTask
 
 _COUNT = "count"
+#: The entries that one new key takes out of the store at most.
+_DROPPED = 10
 #: The ids that are written again with every message; older ones lie in entries of this size.
 _CHUNK = 32
 #: A source's entry is [greatest offset, its number, floor's offset, its number, first chunk, next chunk, *recent ids].
@@ -116,17 +120,39 @@ class Deduplicator:
         """Whether `key` is not among the last `capacity` different keys."""
         store = self._store
         seen = f"key/{key}"
-        if store.get(seen) is not None:
+        number = store.get(seen)
+        state = store.get(_COUNT)
+        # A receiver of the version before has the next number only.
+        count, oldest = state if type(state) is list else (state or 0, None)
+        if number is not None and number >= count - self._capacity:
             return False
-        count = store.get(_COUNT) or 0
+        if oldest is None:
+            oldest = self._smallest_number(count)
         store.put(seen, count)
         store.put(f"at/{count}", key)
-        store.put(_COUNT, count + 1)
-        if count >= self._capacity:
-            oldest = f"at/{count - self._capacity}"
-            store.delete(f"key/{store.get(oldest)}")
-            store.delete(oldest)
+        count += 1
+        kept = min(count - self._capacity, oldest + _DROPPED)
+        while oldest < kept:
+            self._drop(oldest)
+            oldest += 1
+        store.put(_COUNT, [count, oldest])
         return True
+
+    def _smallest_number(self, count: int) -> int:
+        """The smallest number with an entry; there may be gaps after it, since its version took no changed capacity."""
+        with self._store.all() as entries:
+            numbers = (int(name[3:]) for name, _ in entries if name.startswith("at/"))
+            return min(numbers, default=count)
+
+    def _drop(self, number: int) -> None:
+        store, place = self._store, f"at/{number}"
+        key = store.get(place)
+        if key is None:
+            return
+        store.delete(place)
+        # The key may have come again since, with a greater number.
+        if store.get(f"key/{key}") == number:
+            store.delete(f"key/{key}")
 
 
 class DeduplicatingTask(StreamTask[K, V], InitableTask):

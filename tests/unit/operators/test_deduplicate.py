@@ -172,3 +172,55 @@ def test_a_message_that_is_taken_back_is_new_again(seen):
 def test_a_window_below_one_is_refused(seen):
     with pytest.raises(ValueError, match="window must be at least 1, got 0"):
         Deduplicator(seen.store, window=0)
+
+
+def keys_in(seen):
+    with seen.store.all() as entries:
+        return {name for name, _ in entries}
+
+
+def test_after_a_smaller_capacity_only_the_last_keys_are_remembered_and_the_others_leave_the_store(seen):
+    before = Deduplicator(seen.store, capacity=100)
+    assert all(before.is_new_key(f"k{i}") for i in range(100))
+    after = Deduplicator(seen.store, capacity=10)
+    assert not after.is_new_key("k90")
+    assert after.is_new_key("k5")
+    assert all(after.is_new_key(f"k{i}") for i in range(100, 120))
+    assert after.is_new_key("k89")
+    assert not after.is_new_key("k111")
+    kept = {"k89", *(f"k{i}" for i in range(111, 120))}
+    assert {name for name in keys_in(seen) if name.startswith("key/")} == {f"key/{key}" for key in kept}
+    assert len(keys_in(seen)) == 21
+
+
+def test_a_key_that_comes_again_while_its_old_entry_waits_to_be_dropped_is_remembered(seen):
+    before = Deduplicator(seen.store, capacity=100)
+    assert all(before.is_new_key(f"k{i}") for i in range(100))
+    after = Deduplicator(seen.store, capacity=12)
+    assert after.is_new_key("k50")
+    assert all(after.is_new_key(f"n{i}") for i in range(8))
+    assert not after.is_new_key("k50")
+
+
+def test_after_a_greater_capacity_the_keys_still_there_stay_and_no_other_key_is_lost(seen):
+    before = Deduplicator(seen.store, capacity=3)
+    assert all(before.is_new_key(f"k{i}") for i in range(10))
+    after = Deduplicator(seen.store, capacity=8)
+    assert after.is_new_key("None")
+    assert all(after.is_new_key(f"k{i}") for i in range(10, 14))
+    assert [after.is_new_key(key) for key in ("None", "k7", "k9", "k13")] == [False] * 4
+    assert after.is_new_key("k14")
+    assert after.is_new_key("k7")
+
+
+def test_a_store_of_the_version_before_is_continued_with_the_entries_that_a_changed_capacity_left(seen):
+    left = [0, 1, 2, *range(7, 10)]
+    seen.store.put_all({f"key/k{i}": i for i in left} | {f"at/{i}": f"k{i}" for i in left} | {"count": 10})
+    after = Deduplicator(seen.store, capacity=3)
+    assert not after.is_new_key("k7")
+    assert after.is_new_key("k10")
+    assert [after.is_new_key(f"k{i}") for i in (8, 9, 10, 0)] == [False, False, False, True]
+    assert keys_in(seen) == {
+        "count",
+        *(f"{part}" for i, n in ((9, 9), (10, 10), (0, 11)) for part in (f"key/k{i}", f"at/{n}")),
+    }
