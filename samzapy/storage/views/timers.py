@@ -344,7 +344,7 @@ def _bytes(time_ms: int) -> bytes:
 
 
 def _timer(place: Sequence[Any]) -> Timer:
-    return Timer(place[0], msgpack.unpackb(place[1], raw=False))
+    return Timer(place[0], msgpack.unpackb(place[1], raw=False, strict_map_key=False))
 
 
 class TimersFactory(StoreViewFactory):

@@ -314,3 +314,12 @@ def test_facts_without_measures_are_counted(tmp_path):
     with open_store(properties(Cube()), "s", tmp_path) as opened:
         opened.store.add_all({"a": [1, 1, 2], "b": ["x", "y", "x"]})
         assert [cell.aggregate.count for cell in opened.store.roll_up("a")] == [2, 1]
+
+
+def test_a_timer_of_any_key_that_can_be_set_fires(tmp_path):
+    keys = [{1: 2}, {"a": {None: 1}}, [{(1): [b"x"]}], 5, "a"]
+    with open_store(properties(Timers()), "s", tmp_path) as opened:
+        for number, key in enumerate(keys):
+            opened.store.schedule(key, number)
+        assert [timer.key for timer in opened.store.first(TimerClock.EVENT, 99)] == keys
+        assert [timer.key for timer in opened.store.fire(TimerClock.EVENT, 99, 99)] == keys
