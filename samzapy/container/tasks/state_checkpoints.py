@@ -47,8 +47,9 @@ class NoStateCheckpoints:
     def started(self) -> None:
         """`init` has returned: the task is at the positions of the recovered checkpoint."""
 
-    def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> None:
-        """A commit begins. Raises TaskFailed if the user's code does."""
+    def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> bool:
+        """A commit begins; returns whether a state was taken. Raises TaskFailed if the user's code does."""
+        return False
 
     def keep(self) -> None:
         """The commit is durable."""
@@ -155,7 +156,7 @@ class KeptStateCheckpoints(NoStateCheckpoints, StateCheckpoints):
     def started(self) -> None:
         self._kept = self._kept[0], dict(self._offsets)
 
-    def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> None:
+    def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> bool:
         assert isinstance(task, StateCheckpointTask)
         try:
             self._taken = None if self.unchanged else task.take_checkpoint(clock, collector)
@@ -164,6 +165,7 @@ class KeptStateCheckpoints(NoStateCheckpoints, StateCheckpoints):
         except Exception as cause:
             message = f"{self._task}: take_checkpoint failed: {type(cause).__name__}: {cause}"
             raise TaskFailed(message) from cause
+        return self._taken is not None
 
     def keep(self) -> None:
         taken, self._taken = self._taken, None

@@ -208,9 +208,9 @@ class TaskInstance(TaskPosition, UserCalls):
 
     def take_checkpoint(self) -> None:
         """A commit begins: let a task with a private state take a checkpoint."""
-        sent = self.collector.sent
-        self.checkpoints.take(self.task, self.event_clock.reading, self.collector)
-        self.touched |= self.collector.sent != sent
+        taken = self.checkpoints.take(self.task, self.event_clock.reading, self.collector)
+        # Outputs, rows and changes that belong to the state are committed before it is kept.
+        self.touched |= taken or self.collector.waiting
 
     def serialize(self) -> None:
         """Let the stores serialize their objects. Raises SerdeError, which names the messages that may have put a bad one."""

@@ -39,7 +39,7 @@ class Rig:
         factory = MemorySystemFactory()
         factory.admin(settings, "test").create(StreamSpec("in", 2))
         self.producer = factory.producer(settings, "test")
-        reader = factory.consumer(settings, "test")._make_reader  # noqa: SLF001
+        reader = factory.consumer(settings, "test")._make_reader
         self.consumer = SlicedConsumer("mem", reader)
         if choosing:
             self.consumer = ChoosingConsumer(

@@ -2,12 +2,13 @@
 
 import pytest
 
+from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.event_time import StateCheckpointTask, TaskClock, TimedState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.states import FileCheckpointStore
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints, KeptTimes
 from samzapy.errors import RestoreError, TaskFailed
-from samzapy.testing import ManualClock
+from samzapy.testing import ManualClock, TaskTestDriver
 
 SSP = SystemStreamPartition("m", "in", 0)
 
@@ -151,3 +152,54 @@ def test_it_is_overdue_an_interval_of_processing_time_after_the_last_one(rig):
     assert kept.overdue
     rig.persist(kept, 0)
     assert not kept.overdue
+
+
+class TotalTask(StreamTask, InitableTask, StateCheckpointTask):
+    """Counts, and sends its count with every checkpoint; `stateless`: it sends, and has no state to keep."""
+
+    stateless = False
+
+    def init(self, context):
+        self.checkpoints = context.task.state_checkpoints
+        found = self.checkpoints.recover()
+        self.count = 0 if found is None else int(found.value)
+        if found is None:
+            self.checkpoints.persist(TimedState(0, b"0"))
+
+    def process(self, envelope, collector, coordinator):
+        self.count += 1
+
+    def take_checkpoint(self, clock, collector):
+        if not self.checkpoints.overdue:
+            return None
+        collector.send(OutgoingMessageEnvelope(SystemStream("kafka", "out"), f"total {self.count}"))
+        return None if self.stateless else TimedState(10, b"%d" % self.count)
+
+
+class TellingTask(TotalTask):
+    stateless = True
+
+
+@pytest.mark.parametrize("task", [TotalTask, TellingTask])
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_the_outputs_of_a_checkpoint_are_committed_before_it_is_kept_also_when_no_message_came(guarantee, task):
+    job = {
+        "job.name": "totals",
+        "task.inputs": "kafka.in",
+        "task.guarantee": guarantee,
+        "task.commit.ms": "50000",
+        "state.checkpoint.interval.ms": "10000",
+        "systems.kafka.samza.factory": "memory",
+        "systems.kafka.samza.msg.serde": "string",
+        "systems.kafka.samza.key.serde": "string",
+    }
+    with TaskTestDriver(task, job) as driver:
+        for number in range(3):
+            driver.send("in", str(number))
+        driver.commit()
+        driver.clock.advance(20)
+        driver.commit()
+        assert driver.committed("out").messages == ["total 3"]
+        driver.crash()
+        driver.restart()
+        assert driver.committed("out").messages == ["total 3"]

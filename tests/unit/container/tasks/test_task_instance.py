@@ -28,6 +28,7 @@ class StubStores:
 
 class StubCollector:
     sent = 0
+    waiting = False
 
 
 class OneTask(StreamTask):
