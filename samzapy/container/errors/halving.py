@@ -88,6 +88,7 @@ class HalvingProcessing(BatchProcessing):
         try:
             return self._halve(ssp, as_batch(envelopes))
         finally:
+            self._journal.end()
             self._recovery.input = None
             self._collector.begin_run(several=False)
 
@@ -167,6 +168,7 @@ class SearchingProcessing(BatchProcessing):
         failure = self._call(batch)
         if failure is not None:
             self._end(batch, failure, before)
+        self._journal.end()
         task.passed(ssp, batch, len(batch))
         return len(batch)
 

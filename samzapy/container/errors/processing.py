@@ -37,6 +37,7 @@ class TolerantProcessing(Processing):
             return self._process_run(ssp, envelopes)
         finally:
             self._recovery.input = None
+            self._journal.end()
 
     def _process_run(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         task, process, collector, requests = self._task, self._process, self._collector, self._task.requests

@@ -21,12 +21,21 @@ _MANY = object()
 
 
 class UndoJournal:
-    """The old values of the entries that the message at hand has changed, in all stores of one task."""
+    """The old values of the entries that the message at hand has changed, in all stores of one task.
 
-    __slots__ = ("_before",)
+    Changes before `begin` and after `end`, as in `window` or a timer, are never undone, and so not noted.
+    """
+
+    __slots__ = ("_before", "_noting")
 
     def __init__(self) -> None:
         self._before: list[tuple[Store, Any, Any]] = []
+        self._noting = False
+
+    @property
+    def size(self) -> int:
+        """The number of noted calls."""
+        return len(self._before)
 
     def watching(self, stores: Mapping[str, StoreLayer[Any, Any]]) -> dict[str, StoreLayer[Any, Any]]:
         """The stores, by name, each noting its changes here."""
@@ -34,15 +43,24 @@ class UndoJournal:
 
     def begin(self) -> None:
         """Begin a message; the changes of the previous one stay."""
+        self._noting = True
         if self._before:
             self._before.clear()
 
+    def end(self) -> None:
+        """The last message that was begun is over, and its changes stay."""
+        self._noting = False
+        self._before.clear()
+
     def note(self, store: Store, key: Any) -> None:
         """`key` is about to change."""
-        self._before.append((store, key, store.get(key)))
+        if self._noting:
+            self._before.append((store, key, store.get(key)))
 
     def note_all(self, store: Store, keys: Sequence[Any]) -> None:
         """`keys` are about to change."""
+        if not self._noting:
+            return
         found = store.get_all(keys)
         if len(found) == len(keys):
             self._before.append((store, _MANY, found.items()))
@@ -53,7 +71,8 @@ class UndoJournal:
 
     def note_changed(self, store: Store, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """`keys` were changed, and held `values` before."""
-        self._before.append((store, _MANY, zip(keys, values, strict=True)))
+        if self._noting:
+            self._before.append((store, _MANY, zip(keys, values, strict=True)))
 
     def undo(self) -> None:
         """Put back the values from before the message."""
