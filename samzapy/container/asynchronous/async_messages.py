@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 
 from samzapy.api.collector import MessageCollector
@@ -84,9 +85,14 @@ class AsyncMessages:
 
     @property
     def unsettled(self) -> bool:
-        """Whether some message is incomplete that has started, or that a started one has overtaken: a commit now would have
-        a gap."""
+        """Whether some message is incomplete that has started, or that a started one has overtaken."""
         return bool(self._in_flight) or self.waiting.overtaken
+
+    @property
+    def gapped(self) -> bool:
+        """Whether a commit now would have a gap. If messages are processed one at a time, a message that waits for its
+        repetition makes none: it is undone, and no later one has started."""
+        return bool(self._in_flight) if self._config.max_concurrency == 1 else self.unsettled
 
     @property
     def commits_in_flight(self) -> bool:
@@ -110,12 +116,14 @@ class AsyncMessages:
         self._complete(ssp, offset, self._order.mark())
         self.task.touched = True
 
-    def start(self, now: float, *, only_overtaken: bool = False) -> None:
-        """Start messages while there is room; with `only_overtaken`, only messages that a commit waits for."""
+    def start(self, now: float, *, only_overtaken: bool = False, hurry: bool = False) -> None:
+        """Start messages while there is room; with `only_overtaken`, only messages that a commit waits for. In a `hurry`
+        repetitions do not wait for their times."""
+        until = math.inf if hurry else self._events.time()
         for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
             if self._failure is not None or (self.task.requests.pending and not only_overtaken):
                 return
-            repeated = self.waiting.due(self._events.time()) if self.waiting.repeating else None
+            repeated = self.waiting.due(until) if self.waiting.repeating else None
             work = repeated or self._next(only_overtaken)
             if work is None:
                 return
@@ -211,6 +219,9 @@ class AsyncMessages:
                 self._recover(message.work, failure)
         except BaseException as fatal:  # noqa: BLE001  # raised by `check`: this may be asyncio's stack
             self._failure = self.task.failure_of(message.work.envelope, fatal)
+        finally:
+            if not self._in_flight:
+                self._journal.end()
 
     def _finish(self, message: MessageInFlight) -> None:
         self._recovery.input = message.work.envelope

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
@@ -25,7 +26,8 @@ class AsynchronousExecutor(TaskExecutor):
     2. A commit covers the whole container, so it waits for all tasks: it holds the work of exactly the messages before its
        offsets. After `commit_max_delay_ms` it is skipped, and the next one tries again. With `task.async.commit` it does
        not wait, and its offsets are the end of the contiguous prefix.
-    3. A stop waits for the messages in flight, `shutdown_ms` at most. After that the attempt ends without a commit.
+    3. A stop waits for the messages in flight, `shutdown_ms` at most. After that the attempt ends without a commit. Once a stop
+       is asked for, repetitions follow without their pauses.
     """
 
     lingers = True
@@ -77,9 +79,9 @@ class AsynchronousExecutor(TaskExecutor):
 
     def advance(self, loop: RunLoop) -> bool:
         """Start, check, and wait a little."""
-        now = loop.clock.monotonic()
+        now, hurry = loop.clock.monotonic(), loop.stopping or loop.should_stop()
         for each in self._all:
-            each.start(now)
+            each.start(now, hurry=hurry)
         for each in self._all:
             each.check(now)
             loop.after_call(each.task)
@@ -107,7 +109,7 @@ class AsynchronousExecutor(TaskExecutor):
 
     def busy_for_commit(self, loop: RunLoop) -> str:
         waited_for = [each for each in self._all if not each.commits_in_flight]
-        if self._settle(loop, waited_for, self._commit_max_delay_s):
+        if self._settle(loop, waited_for, self._commit_max_delay_s, attrgetter("gapped")):
             return ""
         return _in_flight(waited_for)
 
@@ -148,19 +150,27 @@ class AsynchronousExecutor(TaskExecutor):
         for each in self._all:
             each.close()
 
-    def _settle(self, loop: RunLoop, messages: Sequence[AsyncMessages], longest_s: float = math.inf) -> bool:
-        """Wait until none of `messages` is in flight, and none was overtaken by a completed one; False after `longest_s`."""
+    def _settle(
+        self,
+        loop: RunLoop,
+        messages: Sequence[AsyncMessages],
+        longest_s: float = math.inf,
+        busy: Callable[[AsyncMessages], bool] = attrgetter("unsettled"),
+    ) -> bool:
+        """Wait until none of `messages` is `busy` (default: in flight, or overtaken by a completed one); False after
+        `longest_s`."""
         stop_asked_at: float | None = None
         began = loop.clock.monotonic()
-        while any(each.unsettled for each in messages):
+        while any(map(busy, messages)):
             now = loop.clock.monotonic()
             if now - began > longest_s and not loop.stopping:
                 return False
-            if loop.should_stop() or loop.stopping:
+            hurry = loop.should_stop() or loop.stopping
+            if hurry:
                 stop_asked_at = now if stop_asked_at is None else stop_asked_at
                 self._check_patience(messages, now - stop_asked_at)
             for each in messages:
-                each.start(now, only_overtaken=True)
+                each.start(now, only_overtaken=True, hurry=hurry)
             for each in self._all:
                 each.check(now)
             self._events.run(MAX_WAIT_S)
@@ -176,4 +186,9 @@ class AsynchronousExecutor(TaskExecutor):
 
 
 def _in_flight(messages: Sequence[AsyncMessages]) -> str:
-    return ", ".join(f"{each.task.name} ({each.in_flight})" for each in messages if each.unsettled)
+    return ", ".join(f"{each.task.name} ({_count(each)})" for each in messages if each.unsettled)
+
+
+def _count(messages: AsyncMessages) -> str:
+    repeating = messages.waiting.repeating
+    return f"{messages.in_flight} and {repeating} to be tried again" if repeating else f"{messages.in_flight}"

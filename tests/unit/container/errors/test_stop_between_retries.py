@@ -7,8 +7,9 @@ from typing import ClassVar
 import pytest
 from jobs.memory_job import OUT, MemoryJob
 
-from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, WindowableTask
+from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, WindowableTask
 from samzapy.errors import TaskFailed
+from samzapy.testing import ManualClock, TaskTestDriver
 
 #: More tries than any policy here allows: a container that has made so many does not end.
 TOO_MANY = 50
@@ -98,6 +99,89 @@ class LaterTask(CoroutineTask):
     async def process(self, envelope, collector, coordinator):
         self.container.stop()
         collector.send(OutgoingMessageEnvelope(OUT, object()))
+
+
+class StubbornCoroutine(CoroutineTask, InitableTask):
+    """Has its container stopped by the first try at a message that always fails."""
+
+    tries: ClassVar[int] = 0
+    container = None
+
+    def init(self, context):
+        self.counts = context.get_store("counts")
+
+    async def process(self, envelope, collector, coordinator):
+        self.counts.put(envelope.key, envelope.offset)
+        if envelope.key == "bad":
+            kind = type(self)
+            kind.tries += 1
+            if kind.tries == 1:
+                kind.container.stop()
+            raise ValueError("told to")
+
+
+@pytest.mark.parametrize("concurrency", ["1", "5"])
+@pytest.mark.parametrize("then", [" then skip", ""])
+def test_a_stop_does_not_wait_for_the_repetitions_of_an_asynchronous_message(tmp_path, concurrency, then):
+    keys = {"task.error.process.policy": f"retry(3, 60s){then}", "task.max.concurrency": concurrency}
+    job = MemoryJob(tmp_path, partitions=1, task=StubbornCoroutine, **keys, **{"task.shutdown.ms": "30000"})
+    job.send((0, "a", {"id": 1}), (0, "bad", {"id": 2}))
+    StubbornCoroutine.tries = 0
+    StubbornCoroutine.container, _ = job.container(until_end=False)
+    if then:
+        StubbornCoroutine.container.run()
+        assert job.changelog() == {"a": 0} | ({} if concurrency == "1" else {"bad": 1})
+    else:
+        with pytest.raises(TaskFailed, match="ValueError: told to"):
+            StubbornCoroutine.container.run()
+    assert StubbornCoroutine.tries == 4
+
+
+class RepeatedTask(StubbornCoroutine):
+    async def process(self, envelope, collector, coordinator):
+        self.counts.put(envelope.key, envelope.offset)
+        collector.send(OutgoingMessageEnvelope(SystemStream("kafka", "out"), envelope.key))
+        if envelope.key == "bad":
+            type(self).tries += 1
+            raise ValueError("told to")
+
+
+class NoDelayClock(ManualClock):
+    """Any wait for a commit is too long."""
+
+    def monotonic(self):
+        self.advance(1.0)
+        return super().monotonic()
+
+
+def test_a_commit_does_not_wait_for_a_repetition_if_messages_are_processed_one_at_a_time():
+    job = {
+        "job.name": "repeated",
+        "task.inputs": "kafka.in",
+        "task.commit.ms": "-1",
+        "task.max.concurrency": "1",
+        "task.error.process.policy": "retry(3, 60s) then skip",
+        "stores.counts.factory": "memory",
+        "stores.counts.key.serde": "string",
+        "stores.counts.msg.serde": "json",
+        "stores.counts.changelog": "kafka.counts",
+        "systems.kafka.samza.factory": "memory",
+        "systems.kafka.samza.msg.serde": "string",
+        "systems.kafka.samza.key.serde": "string",
+    }
+    RepeatedTask.tries = 0
+    with TaskTestDriver(RepeatedTask, job, clock=NoDelayClock()) as driver:
+        driver.send("in", "a", key="a")
+        for key in ("bad", "c"):
+            driver.post("in", key, key=key)
+        while not RepeatedTask.tries:
+            driver._loop.turn(0.0)
+        driver._loop.turn(0.0)
+        driver._loop.commit()
+        assert RepeatedTask.tries == 1
+        assert not driver._instance(0, None).touched
+        assert driver.committed("out").messages == ["a"]
+        driver.crash()
 
 
 @pytest.mark.parametrize("task", [WindowTask, LaterTask])
