@@ -14,10 +14,11 @@ from samzapy.clock import Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
+from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.container.commit.protocol import AtMostOnce, CommitProtocol, CommitSettings
 from samzapy.container.commit.state import AwaitedState, StateRecords, StateWriter, TransactionalState
 from samzapy.container.event_time.control_messages import ControlDecoder
-from samzapy.container.inputs.decode import Decoder
+from samzapy.container.inputs.decode import Decoder, TolerantDecoder
 from samzapy.container.inputs.input_builder import InputBuilder, heads_of, logs_of
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.inputs.starting_offsets import (
@@ -187,9 +188,13 @@ class ContainerBuilder:
         should_stop: Callable[[], bool],
     ) -> NoSideInputs:
         """Fill the stores that have streams instead of a changelog; returns the side inputs to follow."""
+        policy = self.config.task.errors.policies[Stage.DESERIALIZE]
+        passes_over = policy.then is not Action.FAIL or bool(policy.ignored)
 
-        def decoder_of(stream: SystemStream) -> Decoder:
-            decoder = Decoder(*self._stream_serdes(stream))
+        def decoder_of(stream: SystemStream, replayed: bool) -> Decoder:
+            # The task has passed over what did not decode, and so does a replay of its input.
+            kind = TolerantDecoder if replayed and passes_over else Decoder
+            decoder = kind(*self._stream_serdes(stream))
             return ControlDecoder(decoder) if self.config.stream(stream).intermediate else decoder
 
         return fill_stores(

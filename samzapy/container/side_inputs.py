@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 from samzapy.api.context import JobContext
@@ -31,8 +30,6 @@ from samzapy.plugins import PluginError, load_class
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult, RestoreStopped, ShouldStop, never
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.task_stores import TaskStores
-
-_offset = attrgetter("offset")
 
 
 class SideInputRestore:
@@ -80,19 +77,21 @@ class SideInputRestore:
     def take(self, batch: RecordBatch, bound: int | None = None) -> None:
         """Process the new messages of the batch, only before `bound` if there is one. Raises TaskFailed or SerdeError
         naming the message's position."""
-        position = self.positions[batch.ssp]
+        # Only records that are wanted are decoded: one from the bound on belongs to the task, with its error policy.
+        offsets = batch.offsets
+        start = bisect_left(offsets, self.positions[batch.ssp])
+        stop = len(offsets) if bound is None else bisect_left(offsets, bound)
+        if start >= stop:
+            return
+        if stop - start < len(offsets):
+            batch = batch.part(start, stop)
         envelopes: Sequence[IncomingMessageEnvelope] = self._decoders[batch.ssp[:2]].decode(
             batch, self._clock.wall_ms()
         )
-        if envelopes and envelopes[0].offset < position:
-            envelopes = envelopes[bisect_left(envelopes, position, key=_offset) :]
-        if bound is not None and envelopes and envelopes[-1].offset >= bound:
-            envelopes = envelopes[: bisect_left(envelopes, bound, key=_offset)]
-        if not envelopes:
-            return
-        self._process(envelopes)
-        self.records += len(envelopes)
-        self.positions[batch.ssp] = envelopes[-1].offset + 1
+        if envelopes:
+            self._process(envelopes)
+            self.records += len(envelopes)
+        self.positions[batch.ssp] = batch.offsets[-1] + 1
         reach("fill.batch")
         if self._store.stack.over_budget():
             self.keep()
@@ -328,7 +327,7 @@ class _Reading:
 def fill_stores(
     config: JobConfig,
     stores: Mapping[str, TaskStores],
-    decoder_of: Callable[[SystemStream], Decoder],
+    decoder_of: Callable[[SystemStream, bool], Decoder],
     consumer_of: Callable[[str], SystemConsumer],
     clock: Clock,
     on_progress: ProgressCallback | None = None,
@@ -336,16 +335,20 @@ def fill_stores(
 ) -> NoSideInputs:
     """Read the streams of the stores that have some, `stores` being by task, and add the counts to `restored`.
 
+    `decoder_of` gets a stream, and whether it is an input that a store replays: the task has been past its messages already.
     Returns the side inputs to follow. Raises TaskFailed or SerdeError for a message that cannot
     be processed, RestoreError when a stream cannot be read to its bound, RestoreStopped once it `should_stop`.
     """
     if not any(opened.sourced for opened in stores.values()):
         return NoSideInputs()
     processors = load_processors(config.stores)
-    streams = {stream for store in config.stores.values() if store.source for stream in store.source.all_streams}
-    decoders = {stream: decoder_of(stream) for stream in streams}
+    decoders = {
+        store.name: {stream: decoder_of(stream, store.source.replayed) for stream in store.source.all_streams}
+        for store in config.stores.values()
+        if store.source
+    }
     fillers = {
-        (task, name): SideInputRestore(task, store, processors[name](), decoders, clock)
+        (task, name): SideInputRestore(task, store, processors[name](), decoders[name], clock)
         for task, opened in stores.items()
         for name, store in opened.sourced.items()
     }

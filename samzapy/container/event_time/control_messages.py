@@ -17,7 +17,7 @@ from samzapy.api.collector import CONTROL_HEADER, ControlMessage, Drain, EndOfSt
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, RecordBatch, SystemAdmin
-from samzapy.container.inputs.decode import Decoder
+from samzapy.container.inputs.decode import Decoder, Undecodable
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError, UnknownStream
 
 _NAMES: dict[type[ControlMessage], bytes] = {Watermark: b"watermark", EndOfStream: b"end-of-stream", Drain: b"drain"}
@@ -103,7 +103,7 @@ class ControlDecoder(Decoder):
     def decode(self, batch: RecordBatch, arrival_ms: int) -> list[IncomingMessageEnvelope]:
         """The messages alone, for readers that ignore control messages; none if there are none."""
         runs = self.runs(batch, arrival_ms)
-        return [envelope for run in runs if not isinstance(run, ControlRun) for envelope in run]
+        return [envelope for run in runs if not isinstance(run, (ControlRun, Undecodable)) for envelope in run]
 
     def _between(
         self, batch: RecordBatch, start: int, stop: int, arrival_ms: int

@@ -194,6 +194,11 @@ class TolerantDecoder(Decoder):
         envelopes, failures = self._envelopes(batch, arrival_ms)
         return self.cut(envelopes, failures, batch, arrival_ms)
 
+    def decode(self, batch: RecordBatch, arrival_ms: int) -> list[IncomingMessageEnvelope]:
+        """The messages that decode alone, for readers that pass over the others; none if there are none."""
+        envelopes, failures = self._envelopes(batch, arrival_ms)
+        return [each for index, each in enumerate(envelopes) if index not in failures] if failures else envelopes
+
 
 class BatchDecoder(Decoder):
     """Decodes the batches of one stream for batch tasks."""

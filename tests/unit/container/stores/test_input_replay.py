@@ -7,6 +7,8 @@ import pytest
 from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import InitableTask, SideInputsProcessor, SystemStreamPartition
+from samzapy.api.system import OutgoingRecord
+from samzapy.errors import SerdeError
 from samzapy.failpoints import FailPointReached, arm, disarm
 
 
@@ -164,3 +166,41 @@ def test_files_that_are_behind_what_the_input_still_has_are_not_used(job):
     job.run()
     # A hole between the files and what is left of the input: better the fold of what is left than one with a hole.
     assert sum(found(job)["Partition 0"].values()) == 5
+
+
+def write_bad(job, partition):
+    job.producer.send([OutgoingRecord("in", b"bad", b"{bad", partition)])
+    job.producer.flush()
+
+
+@pytest.mark.parametrize("intermediate", ["false", "true"])
+def test_an_input_with_messages_that_the_policy_skips_is_replayed_without_them(job, intermediate):
+    job.flat |= {"stores.counts.factory": "inmemory", "task.error.deserialize.policy": "skip"}
+    job.flat["systems.mem.streams.in.samza.intermediate"] = intermediate
+    sent = messages(20)
+    job.send(*sent[:10])
+    write_bad(job, 0)
+    job.send(*sent[10:])
+    write_bad(job, 1)
+    job.run()
+    job.run()
+    assert_found(job, sent)
+
+
+def test_a_replay_with_the_policy_that_fails_fails_at_a_message_that_does_not_decode(job):
+    job.flat["stores.counts.factory"] = "inmemory"
+    write_bad(job, 0)
+    job.run(**{"task.error.deserialize.policy": "skip"})
+    with pytest.raises(SerdeError, match=r"mem\.in\[0\]@0"):
+        job.run()
+
+
+def test_a_message_that_the_task_has_not_reached_is_no_matter_of_the_replay(job):
+    job.flat["stores.counts.factory"] = "inmemory"
+    sent = messages(20)
+    job.send(*sent)
+    job.run()
+    write_bad(job, 0)
+    with pytest.raises(SerdeError, match=r"mem\.in\[0\]@10"):
+        job.run()
+    assert_found(job, sent)
