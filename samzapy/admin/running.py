@@ -11,17 +11,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any
 
 import psutil
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import open_job
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
 from samzapy.storage.local.directory import locking_pid, store_directory
 
 #: Stands in place of a driver's pid when a tool owns the job: nothing was started.
@@ -119,27 +120,57 @@ def ask_to_drain(config: JobConfig) -> JobRun:
     return owner
 
 
-def wait_for_end(
+def wait_for_drain(
     config: JobConfig, run: JobRun, timeout_s: float, wait: Callable[[float], object], clock: Clock = SYSTEM_CLOCK
 ) -> bool:
-    """Wait until the run's driver has ended, and return whether it has. One on another machine has ended as soon as it has noted that, or
-    another run owns the job."""
+    """Wait until the run has drained and ended; False if it goes on after that time. If its process has started the job again
+    meanwhile, as for new inputs, the new run is asked instead.
+
+    Raises SamzapyError if the run has ended otherwise, with what is known about its end.
+    """
     until = clock.monotonic() + timeout_s
     with open_job(config, "drain") as (_, checkpoints):
-        while _goes_on(config, run, checkpoints):
+        while True:
+            # Before the records: a run notes its end and then ends its process.
+            gone = look_for_run(config, run) == Running()
+            with checkpoints.one_pass():
+                owner, ended = checkpoints.read_owner(), checkpoints.read_record(JobRecord.ENDED)
+            noted = ended if ended is not None and ended.get("run") == run.id else {}
+            if noted and not noted.get("again"):
+                _check_drained(config, run, noted)
+                return True
+            if owner is None or owner.id != run.id:
+                if owner is None or not _same_process(owner, run, starts_again=bool(noted)):
+                    by = "" if owner is None else f": {describe_run(owner)} has taken the job over"
+                    raise SamzapyError(_undrained(config, run, by))
+                run = owner
+                checkpoints.write_record(JobRecord.DRAIN, {"run": run.id})
+            elif gone:
+                raise SamzapyError(_undrained(config, run, ": it has failed, or was killed"))
             if clock.monotonic() >= until:
                 return False
             wait(_PACE_S)
-    return True
 
 
-def _goes_on(config: JobConfig, run: JobRun, checkpoints: CheckpointManager) -> bool:
-    found = look_for_run(config, run)
-    if not found.unseen:
-        return bool(found.certain)
-    with checkpoints.one_pass():
-        owner = checkpoints.read_owner()
-        return owner is not None and owner.id == run.id and not has_let_go(checkpoints, run)
+def _check_drained(config: JobConfig, run: JobRun, noted: Mapping[str, Any]) -> None:
+    if "drained" not in noted:
+        raise SamzapyError(
+            f"job {config.name} (id {config.id}): {describe_run(run)} has ended; its version of samzapy does not record "
+            "whether it has drained"
+        )
+    if not noted["drained"]:
+        raise SamzapyError(_undrained(config, run, ": it was stopped, or has handed the job over"))
+
+
+def _undrained(config: JobConfig, run: JobRun, why: str) -> str:
+    return f"job {config.name} (id {config.id}): {describe_run(run)} has ended without draining{why}"
+
+
+def _same_process(owner: JobRun, run: JobRun, *, starts_again: bool) -> bool:
+    """Whether the owner is a later run of the same process. In containers many a driver has the same host name and pid."""
+    if (owner.host, owner.pid, owner.born, owner.boot) != (run.host, run.pid, run.born, run.boot):
+        return False
+    return bool(run.born and run.boot) or starts_again
 
 
 def _is_alive(owner: JobRun) -> bool:
@@ -148,6 +179,10 @@ def _is_alive(owner: JobRun) -> bool:
         process = psutil.Process(owner.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
+        boot = boot_id()
+        if owner.born and owner.boot and boot:
+            return owner.boot == boot and process_start(owner.pid) == owner.born
+        # The record of an older version. These two times move apart when the clock is set.
         return bool(process.create_time() <= owner.started_ms / 1000 + _SLACK_S)
     except psutil.Error:
         return False

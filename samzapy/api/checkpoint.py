@@ -64,7 +64,8 @@ class JobRun:
     `id` is unique; `started_ms`, `host` and `pid` (the driver's) are for people. `job`: name and id of the job.
     `epoch`: every attempt of the run has a greater epoch, every attempt of an earlier run a smaller one.
     `transactional_ids`: the ids that the next run has to fence; None in records of older versions. `lease_ms`: the time
-    for which unfenced containers may continue without the driver; 0 if all are fenced.
+    for which unfenced containers may continue without the driver; 0 if all are fenced. `born` is the start of the driver in ticks
+    since the boot `boot` of its machine; 0 and empty in records of older versions and where the kernel does not say.
     """
 
     id: str
@@ -75,6 +76,8 @@ class JobRun:
     epoch: int = 0
     transactional_ids: tuple[str, ...] | None = None
     lease_ms: int = 0
+    born: int = 0
+    boot: str = ""
 
 
 class JobRecord(Enum):
@@ -91,7 +94,8 @@ class JobRecord(Enum):
     DRAIN = "samzapy-drain"
     """The run that was asked to drain."""
     ENDED = "samzapy-ended"
-    """The run that has ended properly, and whether its process starts the job again. No part of the run is still active."""
+    """The run that has ended properly, whether it has drained, and whether its process starts the job again. No part of the run is
+    still active."""
     HANDOVER = "samzapy-handover"
     """The run that should hand the job over, and the run that asks for it."""
     HEARD = "samzapy-heard"

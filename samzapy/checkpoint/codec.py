@@ -10,7 +10,8 @@ checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              (the last eight are left out if they are empty)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42,
-             "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0}
+             "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0,
+             "born": 8123, "boot": "1b4e..."}
 
 1. `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records.
 2. `event-times` are the latest event times of the inputs. `senders` gives the watermark, number, end and drain of each
@@ -81,6 +82,8 @@ class _Owner(msgspec.Struct, rename="kebab"):
     epoch: Natural = 0
     transactional_ids: tuple[str, ...] | None = None
     lease_ms: Natural = 0
+    born: Natural = 0
+    boot: str = ""
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
@@ -160,7 +163,17 @@ def encode_owner(run: JobRun) -> bytes:
     """The owning run as a record value."""
     return encode_json(
         _Owner(
-            FORMAT, run.id, run.started_ms, run.host, run.pid, run.job, run.epoch, run.transactional_ids, run.lease_ms
+            FORMAT,
+            run.id,
+            run.started_ms,
+            run.host,
+            run.pid,
+            run.job,
+            run.epoch,
+            run.transactional_ids,
+            run.lease_ms,
+            run.born,
+            run.boot,
         )
     )
 

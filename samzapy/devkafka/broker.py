@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import psutil
 
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import SYSTEM_CLOCK, Clock, process_start
 from samzapy.devkafka.runtime import chosen_version, kafka_class_path
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import KAFKA, find_java
@@ -136,7 +136,7 @@ class RunningBroker(NamedTuple):
 
 def remember(folder: Path, pid: int, port: int, version: str) -> RunningBroker:
     """Record that `pid` serves the folder."""
-    running = RunningBroker(pid, psutil.Process(pid).create_time(), port, version, _ticks(pid))
+    running = RunningBroker(pid, psutil.Process(pid).create_time(), port, version, process_start(pid))
     (folder / _FILE).write_text(json.dumps(running._asdict()))
     return running
 
@@ -157,19 +157,10 @@ def _process(broker: RunningBroker) -> psutil.Process | None:
     """The broker's process; None if it has ended."""
     with suppress(psutil.Error):
         found = psutil.Process(broker.pid)
-        same = _ticks(broker.pid) == broker.born if broker.born else found.create_time() == broker.created
+        same = process_start(broker.pid) == broker.born if broker.born else found.create_time() == broker.created
         if same and found.status() != psutil.STATUS_ZOMBIE:
             return found
     return None
-
-
-def _ticks(pid: int) -> int:
-    """The start of a process in ticks since the boot; 0 where the kernel does not say, and for no process."""
-    try:
-        # The name, in parentheses, may have blanks; the start is the 20th field after it.
-        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return 0
 
 
 @contextmanager

@@ -147,15 +147,27 @@ def watching(
     coordinator: Coordinator,
     on_event: Callable[[str], None] = lambda _: None,
     again: Callable[[], bool] = _never,
+    asked: Callable[[], bool] = _never,
 ) -> Iterator[OwnershipWatch]:
     """Watch the job's owner and keep its clock, as long as the context lasts. `on_event` gets a line about a handover; `again` says
-    at the end whether the process is to start the job again."""
+    at the end whether the process is to start the job again, `asked` whether the run was asked to stop."""
+
+    def drained() -> bool:
+        return coordinator.draining and not (asked() or coordinator.stopping or coordinator.abandoned is not None)
+
     config = prepared.config
     ownership = Ownership.of(config, prepared.run_id)
     pace_s = min(config.spark.lease_ms / 3000, _OWNER_PACE_S)
     with (
         OwnershipWatch(
-            ownership, coordinator, pace_s, notes_end=True, on_event=on_event, job_name=config.name, again=again
+            ownership,
+            coordinator,
+            pace_s,
+            notes_end=True,
+            on_event=on_event,
+            job_name=config.name,
+            again=again,
+            drained=drained,
         ) as watch,
         ClockKeeper(JobRecords.of(config, "clock"), coordinator),
     ):
@@ -183,10 +195,11 @@ class OwnershipWatch:
         on_event: Callable[[str], None] = lambda _: None,
         job_name: str = "",
         again: Callable[[], bool] = _never,
+        drained: Callable[[], bool] = _never,
     ) -> None:
         """`pace_s`: seconds between two looks, at most a third of a lease. `notes_end`: record that the run has ended well, so
-        that the next run need not wait. `again` says at the end whether the process is to start the job again. Without a record of
-        its owner a job is not watched."""
+        that the next run need not wait. `again` says at the end whether the process is to start the job again, `drained` whether the
+        tasks have drained. Without a record of its owner a job is not watched."""
         self._ownership = ownership
         self._coordinator = coordinator
         self._notes_end = notes_end
@@ -194,6 +207,7 @@ class OwnershipWatch:
         self._job_name = job_name
         self._pace_s = pace_s
         self._is_to_start_again = again
+        self._has_drained = drained
         self._starts_again = False
         self._request: HandoverRequest | None = None
         self._hurried = 0
@@ -223,7 +237,8 @@ class OwnershipWatch:
         if self._ownership.known and self._notes_end and ended:
             with closing(self._ownership):
                 if asked is None:
-                    _note_end(self._ownership, again=self._starts_again)
+                    drained = not self._starts_again and self._has_drained()
+                    _note_end(self._ownership, again=self._starts_again, drained=drained)
                 else:
                     _let_go(self._ownership, self._job_name, asked)
 
@@ -313,9 +328,9 @@ def _let_go(ownership: Ownership, job_name: str, asked: HandoverRequest) -> None
         raise JobFailed(f"{_taken_over(job_name, asked)} up to its last step and is gone: start the job again")
 
 
-def _note_end(ownership: Ownership, *, again: bool) -> None:
+def _note_end(ownership: Ownership, *, again: bool, drained: bool = False) -> None:
     try:
-        ownership.note_end(again=again)
+        ownership.note_end(again=again, drained=drained)
     except SamzapyError as cause:
         logger.warning("Cannot record the end of this run, so the next run may have to wait: %s", cause)
 

@@ -169,7 +169,7 @@ class LocalRunner(Runner):
             _page(config, coordinator, exchange, options, access) as close_page,
             InputStreamsWatch(prepared, coordinator, options.on_event),
             ChangelogWatch.of(config, prepared.model, coordinator),
-            watching(prepared, coordinator, options.on_event, inputs.again) as watch,
+            watching(prepared, coordinator, options.on_event, inputs.again, asked) as watch,
             inputs,
         ):
             try:

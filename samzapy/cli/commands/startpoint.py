@@ -77,11 +77,11 @@ def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: floa
     """Let a running job process its inputs up to their current ends, call on_drain of its tasks, commit and stop.
 
     The job may run on any machine with the same checkpoints. Its driver looks for the request three times per lease, and
-    records its end beside them.
+    records its end beside them. The exit code is 1 if the run has ended without draining.
     """
     from threading import Event
 
-    from samzapy.admin.running import ask_to_drain, describe_run, wait_for_end
+    from samzapy.admin.running import ask_to_drain, describe_run, wait_for_drain
     from samzapy.config.loader import load_job
     from samzapy.errors import EnvironmentFailure
 
@@ -90,7 +90,7 @@ def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: floa
     click.echo(f"asked {describe_run(run)} to drain", err=True)
     if no_wait:
         return
-    if not wait_for_end(config, run, timeout, Event().wait):
+    if not wait_for_drain(config, run, timeout, Event().wait):
         raise EnvironmentFailure(
             f"job {config.name} (id {config.id}): not drained within {timeout:g} s; it is still draining"
         )

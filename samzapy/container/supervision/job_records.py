@@ -24,7 +24,7 @@ from typing import Any
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint import manager_for
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.errors import JobTakenOver, RestoreError
 from samzapy.system.clients import SystemClients, job_clients
@@ -80,7 +80,10 @@ class JobRecords:
 
 def this_run(clock: Clock = SYSTEM_CLOCK) -> JobRun:
     """The owner record of a driver that starts now. Its id is unique, also within one process."""
-    return JobRun(secrets.token_hex(8), clock.wall_ms(), socket.gethostname(), os.getpid())
+    pid = os.getpid()
+    return JobRun(
+        secrets.token_hex(8), clock.wall_ms(), socket.gethostname(), pid, born=process_start(pid), boot=boot_id()
+    )
 
 
 @dataclass(frozen=True)
@@ -164,12 +167,12 @@ class Ownership:
         with self._records.checkpoints.one_pass():
             yield
 
-    def note_end(self, *, again: bool) -> None:
-        """Record that this run has ended, and whether its process starts the job `again`. Raises JobTakenOver, if that is known."""
+    def note_end(self, *, again: bool, drained: bool = False) -> None:
+        """Record that this run has ended, whether it has `drained`, and whether its process starts the job `again`. Raises JobTakenOver, if that is known."""
         if not self._records.is_open:
             self.look()
         more = {"again": True} if again else {}
-        self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id, **more})
+        self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id, "drained": drained, **more})
 
     def close(self) -> None:
         """Close the clients of `look`; the next look opens new ones."""

@@ -268,7 +268,7 @@ class SparkRunner(Runner):
         with ExitStack() as stack:
             stack.enter_context(InputStreamsWatch(prepared, coordinator, options.on_event))
             stack.enter_context(ChangelogWatch.of(config, prepared.model, coordinator))
-            watch = stack.enter_context(watching(prepared, coordinator, options.on_event, inputs.again))
+            watch = stack.enter_context(watching(prepared, coordinator, options.on_event, inputs.again, asked))
             spark = starting.application(lambda: asked() or coordinator.stopping or coordinator.abandoned is not None)
             if spark is None:
                 return self._ended_before_spark(part, watch, options), None

@@ -3,6 +3,7 @@
 import socket
 import threading
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,17 +11,18 @@ import pytest
 from click.testing import CliRunner
 
 from samzapy import DrainListenerTask, StreamTask
-from samzapy.admin.running import ask_to_drain, wait_for_end
+from samzapy.admin.running import ask_to_drain, may_answer, wait_for_drain
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.job_records import Ownership
+from samzapy.container.supervision.job_records import Ownership, this_run
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import ConfigError, EnvironmentFailure
+from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError
 from samzapy.runner.base import RunOptions
+from samzapy.runner.driver import watching
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import job_clients
@@ -38,6 +40,10 @@ class Drained(StreamTask, DrainListenerTask):
 
     def on_drain(self, collector, coordinator):
         self.log.append("drain")
+
+
+def no_wait(_):
+    pytest.fail("nothing is to be waited for")
 
 
 @pytest.fixture
@@ -80,11 +86,23 @@ def test_a_running_job_hears_of_the_request_drains_and_ends(config):
     )
     thread.start()
     assert Drained.processed.wait(30)
-    ask_to_drain(config)
+    run = ask_to_drain(config)
+    assert wait_for_drain(config, run, 30.0, threading.Event().wait)
     thread.join(30)
     (outcome,) = outcomes
     assert (outcome.stopped, outcome.status.draining, outcome.status.processed) == (False, True, 3)
     assert Drained.log == [0, 1, 2, "drain"]
+
+
+def test_a_run_that_is_stopped_while_it_drains_notes_that_it_has_not_drained(config):
+    prepared, asked = prepare(config), threading.Event()
+    coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, run_id=prepared.run_id), 3.0)
+    with watching(prepared, coordinator, asked=asked.is_set):
+        coordinator.drain()
+        asked.set()
+    with closing(job_clients(config, "test")) as clients:
+        ended = manager_for(config, clients).read_record(JobRecord.ENDED)
+    assert ended == {"run": prepared.run_id, "drained": False}
 
 
 def test_the_request_is_for_the_run_that_was_asked_and_for_no_later_one(config):
@@ -117,22 +135,82 @@ def test_a_run_that_cannot_be_seen_from_here_is_asked_all_the_same(config):
         assert checkpoints.read_record(JobRecord.DRAIN) == {"run": "far"}
 
 
+FAR = JobRun("far", 1_700_000_000_000, "elsewhere", 42)
+DRAINED = {"run": "far", "drained": True}
+
+
 def test_the_end_of_a_run_that_cannot_be_seen_from_here_is_waited_for(config):
-    run = JobRun("far", 1_700_000_000_000, "elsewhere", 42)
-    with closing(owned(config, run)) as checkpoints:
-        ends = iter([{"run": "earlier"}, {"run": "far", "again": True}, {"run": "far"}])
-        assert wait_for_end(config, run, 60.0, lambda _: checkpoints.write_record(JobRecord.ENDED, next(ends)))
+    with closing(owned(config, FAR)) as checkpoints:
+        ends = iter([{"run": "earlier", "drained": True}, {"run": "far", "drained": False, "again": True}, DRAINED])
+        assert wait_for_drain(config, FAR, 60.0, lambda _: checkpoints.write_record(JobRecord.ENDED, next(ends)))
         assert next(ends, None) is None
         with pytest.raises(EnvironmentFailure, match="no run is active"):
             ask_to_drain(config)
 
 
-def test_a_run_elsewhere_that_another_one_has_replaced_is_not_waited_for(config):
-    run, clock = JobRun("far", 1_700_000_000_000, "elsewhere", 42), ManualClock()
-    with closing(owned(config, run)) as checkpoints:
-        assert not wait_for_end(config, run, 60.0, clock.advance, clock)
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        ({"run": "far", "drained": False}, "has ended without draining: it was stopped, or has handed the job over"),
+        ({"run": "far"}, "has ended; its version of samzapy does not record whether it has drained"),
+    ],
+)
+def test_a_run_that_has_ended_without_draining_is_not_called_drained(config, ended, said):
+    with closing(owned(config, FAR)) as checkpoints:
+        checkpoints.write_record(JobRecord.ENDED, ended)
+        with pytest.raises(SamzapyError, match=said) as refused:
+            wait_for_drain(config, FAR, 60.0, no_wait)
+    assert refused.value.exit_code == 1
+
+
+def test_a_run_that_another_one_has_replaced_is_not_waited_for_and_has_not_drained(config):
+    clock = ManualClock()
+    with closing(owned(config, FAR)) as checkpoints:
+        assert not wait_for_drain(config, FAR, 60.0, clock.advance, clock)
         checkpoints.write_owner(JobRun("next", 1_700_000_000_001, "elsewhere", 42))
-        assert wait_for_end(config, run, 60.0, clock.advance, clock)
+        with pytest.raises(SamzapyError, match=r"ended without draining: the run .* has taken the job over"):
+            wait_for_drain(config, FAR, 60.0, no_wait)
+        checkpoints.write_record(JobRecord.ENDED, DRAINED)
+        assert wait_for_drain(config, FAR, 60.0, no_wait)
+
+
+def test_a_run_of_this_machine_that_has_noted_its_end_is_not_waited_for_while_its_process_goes_on(config):
+    run = this_run()
+    with closing(owned(config, run)) as checkpoints:
+        checkpoints.write_record(JobRecord.ENDED, {"run": run.id, "drained": True})
+        assert wait_for_drain(config, run, 60.0, no_wait)
+
+
+def test_a_run_of_this_machine_whose_process_is_gone_has_not_drained(config):
+    run = JobRun("gone", 1_700_000_000_000, socket.gethostname(), 2**22 - 1)
+    with (
+        closing(owned(config, run)),
+        pytest.raises(SamzapyError, match="ended without draining: it has failed, or was killed"),
+    ):
+        wait_for_drain(config, run, 60.0, no_wait)
+
+
+@pytest.mark.parametrize("age", ["new", "old"])
+def test_a_process_that_starts_its_job_again_is_asked_to_drain_again(config, age):
+    first = JobRun("first", 1, "elsewhere", 42, **({"born": 7, "boot": "b"} if age == "new" else {}))
+    with closing(owned(config, first)) as checkpoints:
+        checkpoints.write_record(JobRecord.ENDED, {"run": "first", "again": True})
+        checkpoints.write_owner(replace(first, id="second"))
+
+        def drain(_):
+            assert checkpoints.read_record(JobRecord.DRAIN) == {"run": "second"}
+            checkpoints.write_record(JobRecord.ENDED, {"run": "second", "drained": True})
+
+        assert wait_for_drain(config, first, 60.0, drain)
+
+
+def test_a_driver_is_found_after_its_machines_clock_was_set(config):
+    # The clock was behind when the run was recorded, and has been set forward since.
+    run = replace(this_run(), started_ms=1)
+    assert may_answer(run)
+    assert not may_answer(replace(run, born=run.born + 1))
+    assert not may_answer(replace(run, boot="another"))
+    assert not may_answer(replace(run, born=0))
 
 
 def test_without_a_run_there_is_nothing_to_ask(config):

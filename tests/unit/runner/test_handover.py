@@ -186,7 +186,7 @@ def test_a_run_that_starts_again_for_a_new_input_hands_the_job_over_whether_it_i
 def test_a_run_that_is_asked_while_its_containers_stop_for_a_new_input_does_not_start_again():
     scene = Scene(**REFRESHED)
     first, second = started_again(scene, "inputs.2", "handover.4", "handover.5")
-    assert scene.record(JobRecord.ENDED) == {"run": scene.record(JobRecord.HANDOVER)["run"]}
+    assert scene.record(JobRecord.ENDED) == {"run": scene.record(JobRecord.HANDOVER)["run"], "drained": False}
     scene.send(50)
     second.processed(50)
     end(scene, second)
