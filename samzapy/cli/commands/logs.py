@@ -67,9 +67,10 @@ def _files(folder: Path, container: str | None) -> list[Path]:
 def _lines(files: list[Path], *, follow: bool) -> Iterator[str]:
     """The lines of the files, rotated ones first, and then new lines as they come."""
     for path in files:
-        older = sorted(path.parent.glob(f"{path.name}.*"), key=lambda each: -int(each.suffix[1:]))
-        for each in older:
-            yield from each.read_text(encoding="utf-8", errors="replace").splitlines()
+        for each in _rotated(path):
+            # The next rotation may rename it, or remove it, before it is opened.
+            with suppress(FileNotFoundError):
+                yield from each.read_text(encoding="utf-8", errors="replace").splitlines()
     tails = [_Tail(path) for path in files]
     while True:
         for tail in tails:
@@ -77,6 +78,19 @@ def _lines(files: list[Path], *, follow: bool) -> Iterator[str]:
         if not follow:
             return
         _wait()
+
+
+def _rotated(path: Path) -> list[Path]:
+    """The rotated files of a log, oldest first; files of other programs beside it, such as `driver.log.1.gz`, are none."""
+    numbered = [
+        (int(number), each) for each in path.parent.glob(f"{path.name}.*") if _is_number(number := each.suffix[1:])
+    ]
+    own = [(number, each) for number, each in numbered if each.name == f"{path.name}.{number}"]
+    return [each for _, each in sorted(own, reverse=True)]
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _wait() -> None:

@@ -18,7 +18,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -96,8 +96,16 @@ class HandoverRequest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a job record."""
-        by = {"run": self.by.id, "started-ms": self.by.started_ms, "host": self.by.host, "pid": self.by.pid}
-        return {"run": self.run, "by": by, "go": self.go}
+        by = self.by
+        run = {
+            "run": by.id,
+            "started-ms": by.started_ms,
+            "host": by.host,
+            "pid": by.pid,
+            "born": by.born,
+            "boot": by.boot,
+        }
+        return {"run": self.run, "by": run, "go": self.go}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HandoverRequest:
@@ -105,8 +113,10 @@ class HandoverRequest:
         try:
             by = data["by"]
             run = JobRun(str(by["run"]), int(by["started-ms"]), str(by["host"]), int(by["pid"]))
+            # Older versions write neither.
+            run = replace(run, born=int(by.get("born", 0)), boot=str(by.get("boot", "")))
             return cls(str(data["run"]), run, bool(data["go"]))
-        except (KeyError, TypeError, ValueError) as cause:
+        except (AttributeError, KeyError, TypeError, ValueError) as cause:
             raise RestoreError(f"the job's record of a handover cannot be read ({type(cause).__name__})") from cause
 
 

@@ -36,6 +36,17 @@ def test_the_log_of_a_driver_is_printed_with_the_files_that_were_rotated_first(s
     assert samzapy("logs", "job.properties")[1].splitlines() == ["first", "second", "third"]
 
 
+def test_files_beside_a_log_that_it_did_not_rotate_are_left_out(samzapy, logs):
+    for suffix in ("1.gz", "old", "1~", "07", "gz.1", "\u00b2"):
+        (logs / f"driver.log.{suffix}").write_text("of another program\n")
+    # As if it were renamed between the listing and the reading.
+    (logs / "driver.log.3").symlink_to(logs / "renamed")
+    (logs / "driver.log.10").write_text("first\n")
+    (logs / "driver.log.2").write_text("second\n")
+    (logs / "driver.log").write_text("third\n")
+    assert samzapy("logs", "job.properties") == (0, "first\nsecond\nthird\n", "")
+
+
 def test_a_container_has_its_own_file_or_its_lines_in_the_drivers(samzapy, logs):
     (logs / "container-0.log").write_text("own line\n")
     (logs / "driver.log").write_text("a [container 0]: x\nb [container 1, Partition 1]: y\nc [container 11]: z\n")
