@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import SamzapyError
+from samzapy.errors import EnvironmentFailure, ProducerError, SamzapyError
 from samzapy.verify.evidence import Record
 from samzapy.verify.processes import NoProgress
 from samzapy.verify.streams import Streams, records_of
@@ -70,7 +70,12 @@ class Feeder:
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Raise the failure that has ended the writing, if there is one."""
+        """Raise the failure that has ended the writing, if there is one: EnvironmentFailure if the system did not take an event,
+        which says nothing about the job."""
+        if isinstance(self._failure, ProducerError):
+            raise EnvironmentFailure(
+                f"the events could not be written to {self._stream}, so nothing about the job is proven: {self._failure}"
+            ) from self._failure
         if self._failure is not None:
             raise self._failure
 

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from samzapy.api.system import SystemSettings
-from samzapy.errors import UnknownStream
+from samzapy.errors import EnvironmentFailure, ProducerError, UnknownStream
 from samzapy.verify.processes import until
 from samzapy.verify.streams import Streams
 from samzapy.verify.traffic import Feeder, Pace, Watcher, mean_burst
@@ -72,6 +72,27 @@ def test_a_failure_to_write_is_raised_where_the_job_is_watched(streams, feed):
         return False
 
     until(failed, lambda: "the failure", DEADLINE_S)
+
+
+def test_events_that_the_system_does_not_take_are_a_failure_of_the_environment(streams, monkeypatch):
+    producer = streams.producer()
+
+    def unanswered() -> None:
+        raise ProducerError("in[0]: not acknowledged within 60 s")
+
+    monkeypatch.setattr(producer, "flush", unanswered)
+    feeder = Feeder(producer, "in", PARTITIONS, events(10, "seed"), Pace("seed", 5), lambda _: None)
+    feeder.allow(10)
+
+    def failed() -> bool:
+        try:
+            feeder.check()
+        except EnvironmentFailure as failure:
+            return "could not be written to in, so nothing about the job is proven: in[0]" in str(failure)
+        return False
+
+    until(failed, lambda: "the failure", DEADLINE_S)
+    feeder.close()
 
 
 def test_a_watcher_sees_what_is_written_while_it_looks(streams, feed):
