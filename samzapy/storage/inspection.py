@@ -9,6 +9,8 @@ Keys and values are bytes; the caller has the serdes.
 from __future__ import annotations
 
 import heapq
+import os
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -60,13 +62,34 @@ def key_value_store(config: JobConfig, name: str, *, changelog_for: str, engine_
 
 def local_directories(job_name: str, store: str, folder: Path) -> list[Path]:
     """The directories of the store's tasks below `folder`, which may also be one of them. Raises EnvironmentFailure."""
+    _require_rights(folder)
     if (folder / "CURRENT").is_file():
+        _require_rights(folder / "CURRENT")
         return [folder]
     parent = store_directory(folder, job_name, store, "task").parent
-    directories = sorted(path.parent for path in parent.glob("*/CURRENT") if not lies_beside(path.parent))
+    _require_rights(parent)
+    beside = [path for path in sorted(parent.glob("*")) if not lies_beside(path)]
+    for path in beside:
+        _require_rights(path)
+    directories = [path for path in beside if (path / "CURRENT").is_file()]
+    for path in directories:
+        _require_rights(path / "CURRENT")
     if not directories:
         raise EnvironmentFailure(f"{parent}: there is no local store here")
     return directories
+
+
+def _require_rights(path: Path) -> None:
+    """Raise EnvironmentFailure if the path is there, but not for this user. A glob would only find nothing."""
+    try:
+        needed = os.R_OK | os.X_OK if stat.S_ISDIR(path.stat().st_mode) else os.R_OK
+        allowed = os.access(path, needed, effective_ids=True)
+    except PermissionError:
+        allowed = False
+    except OSError:
+        return
+    if not allowed:
+        raise EnvironmentFailure(f"{path}: this user may not read it; run the command as the user of the job")
 
 
 class Entry(NamedTuple):

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,9 @@ from counting_job import COUNTS, prepare_job, run_job, write_views
 from samzapy.api.engine import EngineSettings
 from samzapy.api.system import OutgoingRecord
 from samzapy.config.loader import load_job
+from samzapy.errors import EnvironmentFailure
+from samzapy.storage.inspection import local_directories
+from samzapy.storage.local.directory import store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.local.factory import LocalSystemFactory
 
@@ -227,3 +232,32 @@ def test_a_store_of_a_job_that_never_ran_has_no_changelog_yet(samzapy):
     code, _, errors = samzapy("store", "count", "job.properties", "counts")
     assert code == 3
     assert "topic 'counts-log' does not exist" in errors
+
+
+@pytest.fixture
+def unprivileged():
+    """Runs what follows as a user whom rights bind: they do not bind root."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65_534)
+    yield
+    os.seteuid(0)
+
+
+@pytest.mark.parametrize("closed", [".", "counts", "counts/CURRENT"])
+def test_a_store_that_this_user_may_not_read_is_a_failure_of_the_environment(tmp_path, closed, request):
+    tmp_path.chmod(0o755)
+    for above in list(tmp_path.parents)[:2]:
+        if above.owner() == tmp_path.owner():
+            request.addfinalizer(partial(above.chmod, above.stat().st_mode))
+            above.chmod(0o755)
+    state = tmp_path / "state"
+    part = store_directory(state, "job-1", "counts", "Partition 0")
+    part.mkdir(parents=True)
+    (part / "CURRENT").touch()
+    path = {".": state, "counts": part.parent, "counts/CURRENT": part / "CURRENT"}[closed]
+    path.chmod(0)
+    request.getfixturevalue("unprivileged")
+    with pytest.raises(EnvironmentFailure, match=f"{path}: this user may not read it"):
+        local_directories("job-1", "counts", state)
