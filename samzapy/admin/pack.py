@@ -164,7 +164,7 @@ def _joined(lines: re.Match[str]) -> str:
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     try:
-        text = _CONTINUED.sub(_joined, path.read_text("utf-8"))
+        text = _CONTINUED.sub(_joined, path.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as cause:
         raise ConfigError([ConfigProblem("-r", str(path), f"cannot be read ({cause})")]) from cause
     for number, line in enumerate(text.splitlines(), 1):

@@ -198,7 +198,7 @@ def with_schema_files(values: Mapping[str, str], raw: Mapping[str, str]) -> Sche
             found.problems.append(ConfigProblem(key, path, "not together with schema: leave out one of them"))
             continue
         try:
-            found.values[text] = Path(path).expanduser().read_text("utf-8")
+            found.values[text] = Path(path).expanduser().read_text("utf-8-sig")
         except (OSError, UnicodeDecodeError) as cause:
             reason = cause.strerror if isinstance(cause, OSError) else "it is not UTF-8"
             found.problems.append(ConfigProblem(key, path, f"cannot be read ({reason})"))

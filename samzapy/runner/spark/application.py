@@ -106,7 +106,7 @@ def default_settings(home: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        found = javaproperties.loads(path.read_text("utf-8"))
+        found = javaproperties.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError) as cause:
         raise EnvironmentFailure(f"{path}: cannot be read as a properties file: {cause}") from cause
     return {key: value.strip() for key, value in found.items() if key.startswith("spark.")}

@@ -89,6 +89,12 @@ def test_requirements_are_read_as_pip_reads_them(tmp_path):
     assert [each.where for each in found] == [f"{path}:4", f"{tmp_path}/more/base.txt:1", f"{path}:7"]
 
 
+def test_a_file_of_windows_begins_with_its_first_requirement(tmp_path):
+    path = tmp_path / "needs.txt"
+    path.write_text("first==1\n", "utf-8-sig")
+    assert [each.requirement.name for each in read_requirements(path)] == ["first"]
+
+
 def test_lines_that_are_no_requirements_are_named_together(tmp_path):
     path = tmp_path / "requirements.txt"
     path.write_text("-e .\nfine\n./wheel.whl\n")
