@@ -60,7 +60,7 @@ VALIDATE = Key(
     _name("validate"),
     BOOLEAN,
     True,
-    "Whether json-schema checks each message against the schema, and avro refuses fields that the schema does not have.",
+    "Whether json-schema checks each message against the schema, and avro refuses what does not fit its schema.",
 )
 CACHE_DIR = Key(
     _name("cache.dir"),
