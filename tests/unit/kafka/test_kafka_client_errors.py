@@ -6,8 +6,10 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError
 
-from samzapy.errors import EnvironmentFailure
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
 from samzapy.system.kafka.client import LOGGER, ClientErrors, reach
+from samzapy.system.kafka.consumer import KafkaConsumer
 from samzapy.testing import ManualClock
 
 FORM = "%s [%s] %s"
@@ -64,3 +66,17 @@ def test_an_answer_without_brokers_is_none_and_is_asked_for_again():
     assert reach(StartingBroker(clock, 3), ClientErrors("kafka", "here:9092"), clock).brokers
     with pytest.raises(EnvironmentFailure, match="cannot reach here:9092 within 10 s"):
         reach(StartingBroker(clock, 1_000_000), ClientErrors("kafka", "here:9092"), clock)
+
+
+def test_a_seek_mends_an_offset_out_of_range_of_its_own_partition_only():
+    mended, other = (SystemStreamPartition("kafka", "in", partition) for partition in (0, 1))
+    consumer = KafkaConsumer({}, ClientErrors("kafka", "here:9092"))
+    for ssp in (mended, other):
+        consumer.register(ssp, 5)
+    consumer._failure = OffsetOutOfRange(mended, 5, 10, 20)
+    consumer.seek(other, 7)
+    with pytest.raises(OffsetOutOfRange):
+        consumer.poll(0.0, 1)
+    consumer.seek(mended, 10)
+    with pytest.raises(EnvironmentFailure, match="is not started"):
+        consumer.poll(0.0, 1)
