@@ -15,12 +15,14 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import SamzapyError
 from samzapy.queries.committed import CommittedStores
-from samzapy.queries.questions import Answer, Question
+from samzapy.queries.questions import Answer, Problem, Question
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between two requests to a driver that does not answer.
 _AGAIN_S = 0.5
+#: Characters of an unexpected error in an answer.
+_LONGEST_REASON = 500
 
 
 class QuestionSource(ABC):
@@ -69,9 +71,12 @@ class Answering:
             try:
                 questions = self._source.exchange(answers)
                 failing = False
-            except SamzapyError as cause:
+            except Exception as cause:  # an error here must not end the thread
                 logger.log(
-                    logging.DEBUG if failing else logging.INFO, "Questions about the stores are not answered: %s", cause
+                    logging.DEBUG if failing else logging.INFO,
+                    "Questions about the stores are not answered: %s",
+                    cause,
+                    exc_info=not isinstance(cause, SamzapyError),
                 )
                 failing = True
                 answers = []
@@ -81,7 +86,12 @@ class Answering:
 
     def _answer(self, question: Question) -> Answer:
         began = self._clock.monotonic()
-        answer = self._stores.answer(question)
+        try:
+            answer = self._stores.answer(question)
+        except Exception as cause:  # one question must not cost the others their answers
+            logger.exception("A question about store '%s' failed", question.store)
+            reason = " ".join(f"{type(cause).__name__}: {cause}".split())[:_LONGEST_REASON]
+            answer = Answer(problem=Problem.REFUSED, message=f"store '{question.store}': {reason}")
         self._questions.inc()
         self._entries.inc(len(answer.entries))
         self._time.update(self._clock.monotonic() - began)

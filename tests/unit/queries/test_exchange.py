@@ -194,7 +194,24 @@ class Announcing(QuestionSource):
         self._inner.close()
 
 
-def test_a_source_that_fails_is_asked_again():
+def test_a_question_that_fails_in_any_way_costs_no_other_its_answer():
+    def broken():
+        raise RuntimeError("the changelog's end\nis not known")
+
+    exchange, stores = Exchange(Holder()), CommittedStores()
+    broken_part = {0: PublishedStore(engine_with({b"a": b"1"}, 3), broken)}
+    stores.publish({"broken": broken_part, "counts": {0: PublishedStore(engine_with({b"a": b"1"}, 3))}})
+    source = Announcing(LocalQuestions(exchange, "0", lambda: 1))
+    with Readers(stores, source).answering(Registry()):
+        assert source.waits.wait(30)
+        bad = exchange.ask("0", Question("broken", None, None, 10, 1_000)).result(30)
+        assert bad.problem is Problem.REFUSED
+        assert bad.message == "store 'broken': RuntimeError: the changelog's end is not known"
+        assert exchange.ask("0", QUESTION).result(30).entries == (Entry(0, b"a", b"1"),)
+
+
+@pytest.mark.parametrize("failure", [TaskMigrated("another attempt"), ValueError("an answer in parts")])
+def test_a_source_that_fails_is_asked_again(failure):
     class Failing(QuestionSource):
         def __init__(self):
             self.asked = 0
@@ -204,7 +221,7 @@ def test_a_source_that_fails_is_asked_again():
             self.asked += 1
             if self.asked == 2:
                 self.again.set()
-            raise TaskMigrated("another attempt")
+            raise failure
 
     source = Failing()
     with Answering(source, CommittedStores(), Registry()):
