@@ -115,6 +115,10 @@ class TaskExecutor(ABC):
         """Wait until the task has no message in flight."""
 
     @abstractmethod
+    def leave_nothing_to_undo(self, loop: RunLoop, task: TaskInstance) -> None:
+        """Wait until the failure of no message would undo what the task does to its stores from now on."""
+
+    @abstractmethod
     def busy_for_commit(self, loop: RunLoop) -> str:
         """Wait until a commit has no gaps; returns the tasks that prevent it for too long, empty for none."""
 
@@ -294,12 +298,14 @@ class RunLoop:
 
     def follow(self, task: TaskInstance, *, moved: bool) -> None:
         """Follow a task's clock: `on_clock` if it has `moved`, then due timers, then `on_watermark`."""
-        if moved:
+        if moved and task.listens:
+            self._executor.leave_nothing_to_undo(self, task)
             task.tell_time()
             self.after_call(task)
         self.fire(task)
         time_ms = task.event_clock.take_watermark()
         if time_ms is not None and not self.stopping:
+            self._executor.leave_nothing_to_undo(self, task)
             task.watermark(time_ms)
             self.after_call(task)
 

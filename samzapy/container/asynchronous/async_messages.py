@@ -95,6 +95,12 @@ class AsyncMessages:
         return bool(self._in_flight) if self._config.max_concurrency == 1 else self.unsettled
 
     @property
+    def undoable(self) -> bool:
+        """Whether a message is in flight whose failure would undo all changes of the stores since its start. Only messages that are
+        processed one at a time are undone."""
+        return self._config.max_concurrency == 1 and bool(self._in_flight)
+
+    @property
     def commits_in_flight(self) -> bool:
         """Whether a commit need not wait until nothing is unsettled."""
         return self._config.commit_in_flight

@@ -107,6 +107,9 @@ class AsynchronousExecutor(TaskExecutor):
     def settle(self, loop: RunLoop, task: TaskInstance) -> None:
         self._settle(loop, [self._of[task.name]])
 
+    def leave_nothing_to_undo(self, loop: RunLoop, task: TaskInstance) -> None:
+        self._settle(loop, [self._of[task.name]], busy=attrgetter("undoable"))
+
     def busy_for_commit(self, loop: RunLoop) -> str:
         waited_for = [each for each in self._all if not each.commits_in_flight]
         if self._settle(loop, waited_for, self._commit_max_delay_s, attrgetter("gapped")):

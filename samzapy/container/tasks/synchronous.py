@@ -129,6 +129,9 @@ class SynchronousExecutor(TaskExecutor):
     def settle(self, loop: RunLoop, task: TaskInstance) -> None:
         """Return at once: no message is in flight."""
 
+    def leave_nothing_to_undo(self, loop: RunLoop, task: TaskInstance) -> None:
+        """Return at once: no message is in flight."""
+
     def busy_for_commit(self, loop: RunLoop) -> str:
         return ""
 

@@ -119,11 +119,11 @@ class TaskInstance(TaskPosition, UserCalls):
         "_finish",
         "_in_order",
         "_input_ids",
-        "_listens",
         "changelog_offsets",
         "checkpoints",
         "collector",
         "event_clock",
+        "listens",
         "name",
         "processed",
         "processed_ms",
@@ -173,7 +173,7 @@ class TaskInstance(TaskPosition, UserCalls):
         self.throughput = Throughput()
         self.changelog_offsets: dict[str, int] = {}
         self._in_order = user.in_order
-        self._listens = isinstance(user.task, ClockListenerTask)
+        self.listens = isinstance(user.task, ClockListenerTask)
 
     def init(self, context: Context) -> None:
         """Call the user's `init`, if there is one."""
@@ -197,14 +197,14 @@ class TaskInstance(TaskPosition, UserCalls):
         self.offsets[ssp] = last.offset + 1
         self.processed_ms[ssp] = last.event_time
         moved = self.event_clock.passed(ssp, envelopes if done == len(envelopes) else envelopes[:done])
-        if moved and self._listens:
+        if moved and self.listens:
             self.tell_time()
 
     def tell_time(self) -> None:
-        """Call `on_clock` of a task that has it."""
-        if isinstance(self.task, ClockListenerTask):
-            self.touched = True
-            self.call("on_clock", self.task.on_clock, self.event_clock.reading, self.collector, self.requests)
+        """Call `on_clock` of a task that `listens`."""
+        assert isinstance(self.task, ClockListenerTask)
+        self.touched = True
+        self.call("on_clock", self.task.on_clock, self.event_clock.reading, self.collector, self.requests)
 
     def take_checkpoint(self) -> None:
         """A commit begins: let a task with a private state take a checkpoint."""

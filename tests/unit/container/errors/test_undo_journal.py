@@ -1,10 +1,12 @@
 """What a failed message has changed is undone, in whatever way it was changed."""
 
+import asyncio
 import operator
 
 import pytest
 
 from samzapy import BatchTask, CoroutineTask, InitableTask, StreamTask, WindowableTask
+from samzapy.api.event_time import ClockListenerTask
 from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
 from samzapy.testing import ManualClock, TaskTestDriver, open_store
 
@@ -147,6 +149,35 @@ def test_a_merge_that_fails_leaves_nothing_to_undo(watched):
         seen.merge_all({"a": 1, "b": "text"}, operator.add)
     journal.undo()
     assert dict(store.all()) == {"a": 1, "b": 1}
+
+
+class SlowListener(CoroutineTask, InitableTask, ClockListenerTask):
+    """Fails a while after it has begun each second message, and notes its clock in its store."""
+
+    def init(self, context):
+        self.store = context.get_store("s")
+
+    async def process(self, envelope, collector, coordinator):
+        self.store.put(f"message {envelope.offset}", True)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        if envelope.offset % 2:
+            raise ValueError("told to")
+
+    def on_clock(self, clock, collector, coordinator):
+        self.store.put(f"clock {clock.time_ms}", True)
+
+
+def test_a_message_that_fails_undoes_nothing_that_on_clock_did_while_it_was_in_flight():
+    with TaskTestDriver(SlowListener, JOB | {"stores.s.factory": "memory"}) as driver:
+        for time_ms in (10, 20, 30):
+            # A poll for each message: the clock moves by one while the next is in flight.
+            driver.post("in", b"", timestamp=time_ms)
+            driver._loop.turn(0.0)
+        driver.run()
+        assert set(driver.store("s").all()) == {
+            (name, True) for name in ("message 0", "message 2", "clock 10", "clock 20", "clock 30")
+        }
 
 
 LAYERS = {
