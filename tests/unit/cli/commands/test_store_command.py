@@ -4,7 +4,7 @@ import csv
 import json
 import os
 import shutil
-from functools import partial
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -245,14 +245,17 @@ def unprivileged():
     os.seteuid(0)
 
 
+@pytest.fixture
+def open_folder():
+    """A folder that any user may enter: pytest's own are closed."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.parametrize("closed", [".", "counts", "counts/CURRENT"])
-def test_a_store_that_this_user_may_not_read_is_a_failure_of_the_environment(tmp_path, closed, request):
-    tmp_path.chmod(0o755)
-    for above in list(tmp_path.parents)[:2]:
-        if above.owner() == tmp_path.owner():
-            request.addfinalizer(partial(above.chmod, above.stat().st_mode))
-            above.chmod(0o755)
-    state = tmp_path / "state"
+def test_a_store_that_this_user_may_not_read_is_a_failure_of_the_environment(open_folder, closed, request):
+    state = open_folder / "state"
     part = store_directory(state, "job-1", "counts", "Partition 0")
     part.mkdir(parents=True)
     (part / "CURRENT").touch()
