@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,15 @@ class TaskAttempt:
     """The task that opens a sink, with the attempt's fencing token.
 
     `job` is `<job.name>-<job.id>`, `task` the task's name: together the same in every attempt. `epoch` only grows: a
-    sink that was opened under an epoch must refuse every smaller one. `ssps` are the task's inputs.
+    sink that was opened under an epoch must refuse every smaller one. `ssps` are the task's inputs, `input_ids` the ids of
+    their streams, where the system gives them: a stream that is deleted and created again gets another id.
     """
 
     job: str
     task: str
     epoch: int
     ssps: frozenset[SystemStreamPartition]
+    input_ids: Mapping[SystemStream, str] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
         return f"{self.job}/{self.task}"
@@ -63,8 +65,8 @@ class Sink(ABC):
 
         1. Called once, after `init` and before the first message.
         2. Read the offsets after earlier attempts are locked out, or a late commit of one of them would be missing.
-        3. Leave out partitions that the sink has never committed. A sink without offsets returns an empty mapping, and
-           is at-least-once.
+        3. Leave out partitions that the sink has never committed, or committed under another stream id: those offsets
+           mean nothing in the stream of now. A sink without offsets returns an empty mapping, and is at-least-once.
         4. A partition without a checkpoint, for which `init` sets no offset, starts at the sink's offset.
         """
 

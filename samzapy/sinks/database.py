@@ -11,6 +11,8 @@ there.
     next_offset             the first input without rows in the sink; null until the first commit
     epoch                   the newest attempt that has opened the sink
     commit_number           counts the transactions of the task's sink; with `task` it identifies a batch of rows
+    stream_id               the id of the stream that `next_offset` belongs to; null where it is unknown. A table of an
+                            earlier version gets this column; without the right to add it, the ids are not kept
 
 Each commit begins with an update of these rows that must find the epoch and the commit number of the commit before. The
 update takes the rows' locks, so no two transactions of a task interleave. A superseded attempt, or a late transaction
@@ -20,15 +22,18 @@ of an abandoned connection, finds other numbers and changes nothing.
 from __future__ import annotations
 
 import hashlib
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from samzapy.api.sink import TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskMigrated
+
+logger = logging.getLogger(__name__)
 
 #: One row: values in the order of the target's columns.
 Row = tuple[Any, ...] | list[Any]
@@ -213,80 +218,118 @@ TABLE = "samzapy_offsets"
 
 _CREATE = f"""CREATE TABLE IF NOT EXISTS {TABLE} (
     job TEXT NOT NULL, task TEXT NOT NULL, sink TEXT NOT NULL, ssp TEXT NOT NULL,
-    next_offset BIGINT, epoch BIGINT NOT NULL, commit_number BIGINT NOT NULL,
+    next_offset BIGINT, epoch BIGINT NOT NULL, commit_number BIGINT NOT NULL, stream_id TEXT,
     PRIMARY KEY (job, task, sink, ssp))"""
+_ADD_IDS = f"ALTER TABLE {TABLE} ADD COLUMN stream_id TEXT"
 _OURS = "job = ? AND task = ? AND sink = ?"
 
 
+class _Kept(NamedTuple):
+    """A row of the table."""
+
+    ssp: str
+    next_offset: int | None
+    epoch: int
+    commit_number: int
+    stream_id: str | None = None
+
+
 class SinkOffsets:
-    """The rows of one task's sink. `claim` first; each `advance` is part of the caller's transaction."""
+    """The rows of one task's sink. `create` and `claim` first; each `advance` is part of the caller's transaction."""
 
     def __init__(self, database: Database, attempt: TaskAttempt, sink: str) -> None:
         self.commit_number = 0
+        self._keeps_ids = True
         self._database = database
         self._attempt = attempt
         self._sink = sink
         self._key = (attempt.job, attempt.task, sink)
 
     def create(self, connection: Connection) -> None:
-        """Create the table if it does not exist; the transaction is left open."""
+        """Create the table if it does not exist, and the column that a table of an earlier version lacks; the transaction is
+        left open."""
         with closing(connection.cursor()) as cursor:
-            if _exists(connection, cursor):
+            if not _columns(connection, cursor):
+                failure = _change(connection, cursor, _CREATE, "epoch")
+                if failure is not None:
+                    raise failure
+            # A table that another attempt has just created may be of an earlier version.
+            if "stream_id" in _columns(connection, cursor):
                 return
-            try:
-                cursor.execute(_CREATE)
-                connection.commit()
-            except Exception as failure:
-                # If several attempts create the table at the same time, all but one fail, with various errors; then it
-                # exists.
-                if not is_database_error(failure) or is_transient(failure):
-                    raise
-                connection.rollback()
-                if not _exists(connection, cursor):
-                    raise
+            # The look at the columns has locked the table; another attempt that adds the column would wait for that.
+            connection.rollback()
+            failure = _change(connection, cursor, _ADD_IDS, "stream_id")
+            if failure is not None:
+                self._keeps_ids = False
+                logger.warning(
+                    "%s: sink '%s': %s has no column stream_id, and it cannot be added (%s): an input that is deleted and "
+                    "created again is taken for the earlier one",
+                    self._attempt,
+                    self._sink,
+                    TABLE,
+                    one_line(failure),
+                )
 
     def claim(self, cursor: Any) -> dict[SystemStreamPartition, int]:
-        """Lock every earlier attempt out, then read the offsets. Raises StaleEpoch if the sink has seen a greater
-        epoch: a newer attempt's, or an earlier attempt's that only the sink has."""
+        """Lock every earlier attempt out, then read the offsets, without those of earlier streams of the same names.
+        Raises StaleEpoch if the sink has seen a greater epoch: a newer attempt's, or an earlier attempt's that only the
+        sink has."""
         epoch = self._attempt.epoch
-        newest = max((seen for _, _, seen, _ in self._rows(cursor)), default=0)
+        newest = max((row.epoch for row in self._rows(cursor)), default=0)
         if newest > epoch:
             raise StaleEpoch(self._newer(newest), newest)
         self._database.end_predecessor(cursor, "/".join(self._key))
         self._execute(cursor, f"UPDATE {TABLE} SET epoch = ? WHERE {_OURS} AND epoch <= ?", epoch, *self._key, epoch)
         rows = self._rows(cursor)
         self._refuse_if_newer(rows)
-        self.commit_number = max((number for *_, number in rows), default=0) + 1
+        self.commit_number = max((row.commit_number for row in rows), default=0) + 1
         self._execute(cursor, f"UPDATE {TABLE} SET commit_number = ? WHERE {_OURS}", self.commit_number, *self._key)
-        known = {ssp for ssp, *_ in rows}
+        known = {row.ssp for row in rows}
         for ssp in sorted(str(ssp) for ssp in self._attempt.ssps):
             if ssp not in known:
-                values = (*self._key, ssp, None, epoch, self.commit_number)
-                self._execute(cursor, f"INSERT INTO {TABLE} VALUES (?, ?, ?, ?, ?, ?, ?)", *values)
-        return {SystemStreamPartition.parse(ssp): offset for ssp, offset, *_ in rows if offset is not None}
+                values = (*self._key, ssp, epoch, self.commit_number)
+                columns = "job, task, sink, ssp, epoch, commit_number"
+                self._execute(cursor, f"INSERT INTO {TABLE} ({columns}) VALUES (?, ?, ?, ?, ?, ?)", *values)
+        offsets = {SystemStreamPartition.parse(row.ssp): (row.next_offset, row.stream_id) for row in rows}
+        return {
+            ssp: offset
+            for ssp, (offset, stream_id) in offsets.items()
+            if offset is not None and not self._is_of_earlier_stream(ssp, offset, stream_id)
+        }
+
+    def _is_of_earlier_stream(self, ssp: SystemStreamPartition, offset: int, stream_id: str | None) -> bool:
+        now = self._attempt.input_ids.get(ssp.system_stream)
+        if stream_id is None or now is None or stream_id == now:
+            return False
+        logger.info(
+            "%s: sink '%s': %s@%d is of an earlier stream of that name (id %s), which was deleted and created again (id %s)",
+            *(self._attempt, self._sink, ssp, offset, stream_id, now),
+        )
+        return True
 
     def advance(self, cursor: Any, offsets: Mapping[SystemStreamPartition, int]) -> None:
         """Set the offsets and the next commit number. Raises TaskMigrated, RetriableError or EnvironmentFailure if
         another writer has changed the rows."""
-        number, epoch = self.commit_number, self._attempt.epoch
+        number, epoch, ids = self.commit_number, self._attempt.epoch, self._attempt.input_ids
         for ssp in sorted(offsets):
+            of_stream = (ids.get(ssp.system_stream),) if self._keeps_ids else ()
             self._execute(
                 cursor,
-                f"UPDATE {TABLE} SET next_offset = ?, commit_number = ?"
+                f"UPDATE {TABLE} SET next_offset = ?, commit_number = ?{', stream_id = ?' if of_stream else ''}"
                 f" WHERE {_OURS} AND ssp = ? AND epoch = ? AND commit_number = ?",
-                *(offsets[ssp], number + 1, *self._key, str(ssp), epoch, number),
+                *(offsets[ssp], number + 1, *of_stream, *self._key, str(ssp), epoch, number),
             )
             if cursor.rowcount != 1:
                 self._explain(self._rows(cursor), str(ssp))
         self.commit_number = number + 1
 
-    def _rows(self, cursor: Any) -> list[tuple[str, int | None, int, int]]:
-        columns = "ssp, next_offset, epoch, commit_number"
+    def _rows(self, cursor: Any) -> list[_Kept]:
+        columns = "ssp, next_offset, epoch, commit_number" + (", stream_id" if self._keeps_ids else "")
         self._execute(cursor, f"SELECT {columns} FROM {TABLE} WHERE {_OURS}", *self._key)
-        return [tuple(row) for row in cursor.fetchall()]
+        return [_Kept(*row) for row in cursor.fetchall()]
 
-    def _refuse_if_newer(self, rows: list[tuple[str, int | None, int, int]]) -> None:
-        newest = max((epoch for _, _, epoch, _ in rows), default=0)
+    def _refuse_if_newer(self, rows: list[_Kept]) -> None:
+        newest = max((row.epoch for row in rows), default=0)
         if newest > self._attempt.epoch:
             raise TaskMigrated(self._newer(newest))
 
@@ -296,13 +339,13 @@ class SinkOffsets:
             f"this one has epoch {self._attempt.epoch}; nothing was written"
         )
 
-    def _explain(self, rows: list[tuple[str, int | None, int, int]], ssp: str) -> None:
+    def _explain(self, rows: list[_Kept], ssp: str) -> None:
         self._refuse_if_newer(rows)
         where = f"{self._attempt}: sink '{self._sink}', {ssp}"
-        for name, _, epoch, number in rows:
-            if name == ssp:
+        for row in rows:
+            if row.ssp == ssp:
                 raise RetriableError(
-                    f"{where}: {TABLE} has epoch {epoch} and commit number {number}, expected {self._attempt.epoch} "
+                    f"{where}: {TABLE} has epoch {row.epoch} and commit number {row.commit_number}, expected {self._attempt.epoch} "
                     f"and {self.commit_number}: an earlier transaction of this attempt was committed late"
                 )
         raise EnvironmentFailure(f"{where}: the row has been deleted from {TABLE}; nothing was written")
@@ -311,13 +354,27 @@ class SinkOffsets:
         cursor.execute(statement.replace("?", self._database.placeholder), values)
 
 
-def _exists(connection: Connection, cursor: Any) -> bool:
-    """Whether the table is there; if not, the transaction is undone."""
+def _columns(connection: Connection, cursor: Any) -> set[str]:
+    """The table's columns; if it does not exist, none, and the transaction is undone."""
     try:
-        cursor.execute(f"SELECT 1 FROM {TABLE} WHERE 1 = 0")
+        cursor.execute(f"SELECT * FROM {TABLE} WHERE 1 = 0")
     except Exception as missing:
         if not is_database_error(missing) or is_transient(missing):
             raise
         connection.rollback()
-        return False
-    return True
+        return set()
+    return {column[0].lower() for column in cursor.description}
+
+
+def _change(connection: Connection, cursor: Any, statement: str, column: str) -> Exception | None:
+    """Execute a statement that makes the table have this column; returns the failure that has prevented it."""
+    try:
+        cursor.execute(statement)
+        connection.commit()
+    except Exception as failure:
+        # If several attempts do this at the same time, all but one fail, with various errors; then it is done.
+        if not is_database_error(failure) or is_transient(failure):
+            raise
+        connection.rollback()
+        return None if column in _columns(connection, cursor) else failure
+    return None

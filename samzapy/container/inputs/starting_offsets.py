@@ -83,19 +83,27 @@ def refuse_made_anew(
     (`followed`) or is reset does not need its position."""
     if checkpoint is None:
         return
+    valid = still_valid(checkpoint, ids)
     for ssp in sorted(task.ssps - set(followed)):
         stream = ssp.system_stream
-        before, now = checkpoint.input_ids.get(stream), ids.get(stream)
-        if before is None or now is None or before == now or config.stream(stream).reset_offset:
-            continue
         committed = checkpoint.input_offsets.get(ssp)
-        if committed is not None:
+        if committed is not None and ssp not in valid and not config.stream(stream).reset_offset:
+            before, now = checkpoint.input_ids[stream], ids[stream]
             key = f"systems.{stream.system}.streams.{stream.stream}.samza"
             raise EnvironmentFailure(
                 f"{ssp}@{committed}: the committed offset is of an earlier stream of that name (id {before}): it was deleted and "
                 f"created again (id {now}); to read the new one from its first record, run the job once with "
                 f"--config {key}.reset.offset=true --config {key}.offset.default=oldest"
             )
+
+
+def still_valid(checkpoint: Checkpoint | None, ids: Mapping[SystemStream, str]) -> Mapping[SystemStreamPartition, int]:
+    """The committed positions without those of earlier streams of the same names. `ids`: the current ids of the streams."""
+    if checkpoint is None:
+        return {}
+    before = checkpoint.input_ids
+    anew = {stream for stream in before.keys() & ids.keys() if before[stream] != ids[stream]}
+    return {ssp: offset for ssp, offset in checkpoint.input_offsets.items() if ssp.system_stream not in anew}
 
 
 class FollowedStartpoint(NamedTuple):

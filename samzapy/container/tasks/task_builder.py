@@ -37,7 +37,7 @@ from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import ControlSender
 from samzapy.container.event_time.timers import NO_TIMERS, NoTimers, TaskTimers
-from samzapy.container.inputs.starting_offsets import Offsets, count_moves
+from samzapy.container.inputs.starting_offsets import Offsets, count_moves, still_valid
 from samzapy.container.outputs.batch_ids import IdentifiedBatches
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
 from samzapy.container.outputs.output_ids import IdentifiedProcess, OutputIds
@@ -182,9 +182,9 @@ class TaskBuilder:
         task.event_clock.resume(checkpoint)
         if task.sinks.registered:
             lacking = task.sinks.open(
-                TaskAttempt(config.job_name, task.name, epoch, context.ssps),
+                TaskAttempt(config.job_name, task.name, epoch, context.ssps, start.input_ids),
                 offsets,
-                {} if checkpoint is None else checkpoint.input_offsets,
+                still_valid(checkpoint, start.input_ids),
                 free=reset | context.moved,
                 may_be_behind=config.task.guarantee is Guarantee.AT_MOST_ONCE,
             )

@@ -40,9 +40,9 @@ class Table:
         self._sinks.append(SqlSink(self.connect, "seen", ["id", "kind"], **more))
         return self._sinks[-1]
 
-    def open(self, epoch=1, ssps=(A,), task="Partition 0", **more):
+    def open(self, epoch=1, ssps=(A,), task="Partition 0", ids=None, **more):
         sink = self.sink(**more)
-        sink.held = sink.open(TaskAttempt("job-1", task, epoch, frozenset(ssps)))
+        sink.held = sink.open(TaskAttempt("job-1", task, epoch, frozenset(ssps), ids or {}))
         return sink
 
     def close(self):
@@ -96,6 +96,63 @@ def test_offsets_do_not_go_back_while_inputs_are_processed_again(table):
     second.commit({A: 4})
     assert table.offsets == {str(A): 9}
     assert table.open(epoch=3).held == {A: 9}
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "key": ["kind"]}])
+def test_an_offset_of_an_earlier_stream_is_none_and_the_next_commit_lowers_it(table, mode):
+    first = table.open(ssps=(A, B), ids={A.system_stream: "old", B.system_stream: "same"}, **mode)
+    first.write((1, "a"), message(4))
+    first.commit({A: 5, B: 7})
+    second = table.open(epoch=2, ssps=(A, B), ids={A.system_stream: "new", B.system_stream: "same"}, **mode)
+    assert second.held == {B: 7}
+    second.write((2, "b"), message(0))
+    second.commit({A: 1, B: 7})
+    assert table.rows == [(1, "a"), (2, "b")]
+    assert table.offsets == {str(A): 1, str(B): 7}
+    assert table.open(epoch=3, ids={A.system_stream: "new"}, **mode).held == {A: 1, B: 7}
+
+
+def test_an_attempt_that_ends_before_its_first_commit_leaves_the_offset_of_an_earlier_stream_void(table):
+    table.open(ids={A.system_stream: "old"}).commit({A: 5})
+    for epoch in (2, 3):
+        assert table.open(epoch=epoch, ids={A.system_stream: "new"}).held == {}
+
+
+@pytest.mark.parametrize(("before", "now"), [({}, {A.system_stream: "new"}), ({A.system_stream: "old"}, {})])
+def test_an_offset_counts_if_one_of_the_two_ids_is_unknown(table, before, now):
+    table.open(ids=before).commit({A: 5})
+    assert table.open(epoch=2, ids=now).held == {A: 5}
+
+
+def of_earlier_version(table):
+    """The table of offsets as a version without stream ids made it, with an offset of A."""
+    table.query(
+        "CREATE TABLE samzapy_offsets (job TEXT NOT NULL, task TEXT NOT NULL, sink TEXT NOT NULL, ssp TEXT NOT NULL,"
+        " next_offset BIGINT, epoch BIGINT NOT NULL, commit_number BIGINT NOT NULL, PRIMARY KEY (job, task, sink, ssp))"
+    )
+    table.query(f"INSERT INTO samzapy_offsets VALUES ('job-1', 'Partition 0', 'seen', '{A}', 5, 1, 3)")
+
+
+def test_a_table_of_an_earlier_version_keeps_its_offsets_and_gets_the_ids(table):
+    of_earlier_version(table)
+    second = table.open(epoch=2, ids={A.system_stream: "old"})
+    assert second.held == {A: 5}
+    second.commit({A: 6})
+    assert table.open(epoch=3, ids={A.system_stream: "new"}).held == {}
+
+
+def test_a_table_of_an_earlier_version_that_may_not_be_altered_works_without_ids_and_that_is_said(table, caplog):
+    of_earlier_version(table)
+    connection = table.connect()
+    denied = {sqlite3.SQLITE_ALTER_TABLE: sqlite3.SQLITE_DENY}
+    connection.set_authorizer(lambda action, *_: denied.get(action, sqlite3.SQLITE_OK))
+    sink = SqlSink(lambda: connection, "seen", ["id", "kind"])
+    attempt = TaskAttempt("job-1", "Partition 0", 2, frozenset([A, B]), {A.system_stream: "old"})
+    with closing(sink):
+        assert sink.open(attempt) == {A: 5}
+        sink.commit({A: 6, B: 1})
+    assert table.offsets == {str(A): 6, str(B): 1}
+    assert "samzapy_offsets has no column stream_id, and it cannot be added" in caplog.text
 
 
 def test_a_row_of_an_input_after_the_committed_offsets_waits(table):

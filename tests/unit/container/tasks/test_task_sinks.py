@@ -9,6 +9,7 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import CoroutineTask, InitableTask, Sink, StreamTask, SystemStreamPartition
+from samzapy.api.system import StreamSpec
 from samzapy.errors import EnvironmentFailure, TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.sinks import SqlSink
@@ -258,6 +259,32 @@ def test_at_most_once_a_sink_may_be_behind_the_checkpoint(seen):
     send(seen, 6)
     seen.run(**keys)
     assert seen.ids() == [0, 1, 2, 6]
+
+
+@pytest.mark.parametrize("records", [3, 8])
+def test_the_rows_of_an_input_that_was_made_anew_are_all_new(seen, caplog, records):
+    send(seen, *range(5))
+    seen.run()
+    seen.admin.delete("in")
+    seen.admin.create(StreamSpec("in", 1))
+    send(seen, *range(100, 100 + records))
+    seen.run(**{RESET: "true"})
+    send(seen, 200)
+    report = seen.run()
+    assert seen.ids() == [*range(5), *range(100, 100 + records), 200]
+    assert report.metrics["guarantee"]["sink-offsets-missing"] == 0
+    assert "has no offset of" not in caplog.text
+
+
+def test_an_input_that_was_made_anew_does_not_start_at_the_sinks_offset_without_a_checkpoint(seen):
+    send(seen, *range(5))
+    seen.run()
+    for stream in ("in", "__samza_checkpoint_ver_1_for_counting_1"):
+        seen.admin.delete(stream)
+    seen.admin.create(StreamSpec("in", 1))
+    send(seen, *range(100, 108))
+    seen.run()
+    assert seen.ids() == [*range(5), *range(100, 108)]
 
 
 def test_a_task_that_already_ran_may_get_a_sink(seen):
