@@ -185,7 +185,7 @@ class TaskBuilder:
                 TaskAttempt(config.job_name, task.name, epoch, context.ssps, start.input_ids),
                 offsets,
                 still_valid(checkpoint, start.input_ids),
-                free=reset | context.moved,
+                free=reset | context.moved | start.startpoints.keys(),
                 may_be_behind=config.task.guarantee is Guarantee.AT_MOST_ONCE,
             )
             self._metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)

@@ -9,9 +9,11 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import CoroutineTask, InitableTask, Sink, StreamTask, SystemStreamPartition
+from samzapy.admin.positions import write_startpoints
 from samzapy.api.system import StreamSpec
 from samzapy.errors import EnvironmentFailure, TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.runner.prepare import prepare
 from samzapy.sinks import SqlSink
 
 SSP = SystemStreamPartition("mem", "in", 0)
@@ -259,6 +261,17 @@ def test_at_most_once_a_sink_may_be_behind_the_checkpoint(seen):
     send(seen, 6)
     seen.run(**keys)
     assert seen.ids() == [0, 1, 2, 6]
+
+
+def test_a_startpoint_goes_before_the_sinks_offset(seen):
+    send(seen, *range(5))
+    seen.run()
+    # The job has no checkpoint, but the sink has an offset.
+    seen.admin.delete("__samza_checkpoint_ver_1_for_counting_1")
+    send(seen, *range(5, 8))
+    write_startpoints(seen.config, prepare(seen.config).model, "7", ())
+    seen.run()
+    assert seen.ids() == [0, 1, 2, 3, 4, 7]
 
 
 @pytest.mark.parametrize("records", [3, 8])
