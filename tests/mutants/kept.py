@@ -223,15 +223,21 @@ _INPUTS = (
     ),
     Mutant(
         "samzapy/system/choosers/consumer.py",
-        "if position(ssp) < head}\n        return bool",
-        "if position(ssp) < head and False}\n        return bool",
+        "if position(ssp) < head and ssp not in self._ended\n",
+        "if False\n",
         ("tests/unit/system/test_choosing_consumer.py",),
     ),
     Mutant(
         "samzapy/system/choosers/consumer.py",
-        "if position(ssp) >= head and (",
-        "if position(ssp) > head and (",
+        "if at < head and ssp",
+        "if at <= head and ssp",
         ("tests/unit/system/test_choosing_consumer.py",),
+    ),
+    Mutant(
+        "samzapy/system/choosers/consumer.py",
+        "if at < head and ssp not in self._ended:",
+        "if at < head:",
+        ("tests/unit/container/inputs/test_ends.py",),
     ),
 )
 

@@ -72,14 +72,16 @@ class InputBuilder:
         own_ends = {ssp: end for ssp, end in ends.items() if ssp in self._ssps}
         # These had ended before the restart: they are over unless new messages have come.
         own_ends = {**heads_of(over - own_ends.keys(), self._clients), **own_ends}
+        finished: set[SystemStreamPartition] = set()
         return Inputs(
-            self._consumers(own_ends, tasks, kind),
+            self._consumers(self._bootstrap(own_ends, tasks, finished), tasks, kind),
             {stream: self._decoder(stream, kind) for stream in streams},
             own_ends,
             self._clock,
             poll_batch_size=self._poll_size(kind),
             max_idle_s=task.max_idle_ms / 1000.0,
             raw=raw,
+            finished=finished,
         )
 
     def _decoder(self, stream: SystemStream, kind: type[AnyTask]) -> Decoder:
@@ -92,7 +94,7 @@ class InputBuilder:
         return self._config.task.poll_batch_size or (_POLL_OF_BATCHES if issubclass(kind, BatchTask) else _POLL)
 
     def _consumers(
-        self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance], kind: type[AnyTask]
+        self, bootstrap: Bootstrap | None, tasks: Sequence[TaskInstance], kind: type[AnyTask]
     ) -> Mapping[str, SystemConsumer]:
         consumers = {system: self._clients.consumer(system) for system in sorted({ssp.system for ssp in self._ssps})}
         if not is_wanted(self._config, self._ssps):
@@ -107,12 +109,18 @@ class InputBuilder:
             Portion(self._clock, most),
             most_waiting=2 * size,
             max_idle_s=task.max_idle_ms / 1000.0,
-            bootstrap=self._bootstrap(ends, tasks),
+            bootstrap=bootstrap,
         )
         return dict.fromkeys(consumers, choosing)
 
-    def _bootstrap(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Bootstrap | None:
-        """The gate before all other streams. The head of a partition that ends sooner is its end."""
+    def _bootstrap(
+        self,
+        ends: Mapping[SystemStreamPartition, int],
+        tasks: Sequence[TaskInstance],
+        finished: set[SystemStreamPartition],
+    ) -> Bootstrap | None:
+        """The gate before all other streams. The head of a partition that ends sooner is its end. `finished`: the live set of
+        the partitions that have ended."""
         ssps = {ssp for ssp in self._ssps if self._config.stream(ssp.system_stream).bootstrap}
         if not ssps:
             return None
@@ -121,7 +129,7 @@ class InputBuilder:
         def processed(ssp: SystemStreamPartition) -> int:
             return min(task.offsets[ssp] for task in tasks if ssp in task.offsets)
 
-        return Bootstrap(heads, processed, self._metrics.gauge("inputs", "bootstrap-remaining").set)
+        return Bootstrap(heads, processed, self._metrics.gauge("inputs", "bootstrap-remaining").set, finished)
 
 
 def logs_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, OffsetRange]:

@@ -35,14 +35,16 @@ class Inputs:
         poll_batch_size: int,
         max_idle_s: float,
         raw: NoRawRecords,
+        finished: set[SystemStreamPartition] | None = None,
     ) -> None:
-        """`consumers` by system; one may serve several. `raw` keeps the polled batches, for dead letters."""
+        """`consumers` by system; one may serve several. `raw` keeps the polled batches, for dead letters. `finished` is kept as
+        the set of the partitions that have ended, for a bootstrap."""
         self._consumers = dict(consumers)
         self._readers = tuple(dict.fromkeys(consumers.values()))
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
         self._ends = dict(ends)
         self._ended: set[SystemStreamPartition] = set()
-        self._finished: set[SystemStreamPartition] = set()
+        self._finished: set[SystemStreamPartition] = set() if finished is None else finished
         self._held: frozenset[SystemStreamPartition] = frozenset()
         self._asked: frozenset[SystemStreamPartition] = frozenset()
         self.boundaries = Boundaries(self._consumers)

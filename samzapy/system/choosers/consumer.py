@@ -26,18 +26,25 @@ class Bootstrap:
     """Knows whether the bootstrap partitions of a container have caught up; once they have, they stay so.
 
     1. A partition has caught up when its reader is at or past the head as of the start, and everything read from it is
-       processed. Positions are compared by `>=`: holes before the head, for example by compaction, deliver nothing.
+       processed. Positions are compared by `>=`: holes before the head, for example by compaction, deliver nothing. A
+       partition that has ended before its head, because its senders have said so, brings nothing more.
     2. Samza counts messages when they are chosen. This rule is stricter: a chosen message may still be in flight.
     """
 
     def __init__(
-        self, heads: Mapping[SystemStreamPartition, int], processed: PositionOf, on_progress: Callable[[int], None]
+        self,
+        heads: Mapping[SystemStreamPartition, int],
+        processed: PositionOf,
+        on_progress: Callable[[int], None],
+        ended: Container[SystemStreamPartition] = (),
     ) -> None:
         """`heads`: the offset after the last record of each bootstrap partition at the start. `processed`: the offset
-        before which every task that reads a partition has processed it. `on_progress` gets the number of offsets left."""
+        before which every task that reads a partition has processed it. `on_progress` gets the number of offsets left.
+        `ended`: the live set of the partitions that have ended."""
         self._lagging = dict(heads)
         self._processed = processed
         self._on_progress = on_progress
+        self._ended = ended
         self.ssps = frozenset(heads)
 
     def begin(self, position: PositionOf) -> None:
@@ -49,16 +56,25 @@ class Bootstrap:
     def awaits(self, position: PositionOf, waiting: Container[SystemStreamPartition]) -> bool:
         """Whether a lagging stream has nothing waiting. Nothing is chosen until it has: as in Samza, the choice is between
         the messages of all lagging streams."""
-        lagging = {ssp.system_stream for ssp, head in self._lagging.items() if position(ssp) < head}
+        lagging = {
+            ssp.system_stream for ssp, head in self._lagging.items() if position(ssp) < head and ssp not in self._ended
+        }
         return bool(lagging - {ssp.system_stream for ssp in self.ssps if ssp in waiting})
 
     def look(self, position: PositionOf, released: Mapping[SystemStreamPartition, int]) -> bool:
         """Whether everything has caught up. `position`: the next offset to hand out; `released`: the offset after the
         last record handed out."""
         for ssp, head in list(self._lagging.items()):
-            if position(ssp) >= head and (ssp not in released or self._processed(ssp) >= released[ssp]):
-                del self._lagging[ssp]
+            at = position(ssp)
+            if at < head and ssp not in self._ended:
+                continue
+            if ssp in released and self._processed(ssp) < released[ssp]:
+                continue
+            del self._lagging[ssp]
+            if at >= head:
                 logger.info("%s has caught up with offset %d, its head at the start", ssp, head)
+            else:
+                logger.info("%s has ended at offset %d, before its head at the start, %d", ssp, at, head)
         self._on_progress(sum(max(0, head - position(ssp)) for ssp, head in self._lagging.items()))
         return not self._lagging
 

@@ -9,7 +9,9 @@ import pytest
 from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import CoroutineTask, RequestScope, StreamTask, SystemStreamPartition
+from samzapy.api.collector import EndOfStream
 from samzapy.api.system import Choice, MessageChooser, OutgoingRecord, StreamSpec
+from samzapy.container.event_time.control_messages import SentControl, encode
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.errors import ConfigError, TaskFailed
 from samzapy.system.choosers.consumer import ChoosingConsumer
@@ -364,3 +366,19 @@ def test_outputs_and_state_are_those_of_a_run_without_an_order(tmp_path):
     job.run()
     assert job.changelog() == {f"key-{n}": 10 for n in range(4)}
     assert sorted(message["id"] for _, message in job.outputs()) == list(range(40))
+
+
+@pytest.mark.timeout(30)
+def test_an_intermediate_bootstrap_stream_whose_senders_end_before_its_head_lets_the_others_go(tmp_path):
+    job = job_of(tmp_path, **bootstrap(), **{"systems.mem.streams.table.samza.intermediate": "true"})
+    key, value, headers = encode(SentControl("up/Partition 0", 1, EndOfStream()))
+    job.send(*ids(1000))
+    job.producer.send([OutgoingRecord("table", key, value, 0, None, headers)])
+    # More than one poll brings: the last of them are not read any more.
+    job.send(*ids(*range(1001, 1200)), stream="table")
+    job.send(*ids(1, 2))
+    container, _ = job.container(until_end=False)
+    NotingTask.sends[2] = container.stop
+    container.run()
+    assert seen("in") == [1000, 1, 2]
+    assert len(seen("table")) < 199

@@ -34,7 +34,7 @@ class SlicedConsumer(LogConsumer):
 class Rig:
     """Inputs over two partitions of a cluster of its own; `ends` by partition."""
 
-    def __init__(self, ends, decoder=Decoder, *, choosing=False, bootstrap=None):
+    def __init__(self, ends, decoder=Decoder, *, choosing=False, bootstrap=None, finished=None):
         settings = SystemSettings("mem", "memory", properties={"cluster": str(uuid4())})
         factory = MemorySystemFactory()
         factory.admin(settings, "test").create(StreamSpec("in", 2))
@@ -60,6 +60,7 @@ class Rig:
             poll_batch_size=100,
             max_idle_s=0.01,
             raw=self.raw,
+            finished=finished,
         )
 
     def send(self, values, ssp=IN):
@@ -137,3 +138,34 @@ def test_a_bootstrap_partition_has_caught_up_once_what_is_before_its_end_is_proc
     assert rig.poll(OTHER) == [], "a message of the bootstrap partition is in flight"
     processed[IN] = 8
     assert rig.poll(OTHER) == [0]
+
+
+def test_a_bootstrap_partition_that_ends_before_its_head_holds_nothing_back_once_its_messages_are_processed():
+    processed, finished = {IN: 0}, set()
+    bootstrap = Bootstrap({IN: 200}, processed.__getitem__, lambda left: None, finished)
+    rig = started(Rig({}, choosing=True, bootstrap=bootstrap, finished=finished))
+    rig.send([b"1"] * 200)
+    rig.send([b"1"], OTHER)
+    found = rig.poll()
+    assert 0 < len(found) < 200
+    rig.inputs.hold({IN})
+    processed[IN] = len(found)
+    assert rig.poll(OTHER) == [], "a partition that is only held goes on later"
+    rig.inputs.finish(IN)
+    processed[IN] = len(found) - 1
+    assert rig.poll(OTHER) == [], "a message of the bootstrap partition is in flight"
+    processed[IN] = len(found)
+    assert rig.poll(OTHER) == [0]
+
+
+def test_a_bootstrap_partition_that_goes_on_after_its_end_holds_the_others_back_to_its_head():
+    processed, finished = {IN: 0}, set()
+    bootstrap = Bootstrap({IN: 200}, processed.__getitem__, lambda left: None, finished)
+    rig = started(Rig({}, choosing=True, bootstrap=bootstrap, finished=finished))
+    rig.send([b"1"] * 200)
+    rig.send([b"1"], OTHER)
+    found = rig.poll()
+    rig.inputs.finish(IN)
+    rig.inputs.go_on(IN)
+    processed[IN] = len(found)
+    assert rig.poll(OTHER) == []
