@@ -183,24 +183,30 @@ def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock
         moved = {ssp: after[ssp] for ssp in task.ssps if ssp in after}
         if not moved:
             continue
-        old = before.checkpoints[task.name] or Checkpoint({})
-        changed[task.name] = replace(
-            old,
-            input_offsets={**old.input_offsets, **moved},
-            time_ms=clock.wall_ms(),
-            # Event times and senders describe the messages before the old position.
-            event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
-            senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
-            # Positions in a stream that was created again hold once all of them are moved.
-            input_ids={
-                stream: each
-                for stream, each in old.input_ids.items()
-                if any(ssp.system_stream == stream and ssp not in moved for ssp in old.input_offsets)
-            },
-            held_by="",
-            idle=(),
-        )
+        changed[task.name] = moved_to(before.checkpoints[task.name], moved, clock)
     return changed
+
+
+def moved_to(old: Checkpoint | None, moved: Positions, clock: Clock = SYSTEM_CLOCK) -> Checkpoint:
+    """The checkpoint of a task after a tool has moved some of its positions, or none."""
+    old = replace(old or Checkpoint({}), time_ms=clock.wall_ms())
+    if not moved:
+        return old
+    return replace(
+        old,
+        input_offsets={**old.input_offsets, **moved},
+        # Event times and senders describe the messages before the old position.
+        event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
+        senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
+        # Positions in a stream that was created again hold once all of them are moved.
+        input_ids={
+            stream: each
+            for stream, each in old.input_ids.items()
+            if any(ssp.system_stream == stream and ssp not in moved for ssp in old.input_offsets)
+        },
+        held_by="",
+        idle=(),
+    )
 
 
 def _committed(positions: JobPositions, task: str) -> Mapping[SystemStreamPartition, int]:

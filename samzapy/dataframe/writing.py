@@ -16,7 +16,7 @@ from typing import Any, final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from samzapy.admin.positions import MEMBER, chosen_inputs, write_checkpoints
+from samzapy.admin.positions import MEMBER, chosen_inputs, moved_to, write_checkpoints
 from samzapy.admin.running import refuse_if_running
 from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
@@ -278,15 +278,11 @@ def commit_positions(
 
 
 def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:
-    old = old or Checkpoint({})
-    moved = {ssp.system_stream for ssp in new.input_offsets}
+    moved = moved_to(old, new.input_offsets)
     return replace(
-        old,
-        input_ids={stream: each for stream, each in old.input_ids.items() if stream not in moved},
-        input_offsets={**old.input_offsets, **new.input_offsets},
-        changelog_offsets={**old.changelog_offsets, **new.changelog_offsets},
-        serdes={**old.serdes, **new.serdes},
-        time_ms=SYSTEM_CLOCK.wall_ms(),
+        moved,
+        changelog_offsets={**moved.changelog_offsets, **new.changelog_offsets},
+        serdes={**moved.serdes, **new.serdes},
     )
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 import pytest
 from job_files import PARTITIONS, TASKS, JobFolder, number
 
-from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.checkpoint import Checkpoint, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.supervision.job_records import open_job
@@ -149,6 +149,24 @@ def test_the_first_start_begins_at_the_positions_and_an_older_checkpoint_keeps_w
             3,
         )
         assert (second.input_offsets, second.changelog_offsets) == ({VIEWS[1]: 0}, {})
+
+
+def test_a_moved_position_drops_what_is_known_of_the_messages_before_it(job):
+    times, senders = {VIEWS[0]: 1_700_000_000_000}, {VIEWS[0]: {"sender": SenderState(7, 1)}}
+    known = {"event_times": times, "senders": senders, "held_by": "local.views[0]", "idle": ("local.views[0]",)}
+    with opened(job) as (clients, checkpoints, tasks):
+        run = own(job.config, clients, checkpoints, tasks, "", never)
+        for moved, kept in (
+            ({}, (times, senders, "local.views[0]", ("local.views[0]",))),
+            ({VIEWS[0]: 0}, ({}, {}, "", ())),
+        ):
+            checkpoints.write({"Partition 0": Checkpoint({VIEWS[0]: 9}, clock=5, **known)})
+            commit_positions(
+                job.config, clients, checkpoints, run.id, {"Partition 0": Checkpoint(moved, {"counts": 7})}
+            )
+            found = checkpoints.read("Partition 0")
+            assert (found.event_times, found.senders, found.held_by, found.idle) == kept
+            assert (found.clock, found.changelog_offsets) == (5, {"counts": 7})
 
 
 def test_a_job_that_was_filled_and_positioned_restores_it_and_processes_what_is_left(job):
