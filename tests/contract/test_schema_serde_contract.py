@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import pickle
+import stat
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -241,6 +243,16 @@ def test_known_schemas_are_read_from_the_folder_while_the_registry_is_down(case,
     again = writing(case, found.url, cache_dir=folder)
     assert again.from_bytes(data) == case.value
     assert again.to_bytes(case.value) == data
+
+
+def test_the_folder_and_the_one_around_it_are_made_for_this_user_only(server, tmp_path):
+    before = os.umask(0o022)
+    try:
+        writing(CASES[0], server.url, cache_dir=str(tmp_path / "state" / ".schemas")).to_bytes(CASES[0].value)
+    finally:
+        os.umask(before)
+    folders = (tmp_path / "state", tmp_path / "state" / ".schemas")
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700, 0o700]
 
 
 def test_a_damaged_file_of_the_folder_is_asked_for_again(case, server, tmp_path):

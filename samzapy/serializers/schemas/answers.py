@@ -222,7 +222,9 @@ class Registry:
         if path is None:
             return
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            # Each by itself: a parent that mkdir makes on the way is open to everybody whom the umask lets in.
+            for folder in (path.parent.parent, path.parent):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent)
             with os.fdopen(handle, "wb") as file:
                 file.write(msgspec.json.encode(found))
