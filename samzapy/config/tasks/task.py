@@ -98,7 +98,13 @@ STATE_TRANSACTIONS = Key(
     "Whether to write changelogs and checkpoints in a transaction. Without it, state may hold inputs twice, and "
     "may go back while two runs overlap. Effectively-once and exactly-once need it.",
 )
-SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a graceful stop may take.")
+SHUTDOWN_MS = Key(
+    "task.shutdown.ms",
+    integer(0),
+    30_000,
+    "Milliseconds for a graceful stop of all containers on Spark, and for the messages in flight of asynchronous tasks; "
+    "then the run fails. A local run waits for its other tasks without a limit.",
+)
 FAILURE_SAME_MAX = Key(
     "task.failure.same.max",
     integer(1, 1_000),
