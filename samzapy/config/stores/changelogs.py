@@ -55,8 +55,8 @@ ACCESS_LOG_ENABLED = Key(
     "stores.{store}.accesslog.enabled",
     BOOLEAN,
     False,
-    "Whether to log calls of the store to the stream CHANGELOG-access-log, each with its operation, keys and "
-    "duration. Needs a changelog.",
+    "Whether to log calls of the store, except all and prefix, to the stream CHANGELOG-access-log, each with its "
+    "operation, keys and duration. Needs a changelog.",
 )
 ACCESS_LOG_RATIO = Key(
     "stores.{store}.accesslog.sampling.ratio",
