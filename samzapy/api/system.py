@@ -112,13 +112,22 @@ class StreamSpec:
 @dataclass(frozen=True)
 class StreamDescription:
     """A stream that exists. `stream_id` changes when a stream is deleted and created again under the same name.
-    `replicas`: the number of copies of the partition with the fewest, None if the system keeps no copies."""
+    `replicas`: the number of copies of the partition with the fewest, None if the system keeps no copies.
+    `hidden`: why `config` is empty, if the system does not show it."""
 
     stream: str
     partitions: int
     stream_id: str
     config: Mapping[str, str]
     replicas: int | None = None
+    hidden: str = ""
+
+    def setting(self, name: str) -> str | None:
+        """A setting that state depends on; None if the stream does not have it. Raises EnvironmentFailure if the system does
+        not show it."""
+        if self.hidden:
+            raise EnvironmentFailure(self.hidden)
+        return self.config.get(name)
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ class TopicCheckpointStore(CheckpointStore):
             topic = admin.describe(self._spec.stream)
             if topic is None:
                 raise EnvironmentFailure(f"state checkpoints: topic {self._spec.stream} cannot be made")
-            policy = topic.config.get("cleanup.policy", "compact")
+            policy = topic.setting("cleanup.policy") or "compact"
             if policy != "compact":
                 raise EnvironmentFailure(f"state checkpoints: topic {topic.stream} must be compact (is {policy})")
             partition = zlib.crc32(self._task.encode()) % topic.partitions

@@ -61,7 +61,7 @@ class TopicCheckpointManager(CheckpointManager):
         found = admin.describe(self._spec.stream)
         if found is None:
             return
-        policy = found.config.get("cleanup.policy", "compact")
+        policy = found.setting("cleanup.policy") or "compact"
         if policy != "compact":
             raise EnvironmentFailure(f"checkpoint topic {found.stream} must be compact (is {policy}): it would be lost")
         if found.partitions != 1:

@@ -115,9 +115,13 @@ class SideInputPlan:
             if span.start > span.bound:
                 ends = "the task starts at" if self._source.replayed else "the stream ends before"
                 return f"it is at {ssp}@{span.start}, {ends} {span.bound}"
-            kept_ms = _deletions_kept_ms(self._topics[str(ssp.system_stream)])
-            age_ms = now_ms - marker.time_ms
-            if kept_ms is not None and age_ms >= kept_ms and span.start < span.bound:
+            if span.start == span.bound:
+                continue
+            topic = self._topics[str(ssp.system_stream)]
+            if topic.hidden:
+                return f"how long {ssp.system_stream} keeps deletions is unknown ({topic.hidden})"
+            kept_ms, age_ms = _deletions_kept_ms(topic), now_ms - marker.time_ms
+            if kept_ms is not None and age_ms >= kept_ms:
                 return f"it is {age_ms} ms old, {ssp.system_stream} keeps deletions for {kept_ms} ms"
         return None
 

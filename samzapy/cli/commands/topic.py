@@ -163,7 +163,7 @@ def list_streams(system: str | None, where: Addressing) -> None:
             for stream in admin.list_streams():
                 description = admin.describe(stream)
                 if description is not None:
-                    policy = description.config.get("cleanup.policy", "")
+                    policy = "?" if description.hidden else description.config.get("cleanup.policy", "")
                     rows.append((f"{name}.{stream}", description.partitions, policy))
     table(f"Streams of {', '.join(named)}", ("stream", "partitions", "policy"), rows)
 
@@ -184,7 +184,10 @@ def describe(address: str, where: Addressing) -> None:
         ranges = admin.offsets(ssps)
     rows = [(ssp.partition, *ranges[ssp], ranges[ssp].upcoming - ranges[ssp].oldest) for ssp in ssps]
     table(f"{stream} (id {found.stream_id})", ("partition", "oldest", "upcoming", "offsets"), rows)
-    table("Configuration", ("key", "value"), sorted(found.config.items()))
+    if found.hidden:
+        click.echo(f"Configuration: {found.hidden}")
+    else:
+        table("Configuration", ("key", "value"), sorted(found.config.items()))
 
 
 @topic.command()

@@ -149,7 +149,7 @@ class RecordLimits:
         """The limit now."""
         admin = self._clients.admin(stream.system)
         description = admin.describe(stream.stream)
-        if description is None:
+        if description is None or description.hidden:
             own = admin.record_bytes_of_new_streams()
         else:
             said = description.config.get("max.message.bytes", "")

@@ -155,15 +155,15 @@ def check_partition(description: StreamDescription, partition: int) -> None:
 
 def check_changelog(description: StreamDescription, config: StoreConfig) -> None:
     """Raise EnvironmentFailure unless the topic is compacted and nothing else, or keeps records as long as they live."""
-    policy = description.config.get("cleanup.policy", "delete")
+    policy = description.setting("cleanup.policy") or "delete"
     if config.ttl_ms is not None and policy != "compact":
-        kept_bytes = int(description.config.get("retention.bytes", "-1"))
+        kept_bytes = int(description.setting("retention.bytes") or "-1")
         if kept_bytes >= 0:
             raise EnvironmentFailure(
                 f"changelog {description.stream} keeps {kept_bytes} bytes of each partition (retention.bytes), whatever the age of "
                 "its records: state would be lost; set it to -1"
             )
-        kept_ms = int(description.config.get("retention.ms", _KAFKAS_RETENTION_MS))
+        kept_ms = int(description.setting("retention.ms") or _KAFKAS_RETENTION_MS)
         if 0 <= kept_ms < config.ttl_ms:
             raise EnvironmentFailure(
                 f"changelog {description.stream} keeps records for {kept_ms} ms (retention.ms), "
@@ -201,10 +201,10 @@ def check_beginning(ssp: SystemStreamPartition, log: OffsetRange, committed: int
 
 def delete_retention_ms(description: StreamDescription, config: StoreConfig) -> int:
     """The milliseconds for which the topic keeps deletions: by its configuration, else by the job file."""
-    return int(description.config.get("delete.retention.ms", config.changelog_delete_retention_ms))
+    return int(description.setting("delete.retention.ms") or config.changelog_delete_retention_ms)
 
 
 def max_record_bytes(description: StreamDescription) -> int | None:
     """The largest record (key and value) that the topic takes, None if unknown."""
-    limit = description.config.get("max.message.bytes")
+    limit = description.setting("max.message.bytes")
     return None if limit is None else int(limit)

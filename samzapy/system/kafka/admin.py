@@ -59,6 +59,10 @@ _MAY_CHANGE = BETWEEN_LEADERS | {
 }
 
 
+#: Topics that no job needs to see. They count as missing for users without a right to them.
+_KAFKAS_OWN = frozenset({"__transaction_state", "__consumer_offsets"})
+
+
 class _NoOffset(Exception):
     """There is no offset for a partition, because of `error`."""
 
@@ -172,13 +176,25 @@ class KafkaAdmin(SystemAdmin):
         for resource, stream in resources.items():
             topic = topics[stream]
             try:
-                entries = self._result(answers[resource], stream)
+                config, hidden = self._settings(answers[resource], stream)
             except UnknownStream:
                 continue  # deleted a moment ago
-            config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
             replicas = min((len(partition.replicas) for partition in topic.partitions), default=None)
-            described[stream] = StreamDescription(stream, len(topic.partitions), str(topic.topic_id), config, replicas)
+            identity = str(topic.topic_id)
+            described[stream] = StreamDescription(stream, len(topic.partitions), identity, config, replicas, hidden)
         return described
+
+    def _settings(self, answer: Any, stream: str) -> tuple[dict[str, str], str]:
+        """The settings of a topic. If the user may not see them, which inputs and outputs do not need: none, and why."""
+        try:
+            entries = _settled(answer)
+        except KafkaException as cause:
+            error = error_of(cause)
+            failure = general_error(error, self._client_errors.system, stream)
+            if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise failure from cause
+            return {}, f"{failure}: the ACL DESCRIBE_CONFIGS on this topic is missing"
+        return {name: entry.value for name, entry in entries.items() if entry.value is not None}, ""
 
     def stream_ids(self, streams: Iterable[str]) -> dict[str, str]:
         """One request for all of them."""
@@ -195,6 +211,8 @@ class KafkaAdmin(SystemAdmin):
                 found[stream] = _settled(answer)
             except KafkaException as cause:
                 error = error_of(cause)
+                if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and stream in _KAFKAS_OWN:
+                    continue
                 if error.code() not in UNKNOWN_TOPIC and error.code() != KafkaError.TOPIC_EXCEPTION:
                     raise general_error(error, self._client_errors.system, stream) from cause
         return found

@@ -1,4 +1,4 @@
-"""A broker that wants TLS on one address, a password on another, and denies what it is told to deny."""
+"""A broker that wants TLS on one address, a password on another, and denies what it is told to deny, or all else."""
 
 from pathlib import Path
 
@@ -20,9 +20,10 @@ _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 class SecuredBroker:
-    """Users `alice` and `bob` have their names as passwords; everything is allowed that `deny` has not denied."""
+    """Users `alice` and `bob` have their names as passwords. Everything is allowed that `deny` has not denied; if `closed`,
+    nothing but what `allow` has allowed."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, closed: bool = False):
         authority = trustme.CA()
         certificate = authority.issue_cert("localhost", "127.0.0.1")
         keys = folder / "broker.pem"
@@ -44,7 +45,7 @@ class SecuredBroker:
                 "listener.name.password.sasl.enabled.mechanisms": "PLAIN",
                 "listener.name.password.plain.sasl.jaas.config": f'{_PLAIN} user_alice="alice" user_bob="bob";',
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "allow.everyone.if.no.acl.found": "true",
+                "allow.everyone.if.no.acl.found": str(not closed).lower(),
                 "super.users": "User:ANONYMOUS",
             },
         )
@@ -58,9 +59,29 @@ class SecuredBroker:
 
     def deny(self, user: str, resource: ResourceType, name: str, operation: AclOperation = AclOperation.ALL) -> None:
         """Deny a user an operation on what has this name."""
-        binding = AclBinding(
-            resource, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.DENY
-        )
+        self._bind(user, resource, name, operation, AclPermissionType.DENY)
+
+    def allow(
+        self,
+        user: str,
+        resource: ResourceType,
+        name: str,
+        operation: AclOperation,
+        pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+    ) -> None:
+        """Allow a user an operation on what has this name, or begins with it."""
+        self._bind(user, resource, name, operation, AclPermissionType.ALLOW, pattern)
+
+    def _bind(
+        self,
+        user: str,
+        resource: ResourceType,
+        name: str,
+        operation: AclOperation,
+        permission: AclPermissionType,
+        pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+    ) -> None:
+        binding = AclBinding(resource, name, pattern, f"User:{user}", "*", operation, permission)
         client = AdminClient({"bootstrap.servers": self.plain})
         for answer in client.create_acls([binding]).values():
             answer.result(30)

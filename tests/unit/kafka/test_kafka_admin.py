@@ -1,4 +1,4 @@
-"""How the admin asks for offsets while a leader is away."""
+"""How the admin asks for offsets while a leader is away, and for topics that its user may not see in full."""
 
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamSpec
-from samzapy.errors import RetriableError
+from samzapy.errors import EnvironmentFailure, RetriableError
 from samzapy.system.kafka import admin as admin_module
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
@@ -129,3 +129,47 @@ def test_an_offset_that_does_not_come_at_all_is_asked_for_again(monkeypatch):
     left = [Unsettled()]
     client._answer = lambda: left.pop() if left else answer()
     assert admin.ends([SSP]) == {SSP: 7}
+
+
+def refused():
+    answer = Future()
+    answer.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    return answer
+
+
+def hidden_settings(monkeypatch):
+    admin, _ = admin_of(monkeypatch, elected_at_s=0)
+    topic = SimpleNamespace(partitions=[SimpleNamespace(replicas=[1, 2])], topic_id="id")
+
+    def describe_topics(topics, request_timeout):
+        described = Future()
+        described.set_result(topic)
+        return {"in": described}
+
+    admin._client.describe_topics = describe_topics
+    admin._client.describe_configs = lambda resources, request_timeout: {each: refused() for each in resources}
+    return admin
+
+
+def test_a_topic_whose_settings_may_not_be_seen_is_described_without_them(monkeypatch):
+    described = hidden_settings(monkeypatch).describe("in")
+    assert (described.partitions, described.stream_id, described.replicas, described.config) == (1, "id", 2, {})
+
+
+def test_a_setting_that_may_not_be_seen_is_refused_with_the_missing_right(monkeypatch):
+    described = hidden_settings(monkeypatch).describe("in")
+    with pytest.raises(
+        EnvironmentFailure, match="in: not authorised: topic .*: the ACL DESCRIBE_CONFIGS on this topic"
+    ):
+        described.setting("cleanup.policy")
+
+
+def test_kafkas_own_topics_count_as_missing_for_users_who_may_not_see_them(monkeypatch):
+    admin, _ = admin_of(monkeypatch, elected_at_s=0)
+    admin._client.describe_topics = lambda topics, request_timeout: {
+        name: refused() for name in ("__transaction_state", "in")
+    }
+    with pytest.raises(EnvironmentFailure, match="in: not authorised"):
+        admin.describe("in")
+    admin._client.describe_topics = lambda topics, request_timeout: {"__transaction_state": refused()}
+    assert admin.describe("__transaction_state") is None

@@ -1,0 +1,136 @@
+"""The rights of docs/how-to/operate/secure.md are enough for a job, against a broker that allows nothing else."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
+from secured_broker import SecuredBroker
+
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.api.task import InitableTask, StreamTask
+from samzapy.checkpoint import checkpoint_topic
+from samzapy.cli.main import cli
+from samzapy.system.kafka import KafkaSystemFactory
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+PAGE = Path(__file__).parents[3] / "docs/how-to/operate/secure.md"
+PREFIXED = ResourcePatternType.PREFIXED
+NAME, ID = "rights", "a-b"
+CHANGELOG, CHECKPOINTS = f"{NAME}-changelog", checkpoint_topic(NAME, ID)
+#: The beginning of each line of the table, and what it stands for in this job.
+TOPICS = {
+    "the inputs": ["rights-in"],
+    "the outputs": ["rights-out", "rights-letters"],
+    "the changelogs": [CHANGELOG, CHECKPOINTS],
+    "the access logs": [f"{CHANGELOG}-access-log", "rights-metrics"],
+}
+
+
+class Copying(StreamTask, InitableTask):
+    def init(self, context):
+        self.store = context.get_store("s")
+
+    def process(self, envelope, collector, coordinator):
+        if envelope.value == "bad":
+            raise ValueError(envelope.value)
+        self.store.put(envelope.key, envelope.value)
+        collector.send(SystemStream("kafka", "rights-out"), envelope.value, key=envelope.key)
+
+
+def documented():
+    """The lines of the table: what is named, and the operations."""
+    rows = re.findall(r"^\| ([^|]+) \| ([A-Z_, ]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return [(what, [AclOperation[each] for each in names.split(", ")]) for what, names in rows]
+
+
+def grant(broker, user, without=None):
+    for what, operations in documented():
+        topics = next((names for start, names in TOPICS.items() if what.startswith(start)), [])
+        for operation in operations:
+            for name in topics:
+                if (name, operation) != without:
+                    broker.allow(user, ResourceType.TOPIC, name, operation)
+            if what.startswith("the transactional ids"):
+                broker.allow(user, ResourceType.TRANSACTIONAL_ID, f"{NAME}-a~b-", operation, PREFIXED)
+            elif what.startswith("the consumer groups"):
+                broker.allow(user, ResourceType.GROUP, f"{NAME}-a~b-", operation, PREFIXED)
+            elif what.startswith("the consumer group"):
+                broker.allow(user, ResourceType.GROUP, f"{NAME}-a~b", operation)
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory):
+    with SecuredBroker(tmp_path_factory.mktemp("closed"), closed=True) as broker:
+        settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": broker.plain})
+        admin, producer = KafkaSystemFactory().admin(settings, "a"), KafkaSystemFactory().producer(settings, "p")
+        admin.create_all(StreamSpec(name, 1) for name in ("rights-in", "rights-out", "rights-letters"))
+        producer.send([OutgoingRecord("rights-in", b"k", value, 0) for value in (b"one", b"bad", b"two")])
+        producer.flush()
+        producer.close()
+        admin.close()
+        yield broker
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, closed):
+    """A command for the job as this user: (exit code, output)."""
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(user, *words):
+        connection = {
+            "bootstrap.servers": closed.sasl,
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": user,
+        }
+        job = {
+            "job.name": NAME,
+            "job.id": ID,
+            "task.class": "test_documented_rights:Copying",
+            "task.inputs": "kafka.rights-in",
+            "task.guarantee": "exactly-once",
+            "task.checkpoint.system": "kafka",
+            "task.checkpoint.replication.factor": "1",
+            "task.error.process.policy": "dead-letter",
+            "task.dead.letter.stream": "kafka.rights-letters",
+            "stores.s.factory": "rocksdb",
+            "stores.s.changelog": f"kafka.{CHANGELOG}",
+            "stores.s.changelog.replication.factor": "1",
+            "stores.s.accesslog.enabled": "true",
+            "stores.s.key.serde": "string",
+            "stores.s.msg.serde": "string",
+            "metrics.reporters": "told",
+            "metrics.reporter.told.class": "snapshot",
+            "metrics.reporter.told.stream": "kafka.rights-metrics",
+            "systems.kafka.samza.factory": "kafka",
+            "systems.kafka.samza.key.serde": "string",
+            "systems.kafka.samza.msg.serde": "string",
+            "systems.kafka.samza.offset.default": "oldest",
+            **{f"systems.kafka.{side}.{k}": v for side in ("consumer", "producer") for k, v in connection.items()},
+        }
+        (tmp_path / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))
+        done = CliRunner().invoke(cli, [*words, "job.properties"])
+        return done.exit_code, done.output
+
+    return invoke
+
+
+def test_the_documented_rights_are_enough_to_check_start_and_restart_a_job(closed, command):
+    grant(closed, "alice")
+    for words in (("check",), ("run", "--runner", "local", "--until-end"), ("check",)) * 2:
+        code, output = command("alice", *words)
+        assert code == 0, output
+        assert "not authorised" not in output.lower()
+        assert "not copied" not in output
+
+
+def test_a_changelog_whose_settings_are_hidden_is_refused_with_the_missing_right(closed, command):
+    grant(closed, "bob", without=(CHANGELOG, AclOperation.DESCRIBE_CONFIGS))
+    code, output = command("bob", "run", "--runner", "local", "--until-end")
+    assert code == 3, output
+    assert f"{CHANGELOG}: not authorised: topic" in output
+    assert "the ACL DESCRIBE_CONFIGS on this topic is missing" in output
