@@ -82,6 +82,8 @@ class Coordinator:
         self._started: float | None = None
         self._newest = 0.0
         self._processes: dict[str, AttemptProcess | None] = {}
+        #: By process, the container that it has registered last.
+        self._last_of: dict[tuple[str, int, int], str] = {}
         self._abandoned: str | None = None
         self._changelogs: Mapping[str, ChangelogSize] = {}
         self._changed = threading.Condition()
@@ -116,7 +118,7 @@ class Coordinator:
     def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
         """Grant the container to a new attempt, which runs in `process`; returns its epoch."""
         with self._changed:
-            self._processes[container_id] = process
+            self._place(container_id, process)
             epoch = self._leases.grant(container_id)
             if container_id in self._tasks:
                 self._clocks.restart(self._tasks[container_id])
@@ -124,6 +126,14 @@ class Coordinator:
                 self._started = self._newest = self._clock.monotonic()
             self._changed.notify_all()
             return epoch
+
+    def _place(self, container_id: str, process: AttemptProcess | None) -> None:
+        before = self._processes.get(container_id)
+        if before is not None and self._last_of.get(before.identity) == container_id:
+            del self._last_of[before.identity]
+        self._processes[container_id] = process
+        if process is not None:
+            self._last_of[process.identity] = container_id
 
     def outgrow(self, container_id: str, epoch: int, newest: int) -> int | None:
         """An epoch greater than `newest` for the attempt with `epoch`; None if another attempt has the container."""
@@ -136,11 +146,13 @@ class Coordinator:
             return self._processes.get(container_id)
 
     def predecessor(self, container_id: str) -> AttemptProcess | None:
-        """The process that a new attempt has to end first: that of the newest attempt, unless the attempt has ended well.
-        Spark uses such a process again, for any container."""
+        """The process that a new attempt has to end first: that of the newest attempt, unless the attempt has ended well, or the
+        process has registered another container since. Spark uses a process again whose attempt has returned."""
         with self._changed:
-            ended = self._leases.state(container_id) is ContainerState.DONE
-            return None if ended else self._processes.get(container_id)
+            process = self._processes.get(container_id)
+            if process is None or self._leases.state(container_id) is ContainerState.DONE:
+                return None
+            return process if self._last_of.get(process.identity) == container_id else None
 
     def holder(self, container_id: str) -> int | None:
         """The epoch of the attempt that holds the lease now; None without one."""

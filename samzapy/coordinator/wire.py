@@ -67,6 +67,11 @@ class AttemptProcess:
     spark_task: int | None = None
     place: Place | None = None
 
+    @property
+    def identity(self) -> tuple[str, int, int]:
+        """What no other process ever has."""
+        return self.machine, self.pid, self.started
+
 
 @dataclass(frozen=True)
 class Overdue:

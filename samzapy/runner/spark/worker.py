@@ -24,11 +24,11 @@ import select
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 import psutil
 from pyspark import TaskContext
 
+from samzapy.clock import boot_id, process_start
 from samzapy.config.loader import load_job
 from samzapy.container.errors.user_failures import one_line, user_failure, user_line
 from samzapy.container.restart import build_container
@@ -108,14 +108,13 @@ _GONE_S = 10.0
 def this_process(spark_task: int | None) -> AttemptProcess | None:
     """The identity of this process; None outside Linux, where the kernel does not provide it."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         scope = os.readlink("/proc/self/ns/pid")  # noqa: PTH115  # no path, a name
-        started = _started(os.getpid())
     except OSError:
         return None
-    return (
-        None if started is None else AttemptProcess(f"{boot} {scope}", os.getpid(), started, spark_task, this_place())
-    )
+    boot, started = boot_id(), process_start(os.getpid())
+    if not boot or not started:
+        return None
+    return AttemptProcess(f"{boot} {scope}", os.getpid(), started, spark_task, this_place())
 
 
 def end_predecessor(predecessor: AttemptProcess) -> bool:
@@ -129,7 +128,7 @@ def end_predecessor(predecessor: AttemptProcess) -> bool:
         return False
     try:
         # The handle stands for one process, so a reuse of its number cannot go unnoticed from here on.
-        if _started(predecessor.pid) != predecessor.started:
+        if process_start(predecessor.pid) != predecessor.started:
             return False
         return _kill(handle, predecessor.pid)
     finally:
@@ -146,16 +145,6 @@ def _kill(handle: int, pid: int) -> bool:
     if not select.select([handle], [], [], _GONE_S)[0]:
         logger.warning("Process %d has not ended %g s after it was killed", pid, _GONE_S)
     return True
-
-
-def _started(pid: int) -> int | None:
-    """The start time of a process, in ticks since the boot; None if there is no such process."""
-    try:
-        line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The command's name, in parentheses, may hold any text; the start time is the 20th field after it.
-    return int(line.rpartition(")")[2].split()[19])
 
 
 #: Exit status of a worker that lost its lease while the user's code does not return.

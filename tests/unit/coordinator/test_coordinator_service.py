@@ -414,3 +414,15 @@ def test_an_attempt_does_not_hear_of_a_process_whose_attempt_has_ended_well(clie
     lease.report(ContainerReport("0", lease.epoch, "done"))
     assert coordinator.process("0") == first
     assert client.register("0")[0].predecessor is None
+
+
+def test_an_attempt_does_not_hear_of_a_process_that_has_registered_another_container_since():
+    tasks = [TaskModel(f"Partition {at}", frozenset({SystemStreamPartition("m", "in", at)}), at) for at in range(2)]
+    model = JobModel(tuple(ContainerModel(str(at), (task,)) for at, task in enumerate(tasks)))
+    coordinator = Coordinator("job", JobSpec(model, {"job.name": "job"}), 15.0)
+    first, second, third = (AttemptProcess("machine", 11, 22, spark_task) for spark_task in (33, 34, 35))
+    coordinator.register("0", first)
+    coordinator.register("1", second)
+    assert (coordinator.predecessor("0"), coordinator.predecessor("1")) == (None, second)
+    coordinator.register("0", third)
+    assert (coordinator.predecessor("0"), coordinator.predecessor("1")) == (third, None)
