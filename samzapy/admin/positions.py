@@ -187,7 +187,9 @@ def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock
     return changed
 
 
-def moved_to(old: Checkpoint | None, moved: Positions, clock: Clock = SYSTEM_CLOCK) -> Checkpoint:
+def moved_to(
+    old: Checkpoint | None, moved: Mapping[SystemStreamPartition, int], clock: Clock = SYSTEM_CLOCK
+) -> Checkpoint:
     """The checkpoint of a task after a tool has moved some of its positions, or none."""
     old = replace(old or Checkpoint({}), time_ms=clock.wall_ms())
     if not moved:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin
 from samzapy.config.stores.sources import StoreSource
 from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
@@ -115,14 +115,19 @@ class SideInputPlan:
             if span.start > span.bound:
                 ends = "the task starts at" if self._source.replayed else "the stream ends before"
                 return f"it is at {ssp}@{span.start}, {ends} {span.bound}"
-            if span.start == span.bound:
-                continue
-            topic = self._topics[str(ssp.system_stream)]
-            if topic.hidden:
-                return f"how long {ssp.system_stream} keeps deletions is unknown ({topic.hidden})"
-            kept_ms, age_ms = _deletions_kept_ms(topic), now_ms - marker.time_ms
-            if kept_ms is not None and age_ms >= kept_ms:
-                return f"it is {age_ms} ms old, {ssp.system_stream} keeps deletions for {kept_ms} ms"
+            if span.start < span.bound and (lost := self._lost_deletions(ssp.system_stream, now_ms - marker.time_ms)):
+                return lost
+        return None
+
+    def _lost_deletions(self, stream: SystemStream, age_ms: int) -> str | None:
+        """Why the stream may have dropped deletions that a store of this age has not seen, as half a sentence; None if it has
+        not."""
+        topic = self._topics[str(stream)]
+        if topic.hidden:
+            return f"how long {stream} keeps deletions is unknown ({topic.hidden})"
+        kept_ms = _deletions_kept_ms(topic)
+        if kept_ms is not None and age_ms >= kept_ms:
+            return f"it is {age_ms} ms old, {stream} keeps deletions for {kept_ms} ms"
         return None
 
 
