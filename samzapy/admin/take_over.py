@@ -4,12 +4,14 @@
 
     1  read which run owned the job before, as far as that can be read without waiting for open transactions
     2  refuse checkpoints that belong to another job
-    3  write this run down as the owner, with its transactional ids: a container that is fenced from now on reads that
-       record, and lets go
-    4  with transactions, fence the ids of the previous run, and this run's own, until no transaction is open in the
-       checkpoints
-    5  if the previous run cannot be fenced, wait as long as its containers may go on unseen, unless it has ended
-    6  check that no checkpoint has a greater epoch than this run's attempts will have
+    3  write this run down as the owner, with its transactional ids and those of earlier runs: a container that is fenced from
+       now on reads that record, and lets go
+    4  with transactions, fence all these ids
+    5  read all owners: other runs may have started between 1 and 3, and those before this one's record are earlier runs as
+       well. With a new one, do 2 to 5 again. A run behind this one's record has taken over
+    6  wait as long as containers of earlier runs may go on unseen, if nothing fences them and they have not ended
+    7  check that no checkpoint has a greater epoch than this run's attempts will have
+    8  with nothing left of earlier runs, write this run's record without them, and read all owners once more
 
 A broker may refuse the transactional ids. A guarantee that needs them is refused then; any other is kept without them.
 
@@ -37,7 +39,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.outputs.producers import fence
 from samzapy.container.supervision.job_records import open_job, this_run
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, TransactionsRefused
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, JobTakenOver, TransactionsRefused
 from samzapy.job.model import JobModel
 from samzapy.job.transactions import StateTransactions, refused, state_transactions, transactional_id
 from samzapy.storage.changelog.end import STALL_S, foreign_records
@@ -49,8 +51,6 @@ logger = logging.getLogger(__name__)
 
 #: A run's attempts have epochs above its own, and below the next run's: no container starts so often.
 _ATTEMPTS = 1 << 20
-#: The number of attempts to read the checkpoints while an unknown run has a transaction open in them.
-_MOST_LOOKS = 60
 
 
 @dataclass(frozen=True)
@@ -78,45 +78,145 @@ def take_over(
 
     `members` write state, each under a separate id: the containers of the run, or a tool. `tasks` are the names of the
     job's tasks. `wait` waits for seconds. `run` is written down, else a new one. Raises EnvironmentFailure for
-    checkpoints of another job, TransactionsRefused.
+    checkpoints of another job, TransactionsRefused, JobTakenOver if another run takes over meanwhile.
     """
     # 1  the previous run
-    previous, complete = checkpoints.peek_owner()
+    previous, _ = checkpoints.peek_owner()
     # 2  the job of the checkpoints
     refuse_another_job(config, previous)
-    # 3  this run
     ids = tuple(transactional_id(config.job_name, member) for member in members)
-    before = 0 if previous is None else previous.epoch
-    mine = replace(run or this_run(), job=(config.name, config.id), epoch=before + _ATTEMPTS, transactional_ids=ids)
-    mine = replace(mine, lease_ms=_lease_ms(config, state, mine))
-    # Until this wait is over, any later run has to wait for the previous run as well.
-    unsure = mine if previous is None else replace(mine, lease_ms=max(mine.lease_ms, previous.lease_ms))
-    checkpoints.write_owner(unsure)
-    # 4  fences
-    if state.system is not None:
-        try:
-            fence(clients, state.system, [*_ids(config, previous, tasks), *ids])
-            for _ in range(_MOST_LOOKS if not complete else 0):
-                if checkpoints.peek_owner()[1]:
-                    break
-        except TransactionsRefused as cause:
-            if config.task.guarantee.transactional:
-                raise
-            state = refused(state.system, str(cause))
-            mine = replace(mine, lease_ms=_lease_ms(config, state, mine))
-    # 5  a run that nothing fences
-    waited = previous is not None and _may_go_on(checkpoints, previous)
-    if previous is not None and waited:
-        logger.warning("Waiting %.0f s, as long as the previous run may go on unseen", previous.lease_ms / 1000)
-        wait(previous.lease_ms / 1000)
-    # 6  epochs
-    epochs = [found.epoch for found in checkpoints.read_all(tasks).values() if found is not None]
-    greatest = max(epochs, default=0)
-    if greatest >= mine.epoch:
-        mine = replace(mine, epoch=greatest + _ATTEMPTS)
-    if mine != unsure:
-        checkpoints.write_owner(mine)
-    return Claim(mine, state, waited)
+    mine = replace(run or this_run(), job=(config.name, config.id), transactional_ids=ids)
+    earlier = _EarlierRuns(config, tasks, previous, mine)
+    written: JobRun | None = None
+    settled = False
+    while True:
+        # 3  this run
+        record = replace(mine, epoch=earlier.epoch + _ATTEMPTS, lease_ms=_lease_ms(config, state, mine))
+        wanted = record if settled else earlier.added_to(record)
+        if wanted != written:
+            checkpoints.write_owner(wanted)
+            written = wanted
+        # 4  fences
+        if state.system is not None and earlier.unfenced:
+            state = _fenced(config, clients, state, state.system, [*earlier.ids, *ids])
+            earlier.unfenced = False
+            continue
+        # 5  the owners up to this run's record
+        owners, complete = checkpoints.peek_owners()
+        if earlier.take(owners, complete=complete):
+            settled = False
+            continue
+        if not complete:
+            # A transaction of a run that is not known yet: the broker ends it in the end.
+            checkpoints.read_owner()
+            continue
+        # 6  runs that nothing fences
+        if earlier.wait_for_those_that_go_on(checkpoints, wait):
+            settled = True
+            continue
+        # 7  epochs
+        if earlier.are_passed_by(checkpoints, written.epoch):
+            continue
+        # 8  this run alone
+        if written == record:
+            return Claim(written, state, earlier.were_waited_for)
+        settled = True
+
+
+def _fenced(
+    config: JobConfig, clients: SystemClients, state: StateTransactions, system: str, ids: Sequence[str]
+) -> StateTransactions:
+    """Fence the ids; returns `state`, without transactions if the system refuses them and the guarantee does not need them."""
+    try:
+        fence(clients, system, ids)
+    except TransactionsRefused as cause:
+        if config.task.guarantee.transactional:
+            raise
+        return refused(system, str(cause))
+    return state
+
+
+class _EarlierRuns:
+    """The runs whose records come before that of the run `mine`, back to the one that was found first: each run has dealt with those
+    before it. `epoch`: the greatest of them. `unfenced`: some of their ids, or of this run's, may still write."""
+
+    def __init__(self, config: JobConfig, tasks: Collection[str], first: JobRun | None, mine: JobRun) -> None:
+        self._config = config
+        self._tasks = tasks
+        self._first = first
+        self._mine = mine
+        self._runs: dict[str, JobRun] = {}
+        self._waited: set[str] = set()
+        self.unfenced = True
+        self.epoch = 0
+        if first is not None:
+            self._add(first)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids under which the runs may still write."""
+        return [each for run in self._runs.values() for each in _ids(self._config, run, self._tasks)]
+
+    @property
+    def were_waited_for(self) -> bool:
+        """Whether the start has waited for some of them."""
+        return bool(self._waited)
+
+    def added_to(self, record: JobRun) -> JobRun:
+        """The record of the run while it takes over: a later run has to deal with the earlier ones as well, if this one crashes."""
+        leases = [run.lease_ms for name, run in self._runs.items() if name not in self._waited]
+        ids = tuple(dict.fromkeys([*(record.transactional_ids or ()), *self.ids]))
+        return replace(record, lease_ms=max([record.lease_ms, *leases]), transactional_ids=ids)
+
+    def take(self, owners: Sequence[JobRun], *, complete: bool) -> bool:
+        """Note the runs of these records; returns whether one is new. Raises JobTakenOver if a later run owns the job,
+        EnvironmentFailure for a run of another job."""
+        ids = [run.id for run in owners]
+        own = _last(ids, self._mine.id)
+        if owners and own < len(ids) - 1 and (own >= 0 or complete):
+            newest = owners[-1]
+            raise JobTakenOver.by(self._config.name, newest.started_ms, newest.host, newest.pid)
+        end = len(ids) if own < 0 else own
+        known = -1 if self._first is None else _last(ids[:end], self._first.id)
+        # Without the one that was found first, the last of them has dealt with all others.
+        begin = known if known >= 0 else max(0, end - 1)
+        found = {run.id: run for run in owners[begin:end] if run.id != self._mine.id}
+        fresh = [run for run in found.values() if self._runs.get(run.id) != run]
+        for run in fresh:
+            refuse_another_job(self._config, run)
+            self._add(run)
+        return bool(fresh)
+
+    def wait_for_those_that_go_on(self, checkpoints: CheckpointManager, wait: Callable[[float], object]) -> bool:
+        """Wait as long as containers of these runs may go on unseen; False if there is no need, or no more."""
+        left = [run for name, run in self._runs.items() if name not in self._waited]
+        longest_ms = max((run.lease_ms for run in left if _may_go_on(checkpoints, run)), default=0)
+        if not longest_ms:
+            return False
+        logger.warning("Waiting %.0f s, as long as the previous run may go on unseen", longest_ms / 1000)
+        wait(longest_ms / 1000)
+        self._waited.update(self._runs)
+        return True
+
+    def are_passed_by(self, checkpoints: CheckpointManager, epoch: int) -> bool:
+        """Whether some checkpoint has that epoch or a greater one, which counts from now on."""
+        found = checkpoints.read_all(self._tasks).values()
+        greatest = max((each.epoch for each in found if each is not None), default=0)
+        if greatest < epoch:
+            return False
+        self.epoch = greatest
+        return True
+
+    def _add(self, run: JobRun) -> None:
+        self.epoch = max(self.epoch, run.epoch)
+        self.unfenced = True
+        if run.id != self._mine.id:
+            self._runs[run.id] = run
+
+
+def _last(ids: Sequence[str], wanted: str) -> int:
+    """The index of the last one, -1 if there is none."""
+    return max((index for index, each in enumerate(ids) if each == wanted), default=-1)
 
 
 def take_over_by_tool(
@@ -161,11 +261,9 @@ def refuse_another_job(config: JobConfig, owner: JobRun | None) -> None:
         )
 
 
-def _ids(config: JobConfig, previous: JobRun | None, tasks: Iterable[str]) -> Iterable[str]:
-    """The ids under which the previous run may still write. An older version recorded none and had an id for each
+def _ids(config: JobConfig, previous: JobRun, tasks: Iterable[str]) -> Iterable[str]:
+    """The ids under which an earlier run may still write. An older version recorded none and had an id for each
     task."""
-    if previous is None:
-        return ()
     if previous.transactional_ids is None:
         return [f"{config.name}-{config.id}-{task}" for task in tasks]
     return previous.transactional_ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -63,7 +63,8 @@ class JobRun:
 
     `id` is unique; `started_ms`, `host` and `pid` (the driver's) are for people. `job`: name and id of the job.
     `epoch`: every attempt of the run has a greater epoch, every attempt of an earlier run a smaller one.
-    `transactional_ids`: the ids that the next run has to fence; None in records of older versions. `lease_ms`: the time
+    `transactional_ids`: the ids that the next run has to fence, those of earlier runs included until they are fenced; None in
+    records of older versions. `lease_ms`: the time
     for which unfenced containers may continue without the driver; 0 if all are fenced. `born` is the start of the driver in ticks
     since the boot `boot` of its machine; 0 and empty in records of older versions and where the kernel does not say.
     """
@@ -154,8 +155,16 @@ class CheckpointManager(ABC):
         """The run of the latest `write_owner`, None before the first."""
 
     def peek_owner(self) -> tuple[JobRun | None, bool]:
-        """The owner as readable without waiting for open transactions, and whether nothing remained unread."""
-        return self.read_owner(), True
+        """The owner as readable without waiting for open transactions, and whether nothing remained unread. Raises as
+        `peek_owners`."""
+        owners, complete = self.peek_owners()
+        return owners[-1] if owners else None, complete
+
+    def peek_owners(self) -> tuple[Sequence[JobRun], bool]:
+        """The runs of all `write_owner` that are still kept, in their order, as readable without waiting for open transactions, and
+        whether nothing remained unread. A manager that keeps one record has the newest. Raises RestoreError past its deadline."""
+        owner = self.read_owner()
+        return () if owner is None else (owner,), True
 
     @abstractmethod
     def write_owner(self, run: JobRun) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,8 +16,6 @@ from samzapy.errors import EnvironmentFailure, RestoreStalled
 
 _POLL_RECORDS = 5_000
 _POLL_SECONDS = 0.2
-#: After this many seconds without progress, a reader that does not wait assumes an open transaction.
-_STALL_S = 1.0
 _UNSHARED = SamzaRecords()
 
 
@@ -51,7 +49,7 @@ class TopicCheckpointManager(CheckpointManager):
         self._complete = False
         self._checkpoints: dict[str, Checkpoint] = {}
         self._partitions: dict[str, int] = {}
-        self._owner: JobRun | None = None
+        self._owners: list[JobRun] = []
         self._records: dict[Kind, dict[str, Any]] = {}
 
     def start(self) -> None:
@@ -105,11 +103,11 @@ class TopicCheckpointManager(CheckpointManager):
 
     def read_owner(self) -> JobRun | None:
         self._catch_up()
-        return self._owner
+        return self._owners[-1] if self._owners else None
 
-    def peek_owner(self) -> tuple[JobRun | None, bool]:
-        complete = self._read_on(_STALL_S) is None
-        return self._owner, complete
+    def peek_owners(self) -> tuple[Sequence[JobRun], bool]:
+        complete = self._peek()
+        return tuple(self._owners), complete
 
     def write_owner(self, run: JobRun) -> None:
         self._write([self._record(RecordKey(Kind.OWNER), codec.encode_owner(run))])
@@ -119,7 +117,7 @@ class TopicCheckpointManager(CheckpointManager):
         return self._records.get(Kind(record.value))
 
     def peek_record(self, record: JobRecord) -> dict[str, Any] | None:
-        self._read_on(_STALL_S)
+        self._peek()
         return self._records.get(Kind(record.value))
 
     def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
@@ -148,35 +146,51 @@ class TopicCheckpointManager(CheckpointManager):
         position."""
         if self._complete:
             return
-        stuck = self._read_on(self.patience_s)
-        if stuck is not None:
-            position, end = stuck
-            raise RestoreStalled(f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {end}")
+        bound = self._bound()
+        if bound is not None:
+            self._read_to(bound)
 
-    def _read_on(self, patience_s: float) -> tuple[int, int] | None:
-        """Like `_catch_up`; returns None at the end, or position and end if it has made no progress for that long."""
+    def _peek(self) -> bool:
+        """Like `_catch_up`, but not past the first open transaction; returns whether there was none. A broker that is only slow is
+        waited for: what it has not brought yet may be a record of another run."""
+        bound = self._bound()
+        if bound is None:
+            return True
+        # Asked after the bound, so that a transaction that ends meanwhile is not taken for an open one.
+        decided = self._admin().ends([self._ssp], committed=True)[self._ssp]
+        self._read_to(min(bound, decided))
+        return decided >= bound
+
+    def _bound(self) -> int | None:
+        """The present high watermark, None without a topic; the reader is there."""
         if self._reader is None and self._admin().describe(self._spec.stream) is None:
             return None
         bound = self._admin().offsets([self._ssp])[self._ssp]
         if self._reader is None:
             self._checkpoints.clear()
             self._partitions.clear()
-            self._owner = None
+            self._owners.clear()
             self._records.clear()
             self._reader = self._new_consumer()
             self._reader.register(self._ssp, bound.oldest)
             self._reader.start()
-        deadline = self._clock.monotonic() + patience_s
-        while (position := self._reader.position(self._ssp)) < bound.upcoming:
+        return bound.upcoming
+
+    def _read_to(self, end: int) -> None:
+        """Read up to `end`. Raises RestoreStalled without progress for `patience_s`."""
+        assert self._reader is not None
+        deadline = self._clock.monotonic() + self.patience_s
+        while (position := self._reader.position(self._ssp)) < end:
             batches = self._reader.poll(_POLL_SECONDS, _POLL_RECORDS)
             for batch in batches:
                 self._apply(batch)
             now = self._clock.monotonic()
             if batches or self._reader.position(self._ssp) > position:
-                deadline = now + patience_s
+                deadline = now + self.patience_s
             elif now > deadline:
-                return position, bound.upcoming
-        return None
+                raise RestoreStalled(
+                    f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {end}"
+                )
 
     def _apply(self, batch: RecordBatch) -> None:
         for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
@@ -194,7 +208,7 @@ class TopicCheckpointManager(CheckpointManager):
             elif kind is Kind.PARTITIONS:
                 self._partitions = codec.decode_partitions(value, where)
             elif kind is Kind.OWNER:
-                self._owner = codec.decode_owner(value, where)
+                self._owners.append(codec.decode_owner(value, where))
             else:
                 self._records[kind] = codec.decode_record(value, where)
 

@@ -58,6 +58,17 @@ class LocalAdmin(SystemAdmin):
             found[ssp] = OffsetRange(oldest, upcoming)
         return found
 
+    def ends(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, int]:
+        found = {}
+        for ssp in ssps:
+            database, slot = self._find(ssp)
+            with database.read():
+                _, upcoming, stable = self._bounds(ssp, database, slot)
+            found[ssp] = stable if committed else upcoming
+        return found
+
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         found = {}
         for ssp in ssps:

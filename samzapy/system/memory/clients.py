@@ -36,6 +36,11 @@ class MemoryAdmin(SystemAdmin):
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
         return {ssp: self._cluster.offsets(ssp) for ssp in ssps}
 
+    def ends(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, int]:
+        return {ssp: self._cluster.end(ssp, committed=committed) for ssp in ssps}
+
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         return {ssp: self._cluster.offset_at(ssp, time_ms) for ssp in ssps}
 

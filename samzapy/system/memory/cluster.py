@@ -104,6 +104,12 @@ class MemoryCluster:
             log = self._log(ssp)
             return OffsetRange(log.oldest, log.upcoming)
 
+    def end(self, ssp: SystemStreamPartition, *, committed: bool) -> int:
+        """Like `SystemAdmin.ends`."""
+        with self._changed:
+            log = self._log(ssp)
+            return log.stable if committed else log.upcoming
+
     def offset_at(self, ssp: SystemStreamPartition, time_ms: int) -> int:
         """Like `SystemAdmin.offsets_at`."""
         with self._changed:

@@ -13,6 +13,7 @@ from samzapy.checkpoint.factories import FileCheckpointManager
 from samzapy.checkpoint.samza import Kind, RecordKey, encode_key
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.errors import EnvironmentFailure, RestoreError
+from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("kafka", "orders", 0)
 
@@ -253,3 +254,73 @@ def test_event_times_and_what_senders_have_said_come_back_with_the_checkpoint(ne
     successor = new_manager()
     assert successor.read("Partition 0") == written
     successor.close()
+
+
+def run(name):
+    return JobRun(name, 0, "host", 1)
+
+
+def test_a_look_at_the_owners_ends_before_an_open_transaction(topic, system):
+    manager = topic()
+    manager.start()
+    for name in ("first", "second"):
+        manager.write_owner(run(name))
+    open_one = system.transactional(f"open-{uuid.uuid4().hex[:8]}")
+    open_one.begin()
+    manager.write({"Partition 0": Checkpoint({SSP: 1})}, open_one)
+    open_one.flush()
+    manager.write_owner(run("third"))
+    owners, complete = manager.peek_owners()
+    if complete:  # embedded systems write at the commit
+        assert list(owners) == [run("first"), run("second"), run("third")]
+    else:
+        assert list(owners) == [run("first"), run("second")]
+        assert manager.peek_owner() == (run("second"), False)
+    open_one.abort()
+    assert manager.read_owner() == run("third"), "waits for the marker of the abort"
+    owners, complete = manager.peek_owners()
+    assert (list(owners), complete) == ([run("first"), run("second"), run("third")], True)
+    manager.close()
+
+
+class SilentConsumer:
+    """A consumer whose first polls bring nothing, each a second long."""
+
+    def __init__(self, consumer, silent, clock):
+        self._consumer = consumer
+        self._silent = silent
+        self._clock = clock
+
+    def __getattr__(self, name):
+        return getattr(self._consumer, name)
+
+    def position(self, ssp):
+        return 0 if self._silent else self._consumer.position(ssp)
+
+    def poll(self, timeout_s, max_records):
+        if self._silent:
+            self._silent -= 1
+            self._clock.advance(1.0)
+            return []
+        return self._consumer.poll(timeout_s, max_records)
+
+
+@pytest.mark.parametrize(("silent", "found"), [(0, True), (55, True), (70, False)])
+def test_a_broker_that_brings_nothing_for_a_while_hides_no_owner(system, stream, silent, found):
+    topic_manager(system, stream).start()
+    writer = topic_manager(system, stream)
+    writer.write_owner(run("first"))
+    clock = ManualClock()
+    consumer = lambda: SilentConsumer(  # noqa: E731
+        system._kept(system.factory.consumer(system.settings, "checkpoints")), silent, clock
+    )
+    spec = StreamSpec(stream, 1, {"cleanup.policy": "compact"})
+    manager = TopicCheckpointManager(system.name, spec, lambda: system.admin, consumer, system.producer, clock=clock)
+    if found:
+        assert manager.peek_owner() == (run("first"), True)
+        assert manager.peek_record(JobRecord.DRAIN) is None
+    else:
+        with pytest.raises(RestoreError, match="no record for 60 s"):
+            manager.peek_owner()
+    manager.close()
+    writer.close()

@@ -6,11 +6,15 @@ import pytest
 from rigs.side_by_side import NumbersScene, Run
 
 from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream, WindowableTask
+from samzapy.admin import take_over
 from samzapy.api.checkpoint import CheckpointManager
+from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.job_records import Ownership, this_run
-from samzapy.errors import JobTakenOver
+from samzapy.container.supervision.job_records import Ownership, open_job, this_run
+from samzapy.errors import JobTakenOver, ProducerFenced
+from samzapy.job.transactions import transactional_id
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -88,6 +92,66 @@ def test_a_container_that_starts_for_a_run_that_is_no_longer_the_owner_lets_go_b
     with pytest.raises(JobTakenOver, match="another run of job 'twice'"):
         LocalRunner().run(outdated, RunOptions())
     assert scene.outputs() == Counter()
+
+
+@pytest.fixture
+def between(monkeypatch):
+    """Sets what happens once, between the look of the next run for owners and the record of its own."""
+    pending = []
+    write_owner = TopicCheckpointManager.write_owner
+
+    def after_another(self, run):
+        while pending:
+            pending.pop()()
+        write_owner(self, run)
+
+    monkeypatch.setattr(TopicCheckpointManager, "write_owner", after_another)
+    return pending.append
+
+
+def test_a_run_that_starts_between_the_look_and_the_record_of_another_is_fenced_by_it(between):
+    scene = Scene("exactly-once", **{"job.container.count": "1"})
+    scene.prepare()
+    wide = load_job(scene.flat | {"job.container.count": "2"})
+    overlapping, clients = [], job_clients(wide, "test")
+    producer = clients.transactional("sys", transactional_id(wide.job_name, "1"))
+
+    def another():
+        overlapping.append(prepare(wide))
+        producer.init_transactions()
+
+    between(another)
+    newest = scene.prepare()
+    producer.begin()
+    producer.send([OutgoingRecord("out", b"k", b"1", 0)])
+    with pytest.raises(ProducerFenced):
+        producer.commit()
+    assert newest.epoch > overlapping[0].epoch
+    checkpoints = manager_for(wide, clients)
+    owner = checkpoints.read_owner()
+    assert (owner.id, owner.transactional_ids) == (newest.run_id, (transactional_id(wide.job_name, "0"),))
+    checkpoints.close()
+    producer.close()
+    clients.close()
+
+
+def test_a_run_behind_whose_record_another_stands_has_lost_the_job(between, monkeypatch):
+    scene = Scene("exactly-once")
+    scene.prepare()
+    fence, newer = take_over.fence, []
+
+    def fence_late(*given):
+        if not newer:
+            newer.append(None)
+            newer.append(scene.prepare())
+        fence(*given)
+
+    monkeypatch.setattr(take_over, "fence", fence_late)
+    with pytest.raises(JobTakenOver, match="another run of job 'twice'"):
+        scene.prepare()
+    config = load_job(scene.flat)
+    with open_job(config, "test") as (_, checkpoints):
+        assert checkpoints.read_owner().id == newer[1].run_id
 
 
 def test_the_owner_is_the_newest_start_and_a_container_of_no_run_has_none():
