@@ -18,13 +18,13 @@ from samzapy.config.stores.backup import BackupConfig
 from samzapy.errors import StoreError
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader, UploadStopped, newest_snapshot
+from samzapy.storage.local.directory import CHECKPOINT, checkpoints_beside
 from samzapy.storage.local.marker import Marker
 
 _LOG = logging.getLogger(__name__)
 #: Limits the uploads of a process: it may have many tasks, but has one network.
 _UPLOADS_AT_ONCE = threading.Semaphore(2)
 _TURN_S = 0.2
-_CHECKPOINT = ".checkpoint-"
 #: Seconds that a stop waits for an upload. After one that took longer, the process waits for no other.
 _PATIENCE_S = 10.0
 _HANGING = threading.Event()
@@ -111,9 +111,9 @@ class StoreBackup:
     def _upload(self) -> None:
         if self._uploader is None:
             self._uploader = SnapshotUploader(self._open_folder(), self._config.kept, self._stopped.is_set)
-        for left in self._directory.parent.glob(f"{self._directory.name}{_CHECKPOINT}*"):
+        for left in checkpoints_beside(self._directory):
             shutil.rmtree(left, ignore_errors=True)
-        checkpoint = self._directory.with_name(f"{self._directory.name}{_CHECKPOINT}{uuid.uuid4().hex}")
+        checkpoint = self._directory.with_name(f"{self._directory.name}{CHECKPOINT}{uuid.uuid4().hex}")
         try:
             data = self._made(checkpoint)
             if data is None:

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal, get_args
 
 from samzapy.errors import StoreError
 
 #: Brackets and commas are in the names of tasks of one partition: `SystemStreamPartition_[kafka,_orders,_0]`.
 _SAFE = re.compile(r"^[A-Za-z0-9._,~\[\]\-]{1,200}$")
+
+#: Why a store must not be used: it is damaged, is of no use any more, or another writer has written to its changelog.
+RefusedAs = Literal["corrupt", "stale", "foreign"]
+
+#: All endings of directories beside a store, after its own name.
+#: `.<RefusedAs>-<time>`: it must not be used.
+REFUSED = tuple(f".{kind}-" for kind in get_args(RefusedAs))
+#: `.orphaned-<time>`: no task used it for long.
+ORPHANED = ".orphaned-"
+#: `.standby-<replica>`: a standby's copy.
+STANDBY = ".standby-"
+#: `.checkpoint-<id>` and `.downloading`: the files of a snapshot on their way. A process that is killed leaves them.
+CHECKPOINT = ".checkpoint-"
+DOWNLOADING = ".downloading"
+TEMPORARY = (CHECKPOINT, DOWNLOADING)
+_BESIDE = (*REFUSED, ORPHANED, STANDBY, *TEMPORARY)
 
 
 def store_directory(base: Path, job: str, store: str, task: str) -> Path:
@@ -40,7 +57,7 @@ def make_private(path: Path, base: Path) -> None:
         raise StoreError(f"{path}: cannot make the store's directory: {cause.strerror or cause}") from cause
 
 
-def set_aside(path: Path, kind: str, now_ms: int) -> Path:
+def set_aside(path: Path, kind: RefusedAs, now_ms: int) -> Path:
     """Rename a store that must not be used to `<name>.<kind>-<time>`, and delete the previous one. Returns the name.
 
     The directory must not be open. Raises StoreError.
@@ -56,34 +73,41 @@ def set_aside(path: Path, kind: str, now_ms: int) -> Path:
 
 
 def lies_beside(path: Path) -> bool:
-    """Whether the directory is not an active store: it was set aside, or is a standby's copy."""
-    return any(f".{kind}-" in path.name for kind in ("corrupt", "stale", "orphaned", "standby"))
+    """Whether the directory is not an active store: it was set aside, is a standby's copy, or the files of a snapshot."""
+    return any(ending in path.name for ending in _BESIDE)
 
 
 def standby_name(task: str, replica: int) -> str:
     """The name that stands for the task's name in the path of its `replica`-th standby's copies."""
-    return f"{task}.standby-{replica}"
+    return f"{task}{STANDBY}{replica}"
 
 
 def standbys_beside(path: Path) -> list[Path]:
     """The copies of the store at `path` that standbys have left or keep on this machine. Raises StoreError."""
-    beginning = f"{path.name}.standby-"
+    return [copy for copy in _beside(path, (STANDBY,)) if copy.suffix.startswith(STANDBY)]
+
+
+def set_asides(path: Path) -> list[Path]:
+    """The directories of this store that were set aside, the oldest of a kind first. Raises StoreError."""
+    return _beside(path, REFUSED)
+
+
+def checkpoints_beside(path: Path) -> list[Path]:
+    """The checkpoints of the store at `path`: a process that was killed leaves them. Raises StoreError."""
+    return _beside(path, (CHECKPOINT,))
+
+
+def _beside(path: Path, endings: Sequence[str]) -> list[Path]:
+    beginnings = tuple(f"{path.name}{ending}" for ending in endings)
     try:
-        # No pattern: every task of a container goes through the names of all of them.
+        # No pattern: names have brackets, and every task of a container goes through the names of all of them.
         with os.scandir(path.parent) as found:
-            names = sorted(each.name for each in found if each.name.startswith(beginning))
+            names = sorted(each.name for each in found if each.name.startswith(beginnings))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as cause:
         raise StoreError(f"{path}: cannot look for the store: {cause.strerror or cause}") from cause
-    copies = [path.with_name(name) for name in names]
-    return [copy for copy in copies if copy.suffix.startswith(".standby-")]
-
-
-def set_asides(path: Path) -> list[Path]:
-    """The directories of this store that were set aside, oldest name first."""
-    name = glob.escape(path.name)
-    return sorted(p for kind in ("corrupt", "stale") for p in path.parent.glob(f"{name}.{kind}-*"))
+    return [path.with_name(name) for name in names]
 
 
 def wipe(path: Path) -> None:

@@ -15,7 +15,7 @@ from threading import Event
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.errors import StoreCorrupted, StoreError, StoreLocked
-from samzapy.storage.local.directory import make_private, set_aside, standbys_beside, store_directory, wipe
+from samzapy.storage.local.directory import RefusedAs, make_private, set_aside, standbys_beside, store_directory, wipe
 from samzapy.storage.local.marker import Marker
 
 _LOG = logging.getLogger(__name__)
@@ -56,19 +56,20 @@ class LocalStores:
             return LocalStore(factory.open(None, settings), None)
         path = self.directory(settings.store)
         engine: StorageEngine | None = None
+        kind: RefusedAs = "stale"
         try:
             engine = self._open(factory, path, settings)
             data = engine.marker()
             if data is None and engine.is_empty():
                 return LocalStore(engine, None)
             marker = None if data is None else Marker.from_bytes(data)
-            kind, reason = "stale", _NO_MARKER if marker is None else refuse(marker) or ""
+            reason = _NO_MARKER if marker is None else refuse(marker) or ""
             if not reason:
                 return LocalStore(engine, marker)
         except StoreCorrupted as damage:
             kind, reason = "corrupt", f"it is damaged ({damage})"
         except ValueError as cause:
-            kind, reason = "stale", f"its marker cannot be read ({cause})"
+            reason = f"its marker cannot be read ({cause})"
         except BaseException:
             if engine is not None:
                 engine.close()
@@ -112,13 +113,14 @@ class LocalStores:
             return factory.open(None, settings)
         path = self.directory(settings.store)
         engine: StorageEngine | None = None
+        kind: RefusedAs = "stale"
         try:
             # Opened before it is deleted: another process that has it open holds its lock.
             engine = self._open(factory, path, settings)
             marked = engine.marker() is not None
             if not marked and engine.is_empty():
                 return engine
-            kind, reason = "stale", "" if marked else _NO_MARKER
+            reason = "" if marked else _NO_MARKER
         except StoreCorrupted as damage:
             kind, reason = "corrupt", f"it is damaged ({damage})"
         if engine is not None:
@@ -144,7 +146,7 @@ class LocalStores:
         return factory.open(path, settings)
 
 
-def _put_out_of_the_way(path: Path, kind: str, reason: str, now_ms: int) -> None:
+def _put_out_of_the_way(path: Path, kind: RefusedAs, reason: str, now_ms: int) -> None:
     aside = set_aside(path, kind, now_ms)
     _LOG.warning("The local store %s is not used: %s. It was set aside as %s.", path, reason, aside.name)
 

@@ -13,19 +13,20 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from samzapy.storage.local.directory import locking_pid
+from samzapy.storage.local.directory import ORPHANED, REFUSED, TEMPORARY, locking_pid
 
 _LOG = logging.getLogger(__name__)
 
 #: The least time that an orphan stays after it was set aside, in milliseconds.
 GRACE_MS = 3_600_000
-
-_ORPHAN, _REFUSED = ".orphaned-", (".stale-", ".corrupt-")
+#: The least time that the files of a snapshot on their way stay after the last of them, in milliseconds.
+TRANSFER_MS = 86_400_000
 
 
 def sweep_orphans(base: Path, job: str, current: Collection[str], ttl_ms: int, now_ms: int) -> list[Path]:
     """Look through the job's folder below `base`; returns the stores that were set aside or deleted.
 
+    The files of snapshots that were never completed are deleted at once: they are copies of other files.
     Never touched: the stores of the `current` tasks, stores that any process has locked, and stores that were written to
     less than `ttl_ms` milliseconds ago. A negative `ttl_ms` disables this. A failure to rename or delete is logged.
     """
@@ -50,18 +51,23 @@ def _stores(root: Path) -> Iterator[Path]:
 
 
 def _sweep(path: Path, ttl_ms: int, now_ms: int) -> bool:
-    if _ORPHAN in path.name:
-        return _delete(path, _ORPHAN, GRACE_MS, now_ms)
-    for kind in _REFUSED:
+    if ORPHANED in path.name:
+        return _delete_aside(path, ORPHANED, GRACE_MS, now_ms)
+    for kind in REFUSED:
         if kind in path.name:
-            return _delete(path, kind, ttl_ms, now_ms)
+            return _delete_aside(path, kind, ttl_ms, now_ms)
+    if any(kind in path.name for kind in TEMPORARY):
+        # They have no lock of their own, so only their age says that no process uploads or downloads them any more.
+        return now_ms - _last_written_ms(path) >= max(ttl_ms, TRANSFER_MS) and _delete(path)
     return now_ms - _last_written_ms(path) >= ttl_ms and _set_aside(path, now_ms)
 
 
-def _delete(path: Path, kind: str, least_ms: int, now_ms: int) -> bool:
+def _delete_aside(path: Path, kind: str, least_ms: int, now_ms: int) -> bool:
     since = path.name.rpartition(kind)[2]
-    if not since.isdigit() or now_ms - int(since) < least_ms:
-        return False
+    return since.isdigit() and now_ms - int(since) >= least_ms and _delete(path)
+
+
+def _delete(path: Path) -> bool:
     shutil.rmtree(path)
     _LOG.info("Deleted the unused store %s", path)
     return True
@@ -78,7 +84,7 @@ def _set_aside(path: Path, now_ms: int) -> bool:
     lock = os.open(path / "LOCK", os.O_RDWR)
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.rename(path.with_name(f"{path.name}{_ORPHAN}{now_ms}"))
+        path.rename(path.with_name(f"{path.name}{ORPHANED}{now_ms}"))
     except BlockingIOError:
         return False
     finally:

@@ -11,7 +11,8 @@ from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import StoreError
-from samzapy.storage.inspection import ChangelogReader, Selection, read_files
+from samzapy.storage.inspection import ChangelogReader, Selection, local_directories, read_files
+from samzapy.storage.local.directory import CHECKPOINT, DOWNLOADING, ORPHANED, REFUSED, STANDBY, store_directory
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.memory import MemorySystemFactory
@@ -118,3 +119,12 @@ def test_files_say_how_far_they_are(tmp_path):
     with read_files(StoreConfig("s", "rocksdb", "string", "string"), factory, [tmp_path / "s"], SYSTEM_CLOCK) as found:
         assert found.as_of == {4: marker}
         assert list(found.entries(Selection())) == [(4, b"a", b"1")]
+
+
+@pytest.mark.parametrize("ending", [*REFUSED, ORPHANED, STANDBY, CHECKPOINT, DOWNLOADING])
+def test_only_the_store_itself_is_read_from_the_folder_of_its_copies_and_of_what_was_set_aside(tmp_path, ending):
+    path = store_directory(tmp_path, "j-1", "s", "SystemStreamPartition [kafka, orders, 0]")
+    for each in (path, path.with_name(f"{path.name}{ending}17")):
+        each.mkdir(parents=True)
+        (each / "CURRENT").touch()
+    assert local_directories("j-1", "s", tmp_path) == [path]

@@ -99,3 +99,20 @@ def test_a_snapshot_is_due_after_a_while_if_the_store_has_changed(tmp_path, plac
     assert len(place.indexes()) == 1
     backup.close()
     engine.close()
+
+
+def test_the_checkpoint_that_a_killed_process_has_left_is_deleted_whatever_the_tasks_name(tmp_path, place):
+    path = tmp_path / "SystemStreamPartition_[kafka,_orders,_0]"
+    engine = FACTORY.open(path, SETTINGS)
+    engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
+    left = path.with_name(f"{path.name}.checkpoint-0af3")
+    left.mkdir()
+    config = BackupConfig("", every_commits=1, interval_ms=0)
+    marker = Marker(IDENTITY, 1, 1).to_bytes()
+    backup = StoreBackup(engine, path, lambda _: marker, lambda: place, config, SYSTEM_CLOCK)
+    backup.committed()
+    backup.settle()
+    assert not left.exists()
+    assert len(place.indexes()) == 1
+    backup.close()
+    engine.close()

@@ -12,7 +12,7 @@ from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
-from samzapy.storage.local.directory import set_asides, store_directory
+from samzapy.storage.local.directory import set_aside, set_asides, store_directory
 from samzapy.storage.local.files import LocalStores
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
@@ -81,6 +81,14 @@ def test_a_refused_store_is_set_aside_and_only_the_last_one_kept(stores):
         assert (local.marker, local.reason, local.engine.get(b"000001")) == (None, "it is old", None)
         local.engine.close()
     assert [path.name for path in set_asides(directory(stores))] == ["Partition_0.stale-17"]
+
+
+def test_a_store_that_another_writer_has_written_to_goes_when_the_next_one_is_set_aside(stores):
+    filled(stores)
+    set_aside(directory(stores), "foreign", 16)
+    filled(stores)
+    opened(stores, lambda marker: "it is old").engine.close()
+    assert [path.name for path in directory(stores).parent.glob("*.*")] == ["Partition_0.stale-17"]
 
 
 def test_a_store_without_a_changelog_starts_empty(stores):

@@ -77,6 +77,34 @@ def test_old_copies_of_standbys_and_refused_stores_go_too(made, tmp_path):
     assert names(tmp_path) == [f"Partition_1.standby-1.orphaned-{NOW_MS}", f"Partition_3.corrupt-{NOW_MS - DAY_MS}"]
 
 
+def test_a_store_that_another_writer_has_written_to_goes_with_its_age(made, tmp_path):
+    made(f"Partition_1.foreign-{NOW_MS - 8 * DAY_MS}", days=8)
+    young = made(f"Partition_2.foreign-{NOW_MS - DAY_MS}", days=8)
+    assert sweep(tmp_path) == [f"Partition_1.foreign-{NOW_MS - 8 * DAY_MS}"]
+    assert names(tmp_path) == [young.name]
+
+
+def test_the_files_of_snapshots_that_a_killed_process_has_left_go_also_those_of_current_tasks(made, tmp_path):
+    for name, days in [
+        ("Partition_1.checkpoint-ab", 8),
+        ("Partition_2.downloading", 8),
+        ("Partition_3.checkpoint-c", 6),
+    ]:
+        # A checkpoint has no lock file.
+        (made(name, days) / "LOCK").unlink()
+        os.utime(tmp_path / "job-1" / "counts" / name, (NOW_MS / 1000 - days * 86_400,) * 2)
+    assert sweep(tmp_path, "Partition 1", "Partition 2", "Partition 3") == [
+        "Partition_1.checkpoint-ab",
+        "Partition_2.downloading",
+    ]
+    assert names(tmp_path) == ["Partition_3.checkpoint-c"]
+
+
+def test_a_short_age_leaves_the_files_of_a_snapshot_that_may_still_be_uploaded(made, tmp_path):
+    made("Partition_1.checkpoint-ab", days=0)
+    assert sweep(tmp_path, ttl_ms=0) == []
+
+
 def test_nothing_is_touched_without_an_age_or_outside_of_the_jobs_own_folder(made, tmp_path):
     made("Partition_1", days=900)
     assert sweep(tmp_path, ttl_ms=-1) == []
