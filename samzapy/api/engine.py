@@ -211,6 +211,9 @@ class StorageEngineFactory(ABC):
     #: Whether the view changes values in place, as `StoreViewFactory.changes_in_place` says.
     changes_in_place = False
 
+    #: Whether each entry has a meaning of its own, as `StoreViewFactory.entries_stand_alone` says.
+    entries_stand_alone = True
+
     @abstractmethod
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """Open the store, and create it if it is missing. `directory` is the task's own for a persistent engine,
@@ -259,6 +262,10 @@ class StoreViewFactory(ABC):
     #: Whether the view changes values from the store in place before it puts them back. If the job undoes failed
     #: messages (`task.error.process.policy`), the store then hands out copies; a view that puts new objects is quicker.
     changes_in_place = False
+
+    #: Whether each entry has a meaning of its own. If entries refer to each other, one that expires or is dropped would
+    #: leave the others wrong: a job file with `rocksdb.ttl.ms` or `drop.large.messages` for such a store is refused.
+    entries_stand_alone = False
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
         """The serdes of the entries; by default keys are bytes, which keep their order, and values msgpack."""

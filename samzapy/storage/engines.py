@@ -13,6 +13,7 @@ from samzapy.api.engine import EngineSettings, StorageEngineFactory, StoreViewFa
 from samzapy.api.serde import Serde
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig, backup
+from samzapy.config.stores.store import DROP_LARGE, TTL_MS
 from samzapy.config.streams.serdes import key_identity, serde_identity, typed_name
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class
@@ -36,10 +37,25 @@ def load_engines(config: JobConfig) -> dict[str, StorageEngineFactory]:
         settings = EngineSettings(name, store.properties)
         for leaf, value, allowed in (*factory.check(settings), *serde_problems(store, factory, settings)):
             problems.append(ConfigProblem(f"stores.{name}.{leaf}", value, allowed))
+        problems += _lost_entry_problems(store, factory)
         problems += _backup_problems(store, factory)
     if problems:
         raise ConfigError(problems)
     return engines
+
+
+def _lost_entry_problems(store: StoreConfig, factory: StorageEngineFactory) -> Iterator[ConfigProblem]:
+    if factory.entries_stand_alone:
+        return
+    for key, given, lost in (
+        (TTL_MS, store.ttl_ms, "expires"),
+        (DROP_LARGE, store.large_values.drop or None, "is dropped"),
+    ):
+        if given is not None:
+            message = (
+                f"is not for this engine: its entries belong together, and one that {lost} leaves the others wrong"
+            )
+            yield ConfigProblem(key.at(store=store.name), str(given).lower(), message)
 
 
 def _backup_problems(store: StoreConfig, factory: StorageEngineFactory) -> Iterator[ConfigProblem]:

@@ -38,6 +38,7 @@ class ViewEngineFactory(StorageEngineFactory):
         self.opens_in_any_thread = base.opens_in_any_thread
         self.open_files = base.open_files
         self.changes_in_place = views.changes_in_place
+        self.entries_stand_alone = views.entries_stand_alone
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """Like the engine below."""

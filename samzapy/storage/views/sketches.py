@@ -77,6 +77,7 @@ class SketchesFactory(StoreViewFactory):
 
     #: Sketches are updated in place; a copy for each update would cost more than the update.
     changes_in_place = True
+    entries_stand_alone = True
 
     engine: ClassVar[str]
     package: ClassVar[str]

@@ -70,6 +70,24 @@ def test_a_setting_that_cannot_be_is_refused_with_its_key(opened, factory, keys,
     assert message in str(refused.value)
 
 
+@pytest.mark.parametrize("factory", ["heap", "inverted-index", "cube", "timers"])
+@pytest.mark.parametrize(("key", "value"), [("rocksdb_ttl_ms", "60000"), ("drop_large_messages", "true")])
+def test_a_view_whose_entries_belong_together_refuses_to_lose_some_of_them(opened, factory, key, value):
+    keys = {"cube_dimensions": "a"} if factory == "cube" else {}
+    with pytest.raises(ConfigError, match=f"stores.s.{key.replace('_', '.')}: is not for this engine.*got '{value}'"):
+        opened(factory, **keys, **{key: value})
+
+
+@pytest.mark.parametrize(("key", "value"), [("rocksdb_ttl_ms", "0"), ("drop_large_messages", "false")])
+def test_a_view_takes_a_key_that_loses_no_entry(opened, key, value):
+    opened("heap", **{key: value}).store.push("a", 1)
+
+
+@pytest.mark.parametrize("factory", ["bloom", "hyperloglog", "quantiles"])
+def test_a_sketch_stands_alone_so_it_may_expire(opened, factory):
+    opened(factory, rocksdb_ttl_ms="60000", drop_large_messages="true").store.add("k", "1" if factory == "bloom" else 1)
+
+
 @pytest.mark.parametrize(("factory", "package"), [("bloom", "rbloom"), ("quantiles", "datasketches")])
 def test_a_sketch_without_its_package_says_what_to_install(opened, monkeypatch, factory, package):
     monkeypatch.setitem(sys.modules, package, None)
