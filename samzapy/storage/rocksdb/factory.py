@@ -6,7 +6,10 @@ Stores without memory of their own share it with each other, too (`samzapy.stora
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rocksdict import AccessType, Cache, Options, Rdict
@@ -21,6 +24,8 @@ from samzapy.storage.rocksdb.options import RocksDbOptions, problems
 from samzapy.storage.rocksdb.ownership import Ownership
 
 _READING_ATTEMPTS = 100
+#: What a reader does without: the owner's lock and log, and what rocksdict would write to.
+_NOT_READ = ("LOCK", "LOG", "rocksdict-config.json")
 #: Memory of a database with little in it: 100 of them took 24 MB.
 _OPENED_BYTES = 250_000
 
@@ -87,7 +92,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         return RocksDbStorageEngine(db, path, wanted, ownership, [name for name in names if name], wal=options.wal)
 
     def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
-        """The directory as of its last flush; its owner is not disturbed."""
+        """The directory as of its last flush; its owner is not disturbed, and no file there is written."""
         path = directory.resolve()
         if not (path / "CURRENT").is_file():
             raise StoreError(f"{directory}: there is no RocksDB store here")
@@ -97,7 +102,8 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         for attempts_left in range(_READING_ATTEMPTS, 0, -1):
             files = _files(path)
             try:
-                db = Rdict(str(path), options, {"default": options}, AccessType.read_only(False))
+                with _links_to(path) as links:
+                    db = Rdict(str(links), options, {"default": options}, AccessType.read_only(False))
             except Exception as cause:
                 # A compaction may have deleted a file between our reading its name and opening it; else it is damage.
                 if attempts_left == 1 or _files(path) == files:
@@ -120,6 +126,26 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             # Another thread may have made one meanwhile; the first one stays.
             self._caches.setdefault(key, Cache(cache_bytes))
         return self._caches[key]
+
+
+@contextmanager
+def _links_to(path: Path) -> Iterator[Path]:
+    """A folder of our own with links to the files of a store, for as long as it is being opened.
+
+    rocksdict writes its own file at each opening, also for reading: in the store's directory that would need the right to
+    write, and a full disk would leave the owner's file empty. Errors name the store's directory.
+    """
+    folder = tempfile.mkdtemp(prefix="samzapy-read-")
+    try:
+        with os.scandir(path) as found:
+            names = [each.name for each in found if each.name not in _NOT_READ and each.is_file()]
+        for name in names:
+            Path(folder, name).symlink_to(path / name)
+        yield Path(folder)
+    except Exception as cause:
+        raise StoreError(str(cause).replace(folder, str(path))) from cause
+    finally:
+        shutil.rmtree(folder)
 
 
 def _files(path: Path) -> set[str]:
