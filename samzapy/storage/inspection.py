@@ -30,7 +30,7 @@ from samzapy.storage.changelog.topic import check_changelog
 from samzapy.storage.engines import load_engines
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
-from samzapy.storage.local.directory import lies_beside, store_directory
+from samzapy.storage.local.directory import lies_beside, store_directory, wipe
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -251,6 +251,9 @@ class ChangelogReader:
             for ssp, log in bounds.items():
                 directory = None if small else self.folder / config.name / str(ssp.partition)
                 engine = factory.open(directory, EngineSettings(config.name, {}, len(bounds)))
+                if directory is not None:
+                    # The caller may read many stores or partitions in turn; the space is for one at a time.
+                    cleanup.callback(wipe, directory)
                 cleanup.callback(engine.close)
                 parts[ssp.partition] = engine
                 identity = StoreIdentity("", config.name, ssp.partition, stamped=expiry is not None)

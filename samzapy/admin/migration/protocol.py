@@ -24,7 +24,6 @@ not touched: the next start sets stores with other serdes aside, and others read
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
@@ -200,7 +199,6 @@ class Rewriting:
             tell = partial(self._converted, ssp, entries)
             with self._reader.read(store, [ssp.partition], Selection(), {ssp: log}) as contents:
                 misfits = rewrite_partition(contents, ssp, self._rewriter, result, tell, apart=apart)
-            shutil.rmtree(self._folder / str(ssp.partition), ignore_errors=True)
             left = misfits[: MOST_SHOWN - len(self._misfits)]
             self._misfits += located(left, log, self._clients.consumer, self._clock)
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -43,6 +44,7 @@ def test_a_long_changelog_is_folded_in_files_and_merged_in_key_order(tmp_path):
         assert (tmp_path / "files" / "s" / "2" / "CURRENT").exists()
         found = [(key, partition, value) for partition, key, value in contents.entries(Selection())]
     assert found == wanted
+    assert list((tmp_path / "files" / "s").iterdir()) == []
     assert heard[-1][1] == heard[-1][2] > 1_000
     some = Selection(lower=b"01000", upper=b"01010")
     with reader.read(config, [0, 2], some) as contents:
@@ -108,6 +110,44 @@ def test_damage_that_a_reader_finds_is_not_noted_in_the_store(tmp_path):
     with pytest.raises(StoreError):
         factory.open_read_only(tmp_path / "s", EngineSettings("s"))
     assert not (tmp_path / "s" / "samzapy.damage").exists()
+
+
+def test_a_reader_writes_nothing_into_the_directory_of_the_owner(tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    factory, path = RocksDbStorageEngineFactory(), tmp_path / "s"
+    owner = factory.open(path, EngineSettings("s"))
+    owner.write({b"a": b"1"}, b"m")
+    owner.flush()
+
+    def written():
+        return {
+            file.name: (file.stat().st_ino, file.stat().st_mtime_ns, file.stat().st_size) for file in path.iterdir()
+        }
+
+    before = written()
+    reader = factory.open_read_only(path, EngineSettings("s"))
+    assert (reader.get(b"a"), reader.marker()) == (b"1", b"m")
+    del before["LOG"]
+    assert {name: now for name, now in written().items() if name != "LOG"} == before
+    assert list((tmp_path / "temporary").iterdir()) == []
+    owner.write({b"a": b"2"}, b"n")
+    owner.flush()
+    with reader.iterate(None, None) as pairs:
+        assert list(pairs) == [(b"a", b"1")]
+    reader.close()
+    owner.close()
+
+
+def test_what_a_reader_cannot_open_is_named_with_its_place_in_the_store(tmp_path):
+    factory, path = RocksDbStorageEngineFactory(), tmp_path / "s"
+    engine = factory.open(path, EngineSettings("s"))
+    engine.write({b"a": b"1"}, b"m")
+    engine.close()
+    (manifest,) = path.glob("MANIFEST-*")
+    manifest.unlink()
+    with pytest.raises(StoreError, match=f"{path}: opening for reading: .*{manifest}"):
+        factory.open_read_only(path, EngineSettings("s"))
 
 
 def test_files_say_how_far_they_are(tmp_path):

@@ -1,6 +1,8 @@
 """A store of a stopped job is rewritten with other serdes, and the job goes on with it."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 from jobs.migrating_job import COUNTS, JSON, LONG, TRANSACTIONS, Count, MigratingJob
@@ -97,6 +99,25 @@ def test_documents_change_their_format_and_objects_their_class_without_a_functio
     job.migrate(packed)
     job.migrate(JSON, source={"msg.serde": "msgpack", "msg.type": f"{MODULE}:Count"})
     assert job.documents()[0, "a"] == {"total": 2, "since": Count(2).since}
+
+
+FOUND: dict[str, set[str]] = {}
+
+
+def noting_the_files(key, value):
+    """Notes the partitions whose old contents are on the disk while an entry of this key's letter is converted."""
+    folders = Path(tempfile.gettempdir()).glob("samzapy-migrate-*/counts/*")
+    FOUND.setdefault(key[0], set()).update(path.name for path in folders)
+    return key, value
+
+
+def test_the_old_contents_of_one_partition_at_a_time_are_on_the_disk(tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    messages = [(partition, f"{letter}{number}") for partition, letter in enumerate("ad") for number in range(1_001)]
+    FOUND.clear()
+    MigratingJob(tmp_path / "state", messages=messages).migrate(convert=f"{__name__}:noting_the_files")
+    assert {"a": {"0"}, "d": {"1"}} == FOUND
 
 
 def test_keys_change_their_serde_and_the_old_ones_are_deleted(tmp_path):
