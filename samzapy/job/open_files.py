@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import resource
 
+#: The highest limit that is set, even if the system grants more: some programs walk through all descriptors.
+MOST = 1_048_576
+
 
 def raise_limit(most: int) -> int | None:
     """Raise the soft limit to `most`, or to the hard limit if that is lower.

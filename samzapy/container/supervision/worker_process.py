@@ -23,13 +23,10 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel
-from samzapy.job.open_files import raise_limit
+from samzapy.job.open_files import MOST, raise_limit
 from samzapy.job.transactions import state_transactions
 from samzapy.storage.local.orphans import sweep_orphans
 from samzapy.system.factories import load_factory
-
-#: The highest limit that is set, even if the system grants more: some programs walk through all descriptors.
-MOST = 1_048_576
 
 
 def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> None:

@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -264,3 +266,15 @@ def test_a_store_that_this_user_may_not_read_is_a_failure_of_the_environment(ope
     request.getfixturevalue("unprivileged")
     with pytest.raises(EnvironmentFailure, match=f"{path}: this user may not read it"):
         local_directories("job-1", "counts", state)
+
+
+def test_a_command_raises_the_soft_limit_of_open_files_because_a_store_may_have_many_partitions(store):
+    code = (
+        "import atexit, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096)); "
+        "atexit.register(lambda: print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], file=sys.stderr)); "
+        "from samzapy.cli.main import cli; cli.main(sys.argv[1:])"
+    )
+    arguments = ["store", "scan", "job.properties", "counts", "--local", "state"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert entries(done.stdout) == sorted(COUNTS.items())
+    assert done.stderr.splitlines()[-1] == "4096"
