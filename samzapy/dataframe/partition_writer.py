@@ -21,7 +21,7 @@ from samzapy.api.system import OffsetRange
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import Ownership
-from samzapy.dataframe.columns import written
+from samzapy.dataframe.columns import comparable, written
 from samzapy.dataframe.job import KeyPlacement, TravellingJob
 from samzapy.dataframe.reading import PURPOSE, ChangelogPart
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError, StoreRefused
@@ -48,6 +48,7 @@ class FrameColumns(NamedTuple):
     place_by: str | None
     place_type: sql.DataType | None
     order_by: str | None
+    order_type: sql.DataType | None
 
     @classmethod
     def of(cls, schema: sql.StructType, place_by: str | None, order_by: str | None) -> FrameColumns:
@@ -60,7 +61,8 @@ class FrameColumns(NamedTuple):
         if place is not None and not isinstance(place, (*_WHOLE, sql.StringType)):
             message = "must be a whole number (the changelog's partition) or a string (the task's name)"
             raise ConfigError([ConfigProblem(f"place_by {place_by}", place.simpleString(), message)])
-        return cls(types["key"], types["value"], place_by, place, order_by)
+        order = None if order_by is None else types[order_by]
+        return cls(types["key"], types["value"], place_by, place, order_by, order)
 
     @property
     def names(self) -> list[str]:
@@ -89,13 +91,12 @@ class RecordMaker:
             store = store_of(config.stores, self.store)
             to_key, to_value = self._makers(config, store)
             partition_of = self._placer(store)
-            ordered = -1 if self.columns.order_by is not None else None
+            order_of = self._order()
             for row in rows:
                 key = to_key(row[0], row[0])
                 value = to_value(row[0], row[1])
                 self._check_size(row[0], len(key) + len(value))
-                order = _NO_ORDER if ordered is None or row[ordered] is None else (True, row[ordered])
-                yield (partition_of(row, key), key, order), value
+                yield (partition_of(row, key), key, order_of(row)), value
 
     def _makers(self, config: JobConfig, store: StoreConfig) -> tuple[_ToBytes, _ToBytes]:
         settings = EngineSettings(store.name, store.properties)
@@ -126,6 +127,22 @@ class RecordMaker:
             return found
 
         return place
+
+    def _order(self) -> Callable[[Any], tuple[bool, Any]]:
+        column, given = self.columns.order_by, self.columns.order_type
+        if given is None:
+            return lambda _row: _NO_ORDER
+        to_object = comparable(given)
+
+        def order(row: Any) -> tuple[bool, Any]:
+            if row[-1] is None:
+                return _NO_ORDER
+            try:
+                return True, to_object(row[-1])
+            except ValueError as cause:
+                raise StoreRefused(f"store '{self.store}': key {row[0]!r:.100}: {column} {cause}") from None
+
+        return order
 
     def _check_size(self, key: object, size: int) -> None:
         limit = self.max_record_bytes

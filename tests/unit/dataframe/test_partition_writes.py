@@ -1,6 +1,7 @@
 """Rows on their way into a changelog partition; the functions that Spark would call, called here."""
 
 import math
+import time
 from contextlib import closing
 from datetime import datetime, timezone
 
@@ -159,6 +160,32 @@ def test_a_key_that_occurs_twice_needs_an_order_and_its_greatest_row_counts(job)
     orders = [key[2] for key, _ in with_order.records([("/a", 1, 5), ("/a", 2, None)])]
     assert orders == [(True, 5), NO_ORDER]
     assert sorted(orders) == [NO_ORDER, (True, 5)]
+
+
+def test_a_row_whose_order_is_not_a_number_is_refused_with_its_key(job):
+    kinds = {sql.DoubleType(): math.nan, sql.StructType([sql.StructField("a", sql.FloatType())]): (math.nan,)}
+    for kind, order in kinds.items():
+        with_order = maker(job, frame(at=kind), order_by="at")
+        with pytest.raises(StoreRefused, match=r"store 'counts': key '/a': at is NaN.*leave such rows out"):
+            list(with_order.records([("/b", 1, None), ("/a", 2, order)]))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_instants_in_the_hour_that_a_clock_goes_through_twice_keep_their_order(job, monkeypatch, nested):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        # 2025-10-26 02:50 in summer time, and 02:05 a quarter of an hour later.
+        early, late = (sql.TimestampType().fromInternal((1_761_439_800 + seconds) * 1_000_000) for seconds in (0, 900))
+        assert late < early
+        kind = sql.StructType([sql.StructField("t", sql.TimestampType())]) if nested else sql.TimestampType()
+        with_order = maker(job, frame(at=kind), order_by="at")
+        rows = [("/a", 1, (early,) if nested else early), ("/a", 2, (late,) if nested else late)]
+        made = list(with_order.records(rows))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert list(last_of_each("counts", sorted(made, key=lambda record: record[0]))) == [(b"/a", number(2))]
 
 
 entries = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2))
