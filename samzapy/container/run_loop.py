@@ -2,7 +2,8 @@
 
 One turn:
 
-1. look at the clock: side inputs, idle partitions, windows, timers, the commit that is due
+1. look at the clock: side inputs, idle partitions, windows, timers, the commit that is due; again while messages are
+   processed, whenever something is due
 2. end the inputs where they end now, if the job is being drained
 3. poll, and give each task the messages of its partitions
 4. let the executor go on with messages in flight
@@ -34,6 +35,8 @@ _offset = attrgetter("offset")
 
 #: The longest wait for anything, in seconds; then the loop looks at the clock and at requests.
 MAX_WAIT_S = 0.1
+#: The longest time between two looks at the clock while the messages of a poll are processed, in seconds.
+_MAX_LOOK_S = 0.05
 
 
 def _no_drain() -> None:
@@ -175,6 +178,8 @@ class RunLoop:
         self._window = Schedule(periods.window_ms if self._windowed else 0, now)
         self._commit = Schedule(periods.commit_ms, now)
         self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
+        #: The monotonic time of the next look at the clock, also amid the messages of a poll.
+        self._look_at = now
         self._announced_ends: set[str] = set()
         self._asked_where = False
         #: The positions of the consumers when there was nothing to process: past records that are not messages.
@@ -206,8 +211,7 @@ class RunLoop:
         busy = executor.advance(self)
         if executor.lingers or not self.stopping:
             self._end_streams()
-        if self.commits.owed and executor.idle:
-            self.commits.catch_up()
+        self._catch_up()
         return found or busy
 
     @property
@@ -294,6 +298,7 @@ class RunLoop:
             if task.event_clock.take(ssp, run.control):
                 self.inputs.finish(ssp)
             self.follow(task, moved=task.event_clock.now != before)
+            self.look_between_runs(self.clock.monotonic())
         return True
 
     def follow(self, task: TaskInstance, *, moved: bool) -> None:
@@ -309,11 +314,18 @@ class RunLoop:
             task.watermark(time_ms)
             self.after_call(task)
 
-    def look_at_clock(self) -> None:
-        """Do everything that is due: side inputs, idle partitions, windows, timers, the commit."""
+    def look_between_runs(self, now: float) -> None:
+        """Look at the clock if anything may be due at the monotonic time `now`. Between the runs of a poll this costs one
+        comparison; without it a poll of many partitions would be one commit, however long their messages take."""
+        if now >= self._look_at:
+            self.look_at_clock(amid_poll=True)
+
+    def look_at_clock(self, *, amid_poll: bool = False) -> None:
+        """Do everything that is due: side inputs, idle partitions, windows, timers, the commit. `amid_poll`: other partitions
+        may have messages that were polled and are not processed yet, so none counts as idle."""
         now = self.clock.monotonic()
         self._side.follow(now)
-        if now >= self._idle.due_at and self._idle.due(now):
+        if not amid_poll and now >= self._idle.due_at and self._idle.due(now):
             for task in self.tasks:
                 if task.event_clock.look_for_idle(now):
                     self.follow(task, moved=True)
@@ -325,6 +337,14 @@ class RunLoop:
             self.fire(task)
         if now >= self._commit.due_at and self._commit.due(now):
             self.commit()
+        else:
+            self._catch_up()
+        # Timers are not asked for here: with many tasks that would cost more than a look every now and then.
+        self._look_at = min(now + _MAX_LOOK_S, self._window.due_at, self._commit.due_at)
+
+    def _catch_up(self) -> None:
+        if self.commits.owed and self._executor.idle:
+            self.commits.catch_up()
 
     def fire(self, task: TaskInstance) -> None:
         """Fire the due timers in order of time, including timers that become due meanwhile."""

@@ -1,7 +1,8 @@
 """Runs synchronous tasks: a slice of messages at a time, and between slices a look at the clock and at requests.
 
 A slice has as many messages of one partition as the task has recently processed in about 50 ms. So the loop sees timers and
-stop requests in time for messages of any cost, and the looks cost cheap messages little.
+stop requests in time for messages of any cost, and the looks cost cheap messages little. After the last slice of a run the
+loop looks if something is due, so commits come in time also for many partitions with few messages each.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class SynchronousExecutor(TaskExecutor):
             processed = process(ssp, envelopes[done:last] if done or last < total else envelopes)
             done += processed
             task.collector.hand_over()
-            took = clock.monotonic() - started
+            ended = clock.monotonic()
+            took = ended - started
             task.throughput.seconds += took
             self._times.add(processed, took)
             self._resize(processed, took)
@@ -112,7 +114,9 @@ class SynchronousExecutor(TaskExecutor):
             if task.over_budget():
                 loop.commit()
             if done < total:
-                loop.look_at_clock()
+                loop.look_at_clock(amid_poll=True)
+            else:
+                loop.look_between_runs(ended)
             if loop.may_stop():
                 loop.stopping = True
                 return
