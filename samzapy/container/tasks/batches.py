@@ -12,9 +12,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import inf
+from operator import attrgetter
 from typing import Any
 
 from samzapy.api.batch import MessageBatch
@@ -29,6 +31,8 @@ from samzapy.container.tasks.throughput import ProcessTimes
 
 ProcessBatch = Callable[[MessageBatch[Any, Any], MessageCollector, TaskCoordinator], object]
 Run = Sequence[IncomingMessageEnvelope]
+
+_offset = attrgetter("offset")
 
 
 def as_batch(run: Run) -> MessageBatch[Any, Any]:
@@ -80,6 +84,11 @@ class GatheredMessages:
                 batch = batch[: len(batch) - rest]
             yield batch
 
+    def give_back(self, runs: Iterable[Run]) -> None:
+        """Put back runs that were taken out and not processed, before all others."""
+        self._runs[:0] = back = [run for run in runs if run]
+        self._count += sum(map(len, back))
+
 
 class BatchExecutor(SynchronousExecutor):
     """Passes each task batches of its accepted messages, after each poll."""
@@ -107,32 +116,45 @@ class BatchExecutor(SynchronousExecutor):
         now, waits = loop.clock.monotonic(), self._wait_s > 0
         for (name, ssp), gathered in self._gathered.items():
             if now >= gathered.since + self._wait_s:
-                self._flush(loop, self._tasks[name], ssp, gathered.take())
+                self._flush(loop, self._tasks[name], ssp, gathered)
             elif waits and gathered.full(self._slice):
-                self._flush(loop, self._tasks[name], ssp, gathered.take(self._slice))
+                self._flush(loop, self._tasks[name], ssp, gathered, self._slice)
         return False
 
     def finish(self, loop: RunLoop, task: TaskInstance) -> bool:
         for (name, ssp), gathered in self._gathered.items():
             if name == task.name:
-                self._flush(loop, task, ssp, gathered.take())
+                self._flush(loop, task, ssp, gathered)
         return not loop.stopped
 
     def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
         gathered = self._gathered.get((task.name, ssp))
         if gathered is not None:
-            self._flush(loop, task, ssp, gathered.take())
+            self._flush(loop, task, ssp, gathered)
+            if gathered:
+                return  # the loop stops before the end
         super().partition_ended(loop, task, ssp)
 
     def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
         return not any(gathered for (name, _), gathered in self._gathered.items() if name == task.name)
 
-    def _flush(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition, runs: Iterator[Run]) -> None:
-        """Process runs, up to where the loop stops."""
+    def _flush(
+        self,
+        loop: RunLoop,
+        task: TaskInstance,
+        ssp: SystemStreamPartition,
+        gathered: GatheredMessages,
+        multiple: int = 1,
+    ) -> None:
+        """Process gathered messages, up to where the loop stops; the others stay gathered, so that no end comes before them."""
+        if loop.stopped:
+            return
+        runs = gathered.take(multiple)
         for run in runs:
-            if loop.stopped:
-                return
             super().process(loop, task, ssp, run)
+            if loop.stopped:
+                gathered.give_back([run[bisect_left(run, task.offsets[ssp], key=_offset) :], *runs])
+                return
 
     def _resize(self, processed: int, took: float) -> None:
         """The size stays."""

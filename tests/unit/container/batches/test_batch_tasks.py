@@ -1,10 +1,14 @@
 """How a batch task gets its messages, and when the rest of the task's life happens in between."""
 
+from typing import ClassVar
+
 import pytest
+from jobs.memory_job import MemoryJob
 from ledgers import JOB, OUT
 
 from samzapy import (
     BatchTask,
+    DrainListenerTask,
     EndOfStreamListenerTask,
     InitableTask,
     RequestScope,
@@ -306,3 +310,53 @@ def test_times_are_read_for_the_clock_of_a_batch():
     with TaskTestDriver(AlarmByBatch, BARE | TIMERS) as driver:
         driver.send_batch("in", None, [{"id": 1, "timer": 30}, {"id": 2}], timestamps=[40, 20])
         assert driver.task().seen == [1, 2, ("timer", 1)]
+
+
+class Ending(BatchTask, EndOfStreamListenerTask, DrainListenerTask):
+    """Asks for a stop with its first batch; notes its calls."""
+
+    calls: ClassVar[list] = []
+    stop: ClassVar[list] = []
+
+    def process_batch(self, batch, collector, coordinator):
+        self.calls.append((batch.ssp.partition, list(batch.offsets)))
+        for stop in self.stop:
+            stop()
+
+    def on_end_of_stream(self, collector, coordinator):
+        self.calls.append("end")
+
+    def on_drain(self, collector, coordinator):
+        self.calls.append("drain")
+
+
+@pytest.mark.parametrize("size", ["2", "100"])
+def test_no_end_comes_before_gathered_messages_that_a_stop_leaves_to_the_next_start(tmp_path, size):
+    keys = {"task.batch.max.messages": size, "task.batch.max.wait.ms": "60000"}
+    job = MemoryJob(tmp_path, 2, Ending, **keys, **{"stores.counts.factory": "inmemory"})
+    job.send(*((partition, "k", {"id": n}) for partition in range(2) for n in range(3)))
+    container, _ = job.container()
+    Ending.calls, Ending.stop = [], [container.stop]
+    container.run()
+    first = Ending.calls[0]
+    # The task of the other partition, and that of a partition with messages left, are not told of an end.
+    assert Ending.calls == [first] + ["end"] * (len(first[1]) == 3)
+    Ending.calls, Ending.stop = [], []
+    job.run()
+    assert Ending.calls.count("end") == 2
+    seen = [first, *(call for call in Ending.calls if call != "end")]
+    assert sorted((partition, offset) for partition, offsets in seen for offset in offsets) == [
+        (partition, offset) for partition in range(2) for offset in range(3)
+    ]
+
+
+def test_a_drain_comes_behind_gathered_messages_also_if_a_stop_leaves_them_to_the_next_start(tmp_path):
+    keys = {"task.batch.max.messages": "9", "task.batch.max.wait.ms": "60000", "stores.counts.factory": "inmemory"}
+    job = MemoryJob(tmp_path, 2, Ending, **keys)
+    job.send(*((partition, "k", {"id": n}) for partition in range(2) for n in range(3)))
+    container, coordinator = job.container(until_end=False)
+    Ending.calls, Ending.stop = [], [container.stop]
+    coordinator.drain()
+    container.run()
+    assert len([call for call in Ending.calls if call != "drain"]) == 1
+    assert Ending.calls.count("drain") == 1
