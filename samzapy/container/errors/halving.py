@@ -3,7 +3,8 @@
 A batch that fails leaves no trace: its outputs and its rows for sinks are dropped, and the changes of stores and timers are
 undone. Then its halves are processed one after the other, each by a separate call, and so on until a message that fails
 stands alone. The policy applies to that message only. All others are processed once, in order; k failing messages among n
-cost about 2 k log2(n) more calls.
+cost about 2 k log2(n) more calls. A request interrupts the search, also the request of a message that has waited to be tried
+again; the next call continues with the parts that are left.
 
 If the policies only fail, the attempt ends anyway. The same search then finds the message that the error names.
 """
@@ -72,7 +73,7 @@ class BatchProcessing(Processing):
 class HalvingProcessing(BatchProcessing):
     """Halves the batches that fail. Requests to the coordinator stay, also requests of an undone call."""
 
-    __slots__ = ("_recovery",)
+    __slots__ = ("_left", "_recovery")
 
     _collector: TolerantCollector
 
@@ -82,18 +83,18 @@ class HalvingProcessing(BatchProcessing):
         """`collector` is the task's, `journal` its stores'."""
         super().__init__(task, process, collector, journal)
         self._recovery = collector.recovery
+        #: Where an interrupted search continues, and the lengths of its parts.
+        self._left: tuple[SystemStreamPartition, int, Sequence[int]] | None = None
 
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         self._task.touched = True
         try:
             return self._halve(ssp, as_batch(envelopes))
         finally:
-            self._journal.end()
-            self._recovery.input = None
-            self._collector.begin_run(several=False)
+            self._over()
 
     def _halve(self, ssp: SystemStreamPartition, batch: MessageBatch[Any, Any]) -> int:
-        done, waiting = 0, [batch]
+        done, waiting = 0, self._parts(ssp, batch)
         while waiting:
             part = waiting.pop()
             self._at_hand(part)
@@ -108,10 +109,30 @@ class HalvingProcessing(BatchProcessing):
                 continue
             done += len(part)
             if self._task.requests.pending:
+                if waiting:
+                    self._left = ssp, waiting[-1][0].offset, [len(each) for each in reversed(waiting)]
                 break
+        # `on_clock` belongs to no message: its outputs are not the last one's, and the policies apply to them as they are.
+        self._over()
         if done:
             self._task.passed(ssp, batch, done)
         return done
+
+    def _parts(self, ssp: SystemStreamPartition, batch: MessageBatch[Any, Any]) -> list[MessageBatch[Any, Any]]:
+        """The batch, the latter part first; in one, unless a search has left parts at its beginning."""
+        left, self._left = self._left, None
+        if left is None or left[:2] != (ssp, batch[0].offset):
+            return [batch]
+        parts, start = [], 0
+        for length in (*left[2], len(batch)):
+            parts.append(batch[start : start + length])
+            start += length
+        return [part for part in reversed(parts) if len(part)]
+
+    def _over(self) -> None:
+        self._journal.end()
+        self._recovery.input = None
+        self._collector.begin_run(several=False)
 
     def _try(self, part: MessageBatch[Any, Any], before: _Before) -> Sequence[MessageBatch[Any, Any]]:
         """Process a part; if it fails, returns its halves, the latter first, to be processed instead."""

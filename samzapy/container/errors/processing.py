@@ -59,6 +59,9 @@ class TolerantProcessing(Processing):
         except RetryInterrupted:
             self._undo(envelope, gathered)
         if done:
+            # `on_clock` belongs to no message: its outputs are not the last one's, and cannot give that one back.
+            recovery.input = None
+            self._journal.end()
             task.passed(ssp, envelopes, done)
         return done
 

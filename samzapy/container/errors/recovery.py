@@ -163,17 +163,29 @@ class RetryInterrupted(SamzapyError):
 
 
 class InterruptiblePause:
-    """Call it with seconds. `should_stop` is asked several times a second and may itself raise; `wait` waits."""
+    """Call it with seconds. `should_stop` is asked several times a second and may itself raise; `wait` waits.
 
-    __slots__ = ("_should_stop", "_wait")
+    `interrupt` makes the task that waits return after the message at hand. So a due commit is made before the next message
+    may wait, and the pauses of many messages do not add up to more than a transaction may take.
+    """
 
-    def __init__(self, should_stop: Callable[[], bool], wait: Callable[[float], object] | None = None) -> None:
+    __slots__ = ("_interrupt", "_should_stop", "_wait")
+
+    def __init__(
+        self,
+        should_stop: Callable[[], bool],
+        wait: Callable[[float], object] | None = None,
+        interrupt: Callable[[], object] | None = None,
+    ) -> None:
         self._should_stop = should_stop
+        self._interrupt = interrupt
         self._wait = wait or threading.Event().wait
 
     def __call__(self, seconds: float) -> None:
         """Wait. Raises RetryInterrupted when the container is to stop."""
         left = seconds
+        if seconds > 0 and self._interrupt is not None:
+            self._interrupt()
         while True:
             if self._should_stop():
                 raise RetryInterrupted("the container stops before the message could be tried again")

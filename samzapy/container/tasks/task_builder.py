@@ -44,7 +44,7 @@ from samzapy.container.outputs.output_ids import IdentifiedProcess, OutputIds
 from samzapy.container.outputs.producers import RecordLimits, TaskProducers
 from samzapy.container.run_loop import TaskExecutor
 from samzapy.container.tasks.batches import BatchExecutor, ProcessBatch
-from samzapy.container.tasks.context import ContainerTaskContext
+from samzapy.container.tasks.context import ContainerTaskContext, CoordinatorRequests
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
 from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import PositionNotes, TaskInstance, UserSide
@@ -143,15 +143,21 @@ class TaskBuilder:
             made = self._instance(name, UserSide(task, collector, visible), stores, start, lease)
             self._processing[name] = self._strict(made, task, collector, ids, journal)
             return made
-        tolerant = self._tolerant_collector(name, start.offsets, should_stop, gives_back=in_turn)
+        requests = CoordinatorRequests()
+        tolerant = self._tolerant_collector(name, start.offsets, should_stop, requests.interrupt, gives_back=in_turn)
         if in_turn:
             visible = journal.watching(stores.stores) if self._undoes(task) else stores.stores
-            made = self._instance(name, UserSide(task, tolerant, visible), stores, start, lease)
+            made = self._instance(name, UserSide(task, tolerant, visible, requests=requests), stores, start, lease)
             processing = self._tolerant(made, task, tolerant, ids, journal)
             self._processing[name] = UndecodableProcessing(made, processing, tolerant.recovery)
             return made
         user = UserSide(
-            task, tolerant, self._of_loop_thread(stores, journal), finish=self._events.finish, in_order=False
+            task,
+            tolerant,
+            self._of_loop_thread(stores, journal),
+            requests=requests,
+            finish=self._events.finish,
+            in_order=False,
         )
         made = self._instance(name, user, stores, start, lease)
         config = self._config.task.asynchronous
@@ -315,12 +321,18 @@ class TaskBuilder:
         return OutputIds(job, task_name, self._config.task.broadcast_inputs, self._clients.stream_id)
 
     def _tolerant_collector(
-        self, name: str, offsets: Offsets, should_stop: Callable[[], bool], *, gives_back: bool
+        self,
+        name: str,
+        offsets: Offsets,
+        should_stop: Callable[[], bool],
+        interrupt: Callable[[], object],
+        *,
+        gives_back: bool,
     ) -> TolerantCollector:
         outbox, outputs, control = Outbox(), self._producers.outputs, self._control.of_task(name)
         errors = self._config.task.errors
         letters = self._dead_letters(name, offsets, outbox)
-        pause, log = InterruptiblePause(should_stop), PolicyLog(self._clock)
+        pause, log = InterruptiblePause(should_stop, interrupt=interrupt), PolicyLog(self._clock)
         last = self.last_failure
         recovery = Recovery(name, errors, self._metrics, pause, log, letters, last, gives_back=gives_back)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:

@@ -5,8 +5,11 @@ from collections import Counter
 from typing import ClassVar
 
 import pytest
+from jobs.memory_job import OUT as MEMORY_OUT
+from jobs.memory_job import MemoryJob
 
 from samzapy import (
+    BatchTask,
     ClosableTask,
     InitableTask,
     OutgoingMessageEnvelope,
@@ -14,6 +17,7 @@ from samzapy import (
     SystemStream,
 )
 from samzapy.api.event_time import ClockListenerTask
+from samzapy.api.system import StreamSpec
 from samzapy.errors import StoreError, TaskFailed
 from samzapy.storage.kv.memory import InMemoryStorageEngine, InMemoryStorageEngineFactory
 from samzapy.testing import TaskTestDriver
@@ -60,6 +64,56 @@ def test_what_on_clock_does_when_a_partition_falls_idle_is_in_the_next_commit(gu
         driver.commit()
         assert driver.committed("out").messages == [500, 3_000]
         assert driver.changelog("s").messages == [500, 3_000]
+
+
+class SendingOnClock(StreamTask, ClockListenerTask):
+    """Sends what does not serialize when its clock moves, and may have its container stopped."""
+
+    stop: ClassVar[list] = []
+
+    def process(self, envelope, collector, coordinator):
+        pass
+
+    def on_clock(self, clock, collector, coordinator):
+        for stop in self.stop:
+            stop()
+        collector.send(OutgoingMessageEnvelope(MEMORY_OUT, object(), key="k"))
+
+
+class SendingBatches(BatchTask, ClockListenerTask):
+    """The same by batches."""
+
+    stop: ClassVar[list] = []
+
+    def process_batch(self, batch, collector, coordinator):
+        pass
+
+    on_clock = SendingOnClock.on_clock
+
+
+def run_of_clock(task, folder, *, stopped, **keys):
+    job = MemoryJob(folder, 1, task, **keys, **{"stores.counts.factory": "inmemory"})
+    job.admin.create(StreamSpec("dead", 1))
+    job.send((0, "k", {"id": 1}), (0, "k", {"id": 2}))
+    container, _ = job.container(until_end=not stopped)
+    task.stop = [container.stop] if stopped else []
+    return job, container.run()
+
+
+@pytest.mark.parametrize("task", [SendingOnClock, SendingBatches])
+def test_an_output_of_on_clock_does_not_fail_the_stop(tmp_path, task):
+    _, report = run_of_clock(task, tmp_path, stopped=True, **{"task.error.serialize.policy": "retry(3, 60s) then skip"})
+    assert report.phase == "done"
+    assert report.positions == {"mem.in[0]": 2}
+    assert report.metrics["errors"]["serialize.skipped"] == 1
+
+
+@pytest.mark.parametrize("task", [SendingOnClock, SendingBatches])
+def test_an_output_of_on_clock_follows_the_policy_and_belongs_to_no_message(tmp_path, task):
+    keys = {"task.error.serialize.policy": "dead-letter", "task.dead.letter.stream": "mem.dead"}
+    job, report = run_of_clock(task, tmp_path, stopped=False, **keys)
+    assert report.metrics["errors"]["serialize.dead-lettered"] == 1
+    assert job.values("dead") == [None]
 
 
 class ClosingTask(StreamTask, InitableTask, ClosableTask):

@@ -1,0 +1,145 @@
+"""Commits, windows and timers come in time, whatever a poll brings and however long its messages take."""
+
+from itertools import pairwise
+from typing import ClassVar
+
+import pytest
+from jobs.memory_job import MemoryJob
+
+from samzapy import BatchTask, InitableTask, StreamTask, TimerTask, WindowableTask
+from samzapy.api.event_time import ClockListenerTask, TimerClock
+from samzapy.testing import ManualClock, TaskTestDriver
+
+COMMITS = {"task.commit.ms": "500", "stores.counts.factory": "inmemory"}
+
+
+class SlowTask(StreamTask, WindowableTask):
+    """Each message takes 100 ms, of which `window` takes note."""
+
+    clock: ClassVar[ManualClock]
+    windows: ClassVar[list[float]]
+
+    def process(self, envelope, collector, coordinator):
+        self.clock.advance(0.1)
+
+    def window(self, collector, coordinator):
+        self.windows.append(self.clock.monotonic())
+
+
+class SlowBatchTask(BatchTask, WindowableTask):
+    """The same by batches: each takes 100 ms."""
+
+    clock: ClassVar[ManualClock]
+    windows: ClassVar[list[float]]
+
+    def process_batch(self, batch, collector, coordinator):
+        self.clock.advance(0.1)
+
+    def window(self, collector, coordinator):
+        self.windows.append(self.clock.monotonic())
+
+
+def run_of(task, folder, partitions, messages, **keys):
+    """The last report of a run over messages that are all polled at once."""
+    task.clock, task.windows = ManualClock(), []
+    job = MemoryJob(folder, partitions, task, **COMMITS | keys)
+    job.send(*messages)
+    return job.run(clock=task.clock)
+
+
+@pytest.mark.parametrize("task", [SlowTask, SlowBatchTask])
+def test_a_poll_of_many_partitions_with_a_message_each_is_committed_in_time(tmp_path, task):
+    report = run_of(task, tmp_path, 20, [(n, "k", {"id": n}) for n in range(20)])
+    # Two seconds of work, and the last commit.
+    assert report.metrics["commit"]["commits"] >= 4
+
+
+@pytest.mark.parametrize("task", [SlowTask, SlowBatchTask])
+def test_windows_come_in_time_amid_such_a_poll(tmp_path, task):
+    run_of(task, tmp_path, 20, [(n, "k", {"id": n}) for n in range(20)], **{"task.window.ms": "300"})
+    times = sorted(set(task.windows))
+    assert len(times) >= 5
+    assert all(later - earlier < 0.5 for earlier, later in pairwise(times))
+
+
+class AlarmTask(StreamTask, TimerTask, InitableTask):
+    """Its first message sets a timer in 150 ms; each takes 100 ms."""
+
+    clock: ClassVar[ManualClock]
+    windows: ClassVar[list[float]]
+    fired: ClassVar[list[float]] = []
+
+    def init(self, context):
+        self.timers = context.task.timers
+
+    def process(self, envelope, collector, coordinator):
+        if envelope.message["id"] == 0:
+            self.timers.schedule("alarm", self.clock.wall_ms() + 150, TimerClock.WALL)
+        self.clock.advance(0.1)
+
+    def on_timer(self, key, time_ms, collector, coordinator):
+        self.fired.append(self.clock.monotonic())
+
+
+def test_a_timer_of_the_wall_clock_fires_amid_the_partitions_of_other_tasks(tmp_path):
+    AlarmTask.fired.clear()
+    timers = {"stores.timers.factory": "timers", "stores.timers.changelog": "mem.timers-log"}
+    run_of(AlarmTask, tmp_path, 10, [(n, "k", {"id": n}) for n in range(10)], **timers)
+    assert AlarmTask.fired == [pytest.approx(0.2)]
+
+
+class FailingTask(SlowTask):
+    """Each try of a message takes a second, and fails."""
+
+    def process(self, envelope, collector, coordinator):
+        self.clock.advance(1)
+        raise ValueError("told to")
+
+
+class FailingBatchTask(SlowBatchTask):
+    """The same; a batch of several fails at once."""
+
+    def process_batch(self, batch, collector, coordinator):
+        self.clock.advance(len(batch) == 1)
+        raise ValueError("told to")
+
+
+@pytest.mark.parametrize("task", [FailingTask, FailingBatchTask])
+def test_the_pauses_of_several_messages_of_a_poll_do_not_add_up_between_two_commits(tmp_path, task):
+    keys = {"task.error.process.policy": "retry(1, 1ms) then skip", "task.commit.ms": "1500"}
+    report = run_of(task, tmp_path, 1, [(0, "k", {"id": n}) for n in range(8)], **keys)
+    assert report.metrics["errors"]["process.retried"] == 8
+    assert report.metrics["commit"]["commits"] >= 8
+
+
+class ListeningTask(StreamTask, ClockListenerTask):
+    """A message says how many seconds it takes; notes the times of its clock."""
+
+    clock: ClassVar[ManualClock]
+    times: ClassVar[list[int]] = []
+
+    def process(self, envelope, collector, coordinator):
+        self.clock.advance(envelope.message)
+
+    def on_clock(self, clock, collector, coordinator):
+        self.times.append(clock.time_ms)
+
+
+def test_a_partition_is_not_idle_while_its_messages_wait_behind_slow_ones_of_the_same_poll():
+    clock = ListeningTask.clock = ManualClock()
+    ListeningTask.times.clear()
+    job = {
+        "task.inputs": "sys.in",
+        "task.watermark.idle.timeout.ms": "60000",
+        "job.systemstreampartition.grouper.factory": "single",
+        "systems.sys.default.stream.samza.key.serde": "string",
+        "systems.sys.default.stream.samza.msg.serde": "json",
+    }
+    with TaskTestDriver(ListeningTask, job, partitions=3, clock=clock) as driver:
+        for partition in range(3):
+            driver.send("in", 0, partition=partition, timestamp=1_000)
+        driver.advance(2)
+        for partition in range(3):
+            driver.post("in", 40, partition=partition, timestamp=1_000_000 if partition < 2 else 2_000)
+        driver.run()
+        assert ListeningTask.times == [1_000, 2_000]
