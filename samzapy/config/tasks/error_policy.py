@@ -215,7 +215,9 @@ def parse_errors(reader: Reader, names: StreamNames) -> ErrorConfig:
     return config
 
 
-def check_waits(reader: Reader, errors: ErrorConfig, guarantee: Guarantee, transaction_timeout_ms: int) -> None:
+def check_waits(
+    reader: Reader, errors: ErrorConfig, guarantee: Guarantee, commit_ms: int, transaction_timeout_ms: int
+) -> None:
     """Note policies that the guarantee forbids, such as pauses as long as a transaction; warn of gaps in the policy of
     produce."""
     produce = errors.policies[Stage.PRODUCE]
@@ -232,13 +234,15 @@ def check_waits(reader: Reader, errors: ErrorConfig, guarantee: Guarantee, trans
         )
     if not guarantee.transactional:
         return
+    # A message may begin to wait right before a commit is due. An interval that is no good has a problem of its own.
+    open_ms = commit_ms if 0 < commit_ms < transaction_timeout_ms else 0
     for stage in (Stage.DESERIALIZE, Stage.PROCESS, Stage.SERIALIZE):
         total_ms = round(sum(errors.policies[stage].pauses_s()) * 1000)
-        if total_ms >= transaction_timeout_ms:
+        if total_ms and total_ms + open_ms >= transaction_timeout_ms:
             reader.problem(
                 POLICIES[stage].name,
-                f"the sum of all pauses ({total_ms} ms) must be < task.transaction.timeout.ms ({transaction_timeout_ms}) "
-                f"with {guarantee.value}",
+                f"the sum of all pauses ({total_ms} ms) and task.commit.ms ({open_ms}) must be < "
+                f"task.transaction.timeout.ms ({transaction_timeout_ms}) with {guarantee.value}",
             )
 
 

@@ -165,7 +165,7 @@ def parse_task(reader: Reader, names: StreamNames) -> TaskConfig:
         refresh_ms=check_refresh(reader, patterns, checkpoints=kept is not None),
     )
     _check_commit_interval(reader, task)
-    check_waits(reader, task.errors, task.guarantee, task.transaction_timeout_ms)
+    check_waits(reader, task.errors, task.guarantee, task.commit_ms, task.transaction_timeout_ms)
     return task
 
 

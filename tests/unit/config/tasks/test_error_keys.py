@@ -106,8 +106,19 @@ def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
         (
             {"task.guarantee": "exactly-once", "task.commit.ms": "100", "task.error.process.policy": "retry(6, 1s)"},
             (
-                "task.error.process.policy: the sum of all pauses (63000 ms) must be < task.transaction.timeout.ms (60000) "
-                "with exactly-once"
+                "task.error.process.policy: the sum of all pauses (63000 ms) and task.commit.ms (100) must be < "
+                "task.transaction.timeout.ms (60000) with exactly-once"
+            ),
+        ),
+        (
+            {
+                "task.guarantee": "exactly-once",
+                "task.commit.ms": "29000",
+                "task.error.serialize.policy": "retry(5, 1s)",
+            },
+            (
+                "task.error.serialize.policy: the sum of all pauses (31000 ms) and task.commit.ms (29000) must be < "
+                "task.transaction.timeout.ms (60000) with exactly-once"
             ),
         ),
         (
