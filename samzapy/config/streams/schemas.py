@@ -60,7 +60,7 @@ VALIDATE = Key(
     _name("validate"),
     BOOLEAN,
     True,
-    "Whether json-schema checks each message against the schema, and avro refuses what does not fit its schema.",
+    "Whether json-schema checks each message against the schema, and avro and the dicts of protobuf refuse what does not fit it.",
 )
 CACHE_DIR = Key(
     _name("cache.dir"),

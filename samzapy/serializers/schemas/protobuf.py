@@ -7,7 +7,7 @@ classes around it, as zigzag varints with their count in front; one byte 0 stand
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -18,6 +18,7 @@ from samzapy.config.streams.schemas import Reference
 from samzapy.errors import SerdeError
 from samzapy.serializers.schemas.answers import KnownSchema
 from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
+from samzapy.serializers.schemas.protobuf_values import check_of
 from samzapy.serializers.typed import shown
 
 _WELL_KNOWN = "google/protobuf/"
@@ -30,7 +31,7 @@ class ProtobufSerde(SchemaSerde):
        A message of a class with another full name is refused.
     2. Dicts have the names of the `.proto` file, all fields but unset optional ones, enums as their names, 64-bit numbers
        as ints, bytes as bytes. They are written by the first class of the subject's latest schema
-       (`use.latest.version=true`).
+       (`use.latest.version=true`). A value that the class would change is refused, unless `validate=false`.
     """
 
     name = "protobuf"
@@ -61,15 +62,20 @@ class ProtobufSerde(SchemaSerde):
 
     def _writing_dicts(self) -> Callable[[Any], bytes]:
         head, kind = b"", Message
+        check: Callable[[Mapping[str, Any]], None] | None = None
+        strict = self._settings.validate
 
         def to_bytes(value: Any) -> bytes:
-            nonlocal head, kind
+            nonlocal head, kind, check
             if not head:
                 known = self.written()
-                kind = message_factory.GetMessageClass(_class_at(self._prepare(known), (0,)))
+                written = _class_at(self._prepare(known), (0,))
+                kind, check = message_factory.GetMessageClass(written), check_of(written) if strict else None
                 head = frame(known.id) + b"\0"
             if type(value) is not dict:
                 raise SerdeError(f"protobuf serde takes a dict without a class, got {type(value).__name__}")
+            if check is not None:
+                check(value)
             data: bytes = head + kind(**value).SerializeToString()
             return data
 
