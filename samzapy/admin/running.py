@@ -62,6 +62,12 @@ def has_let_go(checkpoints: CheckpointManager, run: JobRun) -> bool:
     return ended is not None and ended.get("run") == run.id and not ended.get("again")
 
 
+def _failed(checkpoints: CheckpointManager, run: JobRun) -> bool:
+    """Whether the run has noted that it has failed; parts of it may go on for a while."""
+    ended = checkpoints.read_record(JobRecord.ENDED)
+    return ended is not None and ended.get("failed") == run.id
+
+
 def look_for_run(config: JobConfig, owner: JobRun | None) -> Running:
     """Find out whether the job is running; `owner` is the run that was started last."""
     holder = _store_holder(config)
@@ -110,7 +116,9 @@ def ask_to_drain(config: JobConfig) -> JobRun:
     with open_job(config, "drain") as (_, checkpoints):
         owner = checkpoints.read_owner()
         found = look_for_run(config, owner)
-        over = owner is not None and not found.certain and has_let_go(checkpoints, owner)
+        over = (
+            owner is not None and not found.certain and (has_let_go(checkpoints, owner) or _failed(checkpoints, owner))
+        )
         if owner is None or owner.pid == NO_DRIVER or over or not (found.certain or found.unseen):
             raise EnvironmentFailure(
                 f"job {config.name} (id {config.id}): no run is active, so there is nothing to drain"
@@ -147,6 +155,8 @@ def wait_for_drain(
                 checkpoints.write_record(JobRecord.DRAIN, {"run": run.id})
             elif gone:
                 raise SamzapyError(_undrained(config, run, ": it has failed, or was killed"))
+            elif _failed(checkpoints, run):
+                raise SamzapyError(_undrained(config, run, ": it has failed"))
             if clock.monotonic() >= until:
                 return False
             wait(_PACE_S)

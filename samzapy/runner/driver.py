@@ -231,6 +231,8 @@ class OwnershipWatch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         ended = self._looks.end(_OWNER_PATIENCE_S)
         if kind is not None:
+            if self._ownership.known and self._notes_end and ended and isinstance(error, SamzapyError):
+                _note_failure(self._ownership)
             return
         asked = self._request if self.lets_go else None
         self._starts_again = asked is None and self._is_to_start_again()
@@ -333,6 +335,15 @@ def _note_end(ownership: Ownership, *, again: bool, drained: bool = False) -> No
         ownership.note_end(again=again, drained=drained)
     except SamzapyError as cause:
         logger.warning("Cannot record the end of this run, so the next run may have to wait: %s", cause)
+
+
+def _note_failure(ownership: Ownership) -> None:
+    with closing(ownership):
+        try:
+            ownership.note_failure()
+        except SamzapyError as cause:
+            # The failure counts; only somebody who waits for a drain would have wanted the note.
+            logger.debug("The failure of this run is not recorded: %s", cause)
 
 
 def _taken_over(job_name: str, request: HandoverRequest) -> str:

@@ -184,6 +184,12 @@ class Ownership:
         more = {"again": True} if again else {}
         self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id, "drained": drained, **more})
 
+    def note_failure(self) -> None:
+        """Record that this run has failed, for whoever waits for its end although its process lives on. Parts of it may go on for a
+        while, so the record does not say of any run that it has ended. Raises JobTakenOver."""
+        self.look()
+        self._records.checkpoints.write_record(JobRecord.ENDED, {"failed": self._run_id})
+
     def close(self) -> None:
         """Close the clients of `look`; the next look opens new ones."""
         self._records.close()

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from samzapy import DrainListenerTask, StreamTask
-from samzapy.admin.running import ask_to_drain, may_answer, wait_for_drain
+from samzapy.admin.running import ask_to_drain, has_ended, may_answer, wait_for_drain
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
@@ -21,7 +21,7 @@ from samzapy.container.supervision.job_records import Ownership, this_run
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError
-from samzapy.runner.base import RunOptions
+from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.driver import watching
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -103,6 +103,45 @@ def test_a_run_that_is_stopped_while_it_drains_notes_that_it_has_not_drained(con
     with closing(job_clients(config, "test")) as clients:
         ended = manager_for(config, clients).read_record(JobRecord.ENDED)
     assert ended == {"run": prepared.run_id, "drained": False}
+
+
+def fail(config, prepared, meanwhile=lambda: None):
+    """The run fails, after something else has happened."""
+    coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, run_id=prepared.run_id), 3.0)
+    with watching(prepared, coordinator):
+        meanwhile()
+        raise JobFailed("container 0 has failed")
+
+
+def noted_end(config):
+    with closing(job_clients(config, "test")) as clients:
+        return manager_for(config, clients).read_record(JobRecord.ENDED)
+
+
+def test_a_run_that_fails_in_a_process_that_lives_on_is_not_waited_for(config):
+    prepared = prepare(config)
+    run = ask_to_drain(config)
+    with pytest.raises(JobFailed):
+        fail(config, prepared)
+    with pytest.raises(SamzapyError, match=r"ended without draining: it has failed$"):
+        wait_for_drain(config, run, 60.0, no_wait)
+
+
+def test_a_noted_failure_says_of_no_run_that_it_has_ended(config):
+    prepared = prepare(config)
+    with pytest.raises(JobFailed):
+        fail(config, prepared)
+    assert noted_end(config) == {"failed": prepared.run_id}
+    with closing(job_clients(config, "test")) as clients:
+        checkpoints = manager_for(config, clients)
+        assert not has_ended(checkpoints, checkpoints.read_owner())
+
+
+def test_a_run_that_another_has_replaced_notes_no_failure(config):
+    prepared = prepare(config)
+    with pytest.raises(JobFailed):
+        fail(config, prepared, meanwhile=lambda: prepare(config))
+    assert noted_end(config) is None
 
 
 def test_the_request_is_for_the_run_that_was_asked_and_for_no_later_one(config):
