@@ -360,11 +360,18 @@ class RunLoop:
                     self.after_call(task)
                 if self.stopping:
                     return
+                if self.clock.monotonic() >= self._commit.due_at:
+                    self._commit_if_due(task)
             task.collector.hand_over()
             if not fired or self.should_stop():
                 return
             if task.over_budget():
                 self.commit()
+
+    def _commit_if_due(self, task: TaskInstance) -> None:
+        task.collector.hand_over()
+        if self._commit.due(self.clock.monotonic()):
+            self.commit()
 
     def _call_window(self, task: TaskInstance) -> None:
         self._executor.settle(self, task)

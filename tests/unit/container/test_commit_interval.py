@@ -143,3 +143,27 @@ def test_a_partition_is_not_idle_while_its_messages_wait_behind_slow_ones_of_the
             driver.post("in", 40, partition=partition, timestamp=1_000_000 if partition < 2 else 2_000)
         driver.run()
         assert ListeningTask.times == [1_000, 2_000]
+
+
+class SlowAlarmTask(StreamTask, TimerTask, InitableTask):
+    """Sets twenty timers for a time; each takes 100 ms."""
+
+    clock: ClassVar[ManualClock]
+    windows: ClassVar[list[float]]
+
+    def init(self, context):
+        self.timers = context.task.timers
+
+    def process(self, envelope, collector, coordinator):
+        for n in range(20):
+            self.timers.schedule(f"{n}", self.clock.wall_ms(), TimerClock.WALL)
+
+    def on_timer(self, key, time_ms, collector, coordinator):
+        self.clock.advance(0.1)
+
+
+def test_timers_that_are_due_together_are_committed_in_time(tmp_path):
+    timers = {"stores.timers.factory": "timers", "stores.timers.changelog": "mem.timers-log"}
+    report = run_of(SlowAlarmTask, tmp_path, 1, [(0, "k", {"id": 1})], **timers)
+    assert report.metrics["Partition 0"]["timers-fired"] == 20
+    assert report.metrics["commit"]["commits"] >= 4

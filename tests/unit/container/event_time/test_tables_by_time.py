@@ -12,6 +12,7 @@ from jobs.memory_job import OUT, MemoryJob
 from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask
 from samzapy.errors import TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.testing import ManualClock
 
 TIMES = ["2024-01-01 10:00:00", "2024-01-01 10:00:01", "2024-01-01 10:00:01.5", "2024-01-01 10:00:02"]
 GUARANTEES = ["effectively-once", "exactly-once"]
@@ -184,3 +185,26 @@ def check(job, table, guarantee):
     assert rows <= set(state) <= table.ever
     if guarantee == "exactly-once":
         assert Counter(value for _, value in job.outputs()) == Counter(state)
+
+
+class SlowTask(StreamTask):
+    """Each row takes 10 ms, so that all slices but the first have five rows."""
+
+    clock: ClassVar[ManualClock]
+
+    def process(self, envelope, collector, coordinator):
+        self.clock.advance(0.01)
+
+
+def test_a_commit_that_is_due_inside_a_group_is_made_at_an_end_within_the_poll(job_of, table):
+    table.write("DELETE FROM t")
+    with closing(sqlite3.connect(table.path)) as connection, connection:
+        rows = [(f"r{n:03}", f"2024-01-01 10:{n // 7:02}:00") for n in range(280)]
+        connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
+    SlowTask.clock = ManualClock()
+    keys = {"streams.t.database.partitions": "1", "task.poll.batch.size": "1000", "task.commit.ms": "900"}
+    container, _ = job_of(SlowTask, **keys).container(clock=SlowTask.clock)
+    report = container.run()
+    assert report.processed == 280
+    # Due after the rows 100 and 190, made after the rows 105 and 210. The others are the first and the last commit.
+    assert report.metrics["commit"]["commits"] == 4
