@@ -12,6 +12,7 @@ stop    1  write the records read, flush the copies to disk, close them: then an
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -155,10 +156,12 @@ class StandbyContainer:
         self._ends: dict[str, int] = {}
         self._goal: dict[SystemStreamPartition, int] = {}
         self._heartbeat = Heartbeat(lease, self.report, clock, on_lost)
+        self._stopping = threading.Event()
 
     def stop(self) -> None:
         """Ask for an end with complete copies; callable from any thread."""
         self._heartbeat.request_stop()
+        self._stopping.set()
 
     def run(self) -> ContainerReport:
         """Follow until asked to stop; returns the last report. Raises TaskMigrated, and the errors of systems and stores."""
@@ -223,6 +226,9 @@ class StandbyContainer:
     def _follow(self, clients: SystemClients) -> None:
         looked = flushed = -_FLUSH_S
         while not self._heartbeat.should_stop():
+            if not self._consumers:
+                # Nothing to follow, so no poll waits.
+                self._stopping.wait(min(_POLL_S, self._look_s))
             for consumer in self._consumers.values():
                 for batch in consumer.poll(min(_POLL_S, self._look_s), _POLL_RECORDS):
                     self._owner[batch.ssp].add(batch)

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, CopartitionedTask
 from samzapy.config.job import JobConfig
@@ -175,12 +176,14 @@ def plan(
     partitions: Mapping[SystemStream, int],
     previous: Mapping[str, int] | None = None,
     known: Mapping[SystemStream, InputPartitions] | None = None,
+    engines: Mapping[str, StorageEngineFactory] | None = None,
 ) -> JobModel:
     """Group the inputs' partitions into tasks and the tasks into at most `job.container.count` containers.
 
     `partitions` gives the partition count of every input (broadcast inputs need none). `previous` is the changelog
     partition of every earlier task; tasks keep theirs, and new tasks get the numbers after the largest. `known` says
-    which inputs have grown (`follow_growth`). Raises EnvironmentFailure for an input that grew out of a broadcast
+    which inputs have grown (`follow_growth`). `engines` by store: there are no standbys unless one of them keeps a logged
+    store on disk. Raises EnvironmentFailure for an input that grew out of a broadcast
     partition, ConfigError if there is no partition for a task.
     """
     inputs = [
@@ -198,7 +201,7 @@ def plan(
     tasks.sort(key=lambda task: task.changelog_partition)
     count = max(1, min(config.container_count, len(tasks)))
     containers = tuple(ContainerModel(str(i), tuple(tasks[i::count]), len(tasks)) for i in range(count))
-    return JobModel(containers, _standbys(config, containers))
+    return JobModel(containers, _standbys(config, containers, engines))
 
 
 def _no_task(inputs: Sequence[SystemStreamPartition]) -> ConfigProblem:
@@ -211,8 +214,10 @@ def _no_task(inputs: Sequence[SystemStreamPartition]) -> ConfigProblem:
     )
 
 
-def _standbys(config: JobConfig, containers: Sequence[ContainerModel]) -> tuple[ContainerModel, ...]:
-    if not keeps_state(config.stores):
+def _standbys(
+    config: JobConfig, containers: Sequence[ContainerModel], engines: Mapping[str, StorageEngineFactory] | None
+) -> tuple[ContainerModel, ...]:
+    if not keeps_state(config.stores) or (engines is not None and only_in_memory(config.stores, engines)):
         return ()
     replicas = range(1, config.placement.copies)
     return tuple(ContainerModel(standby_id(c.id, replica), c.tasks) for c in containers for replica in replicas)
@@ -252,6 +257,12 @@ def changelog_partitions(names: Mapping[str, object], previous: Mapping[str, int
 def keeps_state(stores: Mapping[str, StoreConfig]) -> bool:
     """Whether the job's tasks have state that outlives them."""
     return any(store.changelog is not None for store in stores.values())
+
+
+def only_in_memory(stores: Mapping[str, StoreConfig], engines: Mapping[str, StorageEngineFactory]) -> bool:
+    """Whether the job's tasks have state, and nothing on disk of which a standby could keep a copy."""
+    logged = [name for name, store in stores.items() if store.changelog is not None]
+    return bool(logged) and not any(engines[name].persistent for name in logged)
 
 
 def changelog_partition_count(model: JobModel) -> int:

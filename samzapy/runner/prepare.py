@@ -26,7 +26,7 @@ from samzapy.checkpoint.records import Migrations, refuse_unfinished
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import guarantee_warnings
-from samzapy.config.job import JobConfig
+from samzapy.config.job import COPIES, JobConfig
 from samzapy.config.own_streams import checkpoint_stream
 from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import processing
@@ -49,6 +49,7 @@ from samzapy.job.planner import (
     from_json,
     growth,
     keeps_state,
+    only_in_memory,
     parted,
     plan,
     to_json,
@@ -216,7 +217,7 @@ class _CheckedJob(StartableJob):
             config,
             planned.model,
             ends,
-            tuple(_warnings(config, self._counts, planned.inputs, task_class)),
+            tuple(_warnings(config, self._counts, planned.inputs, self._code)),
             claim.run.id,
             (*weaker, *weakened_state(config.stores, claim.state), *kept),
             planned.clocks,
@@ -332,7 +333,7 @@ def _planned(
         previous = checkpoints.read_changelog_partitions()
         if patterns:
             refuse_further_tasks(config, counts, counts.keys() - known.keys(), previous)
-        model = plan(config, counts, previous, inputs)
+        model = plan(config, counts, previous, inputs, code.engines)
         partitions = changelog_partition_count(model)
         clocks, missing = _checked_state(config, clients, checkpoints, model, code, streams)
     # 5  checkpoints
@@ -428,9 +429,12 @@ def _warnings(
     config: JobConfig,
     counts: Mapping[SystemStream, int],
     inputs: Mapping[SystemStream, InputPartitions],
-    task_class: type[AnyTask],
+    code: _Code,
 ) -> Iterable[str]:
+    task_class = code.task_class
     yield from config.warnings
+    if config.placement.standbys and only_in_memory(config.stores, code.engines):
+        yield f"{COPIES.name}: no standbys, since they keep copies of stores on disk, and every store with a changelog is in memory"
     yield from never_called(task_class)
     yield from growth(inputs, counts)
     # With a task for each partition no task expects them to meet.

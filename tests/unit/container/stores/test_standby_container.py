@@ -217,6 +217,17 @@ def test_a_job_without_logged_stores_has_no_standbys_and_others_have_one_for_eac
     assert prepare(load_job(bare)).model.standbys == ()
 
 
+def test_a_job_whose_logged_stores_are_all_in_memory_has_no_standbys_and_that_is_said(tmp_path):
+    twice = MemoryJob(tmp_path / "state").flat | {"job.standbytasks.replication.factor": "2"}
+    in_memory = prepare(load_job(twice | {"stores.counts.factory": "inmemory"}))
+    assert in_memory.model.standbys == ()
+    (said,) = [line for line in in_memory.warnings if "standby" in line]
+    assert said.startswith("job.standbytasks.replication.factor: no standbys")
+    on_disk = prepare(load_job(twice))
+    assert len(on_disk.model.standbys) == 1
+    assert not any("standby" in line for line in on_disk.warnings)
+
+
 def test_tasks_of_one_partition_each_have_local_stores_and_copies_too(tmp_path):
     keys = {"job.systemstreampartition.grouper.factory": "ssp", "job.standbytasks.replication.factor": "2"}
     job = MemoryJob(tmp_path / "state", **keys)
