@@ -141,6 +141,11 @@ class IdleRule(Generic[S]):
         self._heard_at[source] = now
         self.idle.discard(source)
 
+    def put_off(self, now: float) -> None:
+        """Count the silence of the sources that are not idle from `now` on."""
+        for source in self._heard_at.keys() - self.idle:
+            self._heard_at[source] = max(now, self._heard_at[source])
+
     def forget(self, source: S) -> None:
         """Remove a source."""
         del self._heard_at[source]

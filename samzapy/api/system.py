@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
@@ -205,6 +205,11 @@ class SystemConsumer(ABC):
     @abstractmethod
     def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Undo `pause`."""
+
+    def held_back(self) -> Collection[SystemStreamPartition]:
+        """The partitions without `pause` that may have records which the consumer holds back in favour of others: a task's
+        clock does not take them for idle."""
+        return ()
 
     def metrics(self) -> Mapping[str, float]:
         """The client's own numbers by name, also after `close`; counts only grow. From any thread, one at a time."""

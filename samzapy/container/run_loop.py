@@ -180,6 +180,10 @@ class RunLoop:
         self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
         #: The monotonic time of the next look at the clock, also amid the messages of a poll.
         self._look_at = now
+        #: The offsets after the last polled messages: a task that has not come there has messages in hand.
+        self._polled: dict[SystemStreamPartition, int] = {}
+        #: The time of the last poll if it has brought messages: nobody has asked for others since. Else infinity.
+        self._asked_until = inf
         self._announced_ends: set[str] = set()
         self._asked_where = False
         #: The positions of the consumers when there was nothing to process: past records that are not messages.
@@ -258,8 +262,11 @@ class RunLoop:
         if not executor.wants_input(self):
             return ()
         polled = self.inputs.poll(min(self.wait_s(), longest_wait_s) if executor.idle else 0.0)
+        self._asked_until = self.clock.monotonic() if polled else inf
         if polled:
-            self.commits.before(executor.polled({ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled}))
+            ends = {ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled}
+            self._polled.update(ends)
+            self.commits.before(executor.polled(ends))
         elif self._asked_where and executor.idle:
             self._asked_where = False
             self.caught_up = {ssp: self.inputs.position(ssp) for ssp in self._by_ssp}
@@ -326,9 +333,7 @@ class RunLoop:
         now = self.clock.monotonic()
         self._side.follow(now)
         if not amid_poll and now >= self._idle.due_at and self._idle.due(now):
-            for task in self.tasks:
-                if task.event_clock.look_for_idle(now):
-                    self.follow(task, moved=True)
+            self._look_for_idle(min(now, self._asked_until))
         if now >= self._window.due_at and self._window.due(now):
             self.window()
         for task in self._following:
@@ -345,6 +350,13 @@ class RunLoop:
     def _catch_up(self) -> None:
         if self.commits.owed and self._executor.idle:
             self.commits.catch_up()
+
+    def _look_for_idle(self, now: float) -> None:
+        held_back, polled = self.inputs.held_back(), self._polled
+        for task in self.tasks:
+            waiting = {ssp for ssp, at in task.offsets.items() if at < polled.get(ssp, at)}
+            if task.event_clock.look_for_idle(now, waiting | held_back):
+                self.follow(task, moved=True)
 
     def fire(self, task: TaskInstance) -> None:
         """Fire the due timers in order of time, including timers that become due meanwhile."""

@@ -11,7 +11,8 @@ count, so look at the source that holds it back:
 3. While any source that counts has no mark, the clock has no time, and no event timer fires.
 4. A source is idle once it has brought nothing for `task.watermark.idle.timeout.ms`. It does not count then, nor after its
    end, until it brings something. The rule looks about once a second. A partition brings something when its position moves; a
-   sender, when it sends a control message. A partition is idle when all of its senders are idle.
+   sender, when it sends a control message. A partition is idle when all of its senders are idle. Messages that wait in the
+   container count as brought, and a partition that the container holds back or has not asked is not idle.
    When no source counts, the clock stands at the highest mark.
 5. The clock never goes back. A restart continues with the committed marks and the last messages of the senders; a partition
    that starts before its committed offset starts without a mark. Idle partitions count again until they are idle again.
@@ -305,21 +306,24 @@ class EventClock:
 
     # The idle rule
 
-    def look_for_idle(self, now: float) -> bool:
+    def look_for_idle(self, now: float, waiting: Collection[SystemStreamPartition] = ()) -> bool:
         """Find the sources that are idle at the monotonic time `now`; returns whether the clock has moved. The first look
-        only notes where the partitions stand."""
+        only notes where the partitions stand. `waiting`: the partitions that have messages which the task has not processed,
+        or may have."""
         if self._idle_s <= 0:
             return False
         moved = False
         for ssp, offset in self._offsets.items():
-            if self._seen.get(ssp) != offset and ssp not in self.intermediate:
+            if (self._seen.get(ssp) != offset or ssp in waiting) and ssp not in self.intermediate:
                 self._seen[ssp] = offset
                 self._rule.heard(ssp, now)
         if self._rule.look(now):
             for ssp in self._rule.idle:
                 moved |= self._marks.set_aside(ssp)
         for ssp, senders in self._senders.items():
-            if senders.look_for_idle(now):
+            if ssp in waiting:
+                senders.all_heard(now)
+            elif senders.look_for_idle(now):
                 moved |= self._follow(ssp)
         return moved
 

@@ -86,6 +86,10 @@ class Senders:
         self.known = {name: state._replace(ended=False, drained=False) for name, state in self.known.items()}
         self._rebuild()
 
+    def all_heard(self, now: float) -> None:
+        """Control messages wait, perhaps of every sender; a sender that is idle already stays so until its message is taken."""
+        self._rule.put_off(now)
+
     def look_for_idle(self, now: float) -> bool:
         """Find senders that have fallen silent; returns whether it found new ones."""
         found = self._rule.look(now)

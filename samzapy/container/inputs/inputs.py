@@ -90,6 +90,10 @@ class Inputs:
         self._asked = frozenset(ssps)
         self._hold()
 
+    def held_back(self) -> set[SystemStreamPartition]:
+        """The partitions that may have messages which polls do not return for now."""
+        return {*self._held, *(ssp for consumer in self._readers for ssp in consumer.held_back())} - self._finished
+
     def finish(self, ssp: SystemStreamPartition) -> None:
         """The partition ends here: its senders have said so."""
         if ssp not in self._finished:

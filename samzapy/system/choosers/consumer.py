@@ -259,6 +259,9 @@ class ChoosingConsumer(SystemConsumer):
         self._paused.difference_update(chosen)
         self._offer(ssp for ssp in chosen if ssp not in self._shut)
 
+    def held_back(self) -> set[SystemStreamPartition]:
+        return {ssp for ssp, buffer in self._buffers.items() if len(buffer) or ssp in self._shut}
+
     def close(self) -> None:
         for consumer in self._consumers.values():
             consumer.close()

@@ -102,6 +102,23 @@ def test_nothing_but_the_bootstrap_partition_is_fetched_until_what_was_handed_ou
     assert left == [5, 5, 0, 0]
 
 
+def test_partitions_that_were_read_ahead_or_are_shut_behind_a_bootstrap_are_held_back():
+    processed = {URGENT: 0}
+    rig = Rig(bootstrap=Bootstrap({URGENT: 5}, lambda ssp: processed[ssp], lambda left: None))
+    rig.send("urgent", 5)
+    rig.consumer.start()
+    assert rig.consumer.held_back() == {SLOW}
+    rig.poll()
+    processed[URGENT] = 5
+    rig.poll()
+    assert rig.consumer.held_back() == set()
+    rig.send("slow", 100)
+    assert len(rig.poll()) == 1
+    assert rig.consumer.held_back() == {SLOW}
+    rig.poll()
+    assert rig.consumer.held_back() == set()
+
+
 def test_lagging_bootstrap_streams_wait_for_each_others_first_message():
     rig = Rig(bootstrap=Bootstrap({URGENT: 3, SLOW: 5}, lambda ssp: 5, lambda left: None))
     rig.send("urgent", 3)

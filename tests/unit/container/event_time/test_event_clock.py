@@ -15,6 +15,7 @@ from samzapy.container.event_time.control_messages import SentControl
 from samzapy.container.tasks.synchronous import StrictProcessing
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.operators.persistent import PersistentTask, Sum, WindowState
+from samzapy.testing import TaskTestDriver
 
 A, B = (Ssp("mem", "in", number) for number in range(2))
 
@@ -125,6 +126,34 @@ def test_a_partition_holds_its_task_s_clock_until_it_is_idle():
     assert bring(B, 60)
     assert not bring(A, 70)
     assert clock.now == 60
+
+
+def test_a_partition_whose_messages_wait_is_not_idle_and_its_silence_counts_from_then_on():
+    offsets = {A: 0, B: 0}
+    clock = EventClock(offsets, Seconds(), 5_000, exact=True)
+    clock.look_for_idle(0.0)
+    offsets[A] = 1
+    clock.passed(A, at(A, 10))
+    assert not clock.look_for_idle(5.0, {B})
+    assert (clock.now, clock.silent) == (None, [])
+    assert not clock.look_for_idle(9.0)
+    assert clock.look_for_idle(10.0)
+    assert (clock.now, clock.silent) == (10, [str(A), str(B)])
+
+
+def test_a_sender_whose_control_messages_may_wait_is_not_idle():
+    seconds, offsets = Seconds(), {A: 0, B: 0}
+    clock = EventClock(offsets, seconds, 5_000, intermediate=[B])
+    clock.passed(A, at(A, 100))
+    say(clock, B, "Partition 0", Watermark(30))
+    say(clock, B, "Partition 1", Watermark(20))
+    clock.look_for_idle(0.0)
+    assert not clock.look_for_idle(6.0, {A, B})
+    assert (clock.now, clock.silent) == (20, [])
+    clock.look_for_idle(10.9)
+    assert clock.silent == []
+    clock.look_for_idle(11.0)
+    assert clock.silent == [str(A), str(B)]
 
 
 def test_no_partition_is_idle_without_an_idle_time_however_long_it_is_silent():
@@ -267,3 +296,45 @@ def test_a_partition_that_has_ended_holds_nothing_and_a_window_comes_to_the_end_
     job.producer.flush()
     job.run()
     assert LastWindowTask.calls == [((30, 40), 2)]
+
+
+class SlowTask(StreamTask, ClockListenerTask):
+    """Takes 40 s for a message, and notes the times of messages and of its clock."""
+
+    driver: ClassVar[TaskTestDriver]
+    log: ClassVar[list] = []
+
+    def process(self, envelope, collector, coordinator):
+        self.log.append((envelope.ssp.partition, envelope.event_time))
+        self.driver.clock.advance(40)
+
+    def on_clock(self, clock, collector, coordinator):
+        self.log.append(clock.time_ms)
+
+
+def test_a_partition_whose_messages_are_in_hand_behind_a_slow_one_is_not_idle():
+    keys = {
+        "job.name": "slow",
+        "job.default.system": "mem",
+        "systems.mem.samza.factory": "memory",
+        "systems.mem.default.stream.samza.msg.serde": "json",
+        "systems.mem.default.stream.samza.offset.default": "oldest",
+        "task.inputs": "mem.in",
+        "task.commit.ms": "-1",
+        "task.watermark.idle.timeout.ms": "60000",
+        "job.systemstreampartition.grouper.factory": "single",
+    }
+    SlowTask.log = []
+    with TaskTestDriver(SlowTask, keys, partitions=2) as SlowTask.driver:
+        for partition in range(2):
+            SlowTask.driver.send("in", 0, partition=partition, timestamp=1_000)
+        for number in range(4):
+            SlowTask.driver.post("in", number, partition=0, timestamp=1_000_000 + number)
+        for number in range(2):
+            SlowTask.driver.post("in", number, partition=1, timestamp=2_000 + number)
+        SlowTask.driver.run()
+        times = [each for each in SlowTask.log if isinstance(each, int)]
+        assert times == [1_000, 2_000, 2_001], "no jump past the messages in hand"
+        SlowTask.driver.clock.advance(70)
+        SlowTask.driver.run()
+        assert SlowTask.log[-1] == 1_000_003, "both are idle now"

@@ -120,6 +120,16 @@ def test_a_partition_that_is_held_and_goes_on_waits_until_it_is_released():
     assert found + rig.poll() == list(range(30))
 
 
+def test_a_partition_that_is_held_is_held_back_until_it_is_released_or_has_ended():
+    rig = started(Rig({}))
+    rig.inputs.hold({IN, OTHER})
+    assert rig.inputs.held_back() == {IN, OTHER}
+    rig.inputs.finish(IN)
+    assert rig.inputs.held_back() == {OTHER}
+    rig.inputs.hold(set())
+    assert rig.inputs.held_back() == set()
+
+
 @pytest.mark.parametrize("decoder", [Decoder, BatchDecoder])
 def test_a_record_from_the_end_on_need_not_decode(decoder):
     rig = started(Rig({IN: 8}, decoder))
