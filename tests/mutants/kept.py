@@ -578,7 +578,7 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/admin/take_over.py",
-        "        wait(previous.lease_ms / 1000)\n",
+        "        wait(longest_ms / 1000)\n",
         "        pass\n",
         (_OWNED,),
     ),
