@@ -583,6 +583,12 @@ _COMMITS: tuple[Mutant, ...] = (
         (_OWNED,),
     ),
     Mutant(
+        "samzapy/admin/take_over.py",
+        "        for run in fresh:\n",
+        "        for run in ():\n",
+        ("tests/unit/admin/test_take_over.py",),
+    ),
+    Mutant(
         "samzapy/storage/kv/cache/cached.py",
         "self._serialize(entries, sorted(self._dirty.values()))",
         "self._serialize(self._dirty, range(len(self._dirty)))",

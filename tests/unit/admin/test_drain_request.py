@@ -187,6 +187,15 @@ def test_the_end_of_a_run_that_cannot_be_seen_from_here_is_waited_for(config):
             ask_to_drain(config)
 
 
+def test_a_run_whose_process_starts_the_job_again_may_be_asked(config):
+    with closing(owned(config, FAR)) as checkpoints:
+        checkpoints.write_record(JobRecord.ENDED, {"run": "far", "drained": False, "again": True})
+        assert ask_to_drain(config) == FAR
+        checkpoints.write_record(JobRecord.ENDED, {"run": "far", "drained": False})
+        with pytest.raises(EnvironmentFailure, match="no run is active"):
+            ask_to_drain(config)
+
+
 @pytest.mark.parametrize(
     ("ended", "said"),
     [
