@@ -130,16 +130,22 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
 
 @contextmanager
 def _links_to(path: Path) -> Iterator[Path]:
-    """A folder of our own with links to the files of a store, for as long as it is being opened.
+    """A folder of our own with a copy of a store's list of tables and links to its files, while it is being opened.
 
     rocksdict writes its own file at each opening, also for reading: in the store's directory that would need the right to
-    write, and a full disk would leave the owner's file empty. Errors name the store's directory.
+    write, and a full disk would leave the owner's file empty. The list is copied before the files are linked, so each table
+    that it names has its link, whatever the owner flushes meanwhile. A flush in between may remove a write-ahead log whose
+    writes the copied list does not have: its link leads nowhere, and the opening fails. Errors name the store's directory.
     """
     folder = tempfile.mkdtemp(prefix="samzapy-read-")
     try:
+        logs = {file.name for file in path.glob("*.log")}
+        manifest = (path / "CURRENT").read_text().strip()
+        shutil.copyfile(path / manifest, Path(folder, manifest))
+        Path(folder, "CURRENT").write_text(f"{manifest}\n")
         with os.scandir(path) as found:
-            names = [each.name for each in found if each.name not in _NOT_READ and each.is_file()]
-        for name in names:
+            names = {each.name for each in found if each.name not in _NOT_READ and each.is_file()}
+        for name in (names | logs) - {manifest, "CURRENT"}:
             Path(folder, name).symlink_to(path / name)
         yield Path(folder)
     except Exception as cause:

@@ -1,8 +1,11 @@
 """Reading stores from outside, where the changelog is longer than what is read into memory."""
 
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 
 import pytest
 
@@ -60,12 +63,7 @@ def test_a_long_changelog_is_folded_in_files_and_merged_in_key_order(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-import subprocess
-import sys
 
-import pytest
-
-from samzapy.errors import StoreError
 from samzapy.api.engine import EngineSettings
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 properties = {"container.write.buffer.size.bytes": "65536"}
@@ -98,6 +96,63 @@ def test_files_are_read_under_a_writers_compactions_and_always_show_one_commit(t
         writer.kill()
         writer.communicate()
     assert not (path / "samzapy.damage").exists()
+
+
+def test_a_store_whose_owner_flushes_at_each_attempt_to_read_it_is_read(tmp_path, monkeypatch):
+    factory = RocksDbStorageEngineFactory()
+    owner = factory.open(
+        tmp_path / "s", EngineSettings("s", {"rocksdb.compaction.level0.file.num.compaction.trigger": "1000"})
+    )
+    commits = iter(range(1_000_000))
+
+    def commit():
+        text = b"%d" % next(commits)
+        owner.write({b"a": text}, text)
+        owner.flush()
+
+    commit()
+    listed = os.scandir
+
+    def listed_while_the_owner_flushes(path):
+        found = listed(path)
+        entries = list(found)
+        found.close()
+        if path == tmp_path / "s":
+            commit()
+        return nullcontext(entries)
+
+    monkeypatch.setattr(os, "scandir", listed_while_the_owner_flushes)
+    reader = factory.open_read_only(tmp_path / "s", EngineSettings("s"))
+    assert reader.get(b"a") == reader.marker()
+    reader.close()
+    owner.close()
+
+
+def test_a_write_ahead_log_that_a_flush_removes_meanwhile_leaves_no_gap(tmp_path, monkeypatch):
+    factory, number = RocksDbStorageEngineFactory(), 0
+    owner = factory.open(tmp_path / "s", EngineSettings("s", {"rocksdb.wal.enabled": "true"}))
+
+    def commit():
+        nonlocal number
+        number += 1
+        owner.write({b"%d" % number: b""}, b"%d" % number)
+
+    copied = shutil.copyfile
+
+    def copied_before_the_owner_goes_on(source, target):
+        copied(source, target)
+        if number < 9:
+            commit()
+            owner.flush()
+            commit()
+
+    commit()
+    monkeypatch.setattr(shutil, "copyfile", copied_before_the_owner_goes_on)
+    reader = factory.open_read_only(tmp_path / "s", EngineSettings("s"))
+    with reader.iterate(None, None) as pairs:
+        assert [key for key, _ in pairs] == [b"%d" % each for each in range(1, int(reader.marker()) + 1)]
+    reader.close()
+    owner.close()
 
 
 def test_damage_that_a_reader_finds_is_not_noted_in_the_store(tmp_path):
