@@ -6,10 +6,7 @@ Stores without memory of their own share it with each other, too (`samzapy.stora
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 from rocksdict import AccessType, Cache, Options, Rdict
@@ -22,10 +19,9 @@ from samzapy.storage.rocksdb.ingestion import remove_leftover
 from samzapy.storage.rocksdb.memory import SharedMemory, shared_memory
 from samzapy.storage.rocksdb.options import RocksDbOptions, problems
 from samzapy.storage.rocksdb.ownership import Ownership
+from samzapy.storage.rocksdb.reading import links_to
 
 _READING_ATTEMPTS = 100
-#: What a reader does without: the owner's lock and log, and what rocksdict would write to.
-_NOT_READ = ("LOCK", "LOG", "rocksdict-config.json")
 #: Memory of a database with little in it: 100 of them took 24 MB.
 _OPENED_BYTES = 250_000
 
@@ -102,7 +98,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         for attempts_left in range(_READING_ATTEMPTS, 0, -1):
             files = _files(path)
             try:
-                with _links_to(path) as links:
+                with links_to(path) as links:
                     db = Rdict(str(links), options, {"default": options}, AccessType.read_only(False))
             except Exception as cause:
                 # A compaction may have deleted a file between our reading its name and opening it; else it is damage.
@@ -126,32 +122,6 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             # Another thread may have made one meanwhile; the first one stays.
             self._caches.setdefault(key, Cache(cache_bytes))
         return self._caches[key]
-
-
-@contextmanager
-def _links_to(path: Path) -> Iterator[Path]:
-    """A folder of our own with a copy of a store's list of tables and links to its files, while it is being opened.
-
-    rocksdict writes its own file at each opening, also for reading: in the store's directory that would need the right to
-    write, and a full disk would leave the owner's file empty. The list is copied before the files are linked, so each table
-    that it names has its link, whatever the owner flushes meanwhile. A flush in between may remove a write-ahead log whose
-    writes the copied list does not have: its link leads nowhere, and the opening fails. Errors name the store's directory.
-    """
-    folder = tempfile.mkdtemp(prefix="samzapy-read-")
-    try:
-        logs = {file.name for file in path.glob("*.log")}
-        manifest = (path / "CURRENT").read_text().strip()
-        shutil.copyfile(path / manifest, Path(folder, manifest))
-        Path(folder, "CURRENT").write_text(f"{manifest}\n")
-        with os.scandir(path) as found:
-            names = {each.name for each in found if each.name not in _NOT_READ and each.is_file()}
-        for name in (names | logs) - {manifest, "CURRENT"}:
-            Path(folder, name).symlink_to(path / name)
-        yield Path(folder)
-    except Exception as cause:
-        raise StoreError(str(cause).replace(folder, str(path))) from cause
-    finally:
-        shutil.rmtree(folder)
 
 
 def _files(path: Path) -> set[str]:

@@ -1,11 +1,12 @@
 """Reading stores from outside, where the changelog is longer than what is read into memory."""
 
+import itertools
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -98,60 +99,90 @@ def test_files_are_read_under_a_writers_compactions_and_always_show_one_commit(t
     assert not (path / "samzapy.damage").exists()
 
 
+def at_each_listing(monkeypatch, path, before, after):
+    """What the owner does right before and right after a reader lists the store's files."""
+    listed = os.scandir
+
+    def listed_beside_the_owner(folder):
+        if folder != path:
+            return listed(folder)
+        before()
+        with listed(folder) as found:
+            entries = list(found)
+        after()
+        return nullcontext(entries)
+
+    monkeypatch.setattr(os, "scandir", listed_beside_the_owner)
+
+
+def numbered(owner):
+    """A function that makes the next commit: a key more, and the marker is the number of keys."""
+    numbers = itertools.count(1)
+
+    def commit():
+        text = b"%03d" % next(numbers)
+        owner.write({text: b""}, text)
+
+    return commit
+
+
+def assert_one_commit(factory, path):
+    reader = factory.open_read_only(path, EngineSettings("s"))
+    with reader.iterate(None, None) as pairs:
+        assert [key for key, _ in pairs] == [b"%03d" % each for each in range(1, int(reader.marker()) + 1)]
+    reader.close()
+
+
 def test_a_store_whose_owner_flushes_at_each_attempt_to_read_it_is_read(tmp_path, monkeypatch):
     factory = RocksDbStorageEngineFactory()
     owner = factory.open(
         tmp_path / "s", EngineSettings("s", {"rocksdb.compaction.level0.file.num.compaction.trigger": "1000"})
     )
-    commits = iter(range(1_000_000))
+    commit = numbered(owner)
 
-    def commit():
-        text = b"%d" % next(commits)
-        owner.write({b"a": text}, text)
+    def commit_and_flush():
+        commit()
         owner.flush()
 
-    commit()
-    listed = os.scandir
-
-    def listed_while_the_owner_flushes(path):
-        found = listed(path)
-        entries = list(found)
-        found.close()
-        if path == tmp_path / "s":
-            commit()
-        return nullcontext(entries)
-
-    monkeypatch.setattr(os, "scandir", listed_while_the_owner_flushes)
-    reader = factory.open_read_only(tmp_path / "s", EngineSettings("s"))
-    assert reader.get(b"a") == reader.marker()
-    reader.close()
+    commit_and_flush()
+    at_each_listing(monkeypatch, tmp_path / "s", commit_and_flush, commit_and_flush)
+    assert_one_commit(factory, tmp_path / "s")
     owner.close()
 
 
+def test_tables_that_compactions_remove_while_they_are_opened_are_read(tmp_path, monkeypatch):
+    factory, path = RocksDbStorageEngineFactory(), tmp_path / "s"
+    owner = factory.open(path, EngineSettings("s", {"rocksdb.compaction.level0.file.num.compaction.trigger": "1000"}))
+    commit = numbered(owner)
+    for _ in range(3):
+        commit()
+        owner.flush()
+    opened = Path.write_text
+
+    def compacted_before_the_last_file(file, *arguments):
+        if file.name == "CURRENT":
+            for table in path.glob("*.sst"):
+                table.rename(tmp_path / table.name)
+        return opened(file, *arguments)
+
+    monkeypatch.setattr(Path, "write_text", compacted_before_the_last_file)
+    assert_one_commit(factory, path)
+
+
 def test_a_write_ahead_log_that_a_flush_removes_meanwhile_leaves_no_gap(tmp_path, monkeypatch):
-    factory, number = RocksDbStorageEngineFactory(), 0
+    factory = RocksDbStorageEngineFactory()
     owner = factory.open(tmp_path / "s", EngineSettings("s", {"rocksdb.wal.enabled": "true"}))
+    commit, rounds = numbered(owner), itertools.count()
 
-    def commit():
-        nonlocal number
-        number += 1
-        owner.write({b"%d" % number: b""}, b"%d" % number)
-
-    copied = shutil.copyfile
-
-    def copied_before_the_owner_goes_on(source, target):
-        copied(source, target)
-        if number < 9:
+    def go_on():
+        if next(rounds) < 9:
             commit()
             owner.flush()
             commit()
 
     commit()
-    monkeypatch.setattr(shutil, "copyfile", copied_before_the_owner_goes_on)
-    reader = factory.open_read_only(tmp_path / "s", EngineSettings("s"))
-    with reader.iterate(None, None) as pairs:
-        assert [key for key, _ in pairs] == [b"%d" % each for each in range(1, int(reader.marker()) + 1)]
-    reader.close()
+    at_each_listing(monkeypatch, tmp_path / "s", go_on, lambda: None)
+    assert_one_commit(factory, tmp_path / "s")
     owner.close()
 
 
