@@ -186,7 +186,11 @@ class _Server(ThreadingMixIn, WSGIServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
             self._unheard[request] = self._clock.monotonic() + _SILENT_S
-            super().process_request(request, client_address)
+            try:
+                super().process_request(request, client_address)
+            except RuntimeError:  # the system has no thread for it now
+                self._done_with(request)
+                raise
         else:
             self.shutdown_request(request)
 
@@ -194,8 +198,11 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.heard(request)
-            self._free.release()
+            self._done_with(request)
+
+    def _done_with(self, request: Any) -> None:
+        self.heard(request)
+        self._free.release()
 
 
 class _Handler(WSGIRequestHandler):

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import threading
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -88,6 +89,21 @@ def is_closed(connection):
         return connection.recv(1) == b""
     except ConnectionError:  # the server had not read everything
         return True
+
+
+def test_a_connection_for_which_the_system_has_no_thread_takes_no_place(monkeypatch, capfd):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    port = free_port()
+    with served("127.0.0.1", port, list, ["reads"]):
+        with monkeypatch.context() as short:
+            short.setattr(threading.Thread, "start", refuse)
+            for _ in range(16):
+                with socket.create_connection(("127.0.0.1", port), 30) as dropped:
+                    assert is_closed(dropped)
+        assert ask(port, Authorization="Bearer reads") == 200
+    assert capfd.readouterr().err.count("RuntimeError: can't start new thread") == 16
 
 
 def is_answered(port):
