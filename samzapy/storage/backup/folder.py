@@ -11,6 +11,8 @@ from typing import Any
 from samzapy.errors import StoreError
 
 _FILES, _INDEXES, _UNFINISHED = "files", "index", ".part"
+#: With one of these in a name, fsspec's own `mv` looks for the files that match it. Names of tasks and folders may have them.
+_OF_PATTERNS = set("*?[")
 
 
 class BackupUnavailable(StoreError):
@@ -24,6 +26,10 @@ class BackupFolder:
         """`file_system`: fsspec's; `root`: the folder, as that file system names it."""
         self._fs = file_system
         self._root = root.rstrip("/")
+        # Object stores have no rename: there, `mv` is fsspec's, which copies and removes, or comes to that in the end.
+        of_all, of_stores = (importlib.import_module(f"fsspec.{name}") for name in ("spec", "asyn"))
+        generic = type(file_system).mv is of_all.AbstractFileSystem.mv
+        self._renames = not generic and not isinstance(file_system, of_stores.AsyncFileSystem)
 
     def put_file(self, name: str, source: Path) -> None:
         """Upload a file of a snapshot. A listing does not show it before it is whole."""
@@ -31,7 +37,7 @@ class BackupFolder:
         with self._named("writing", path):
             self._fs.makedirs(f"{self._root}/{_FILES}", exist_ok=True)
             self._fs.put_file(str(source), path + _UNFINISHED)
-            self._fs.mv(path + _UNFINISHED, path)
+            self._finish(path)
 
     def get_file(self, name: str, target: Path) -> None:
         """Download a file of a snapshot."""
@@ -53,7 +59,7 @@ class BackupFolder:
         with self._named("writing", path):
             self._fs.makedirs(f"{self._root}/{_INDEXES}", exist_ok=True)
             self._fs.pipe_file(path + _UNFINISHED, data)
-            self._fs.mv(path + _UNFINISHED, path)
+            self._finish(path)
 
     def get_index(self, name: str) -> bytes:
         """The contents of an index."""
@@ -71,6 +77,14 @@ class BackupFolder:
 
     def __str__(self) -> str:
         return self._root
+
+    def _finish(self, path: str) -> None:
+        unfinished = path + _UNFINISHED
+        if self._renames or not _OF_PATTERNS & set(path):
+            self._fs.mv(unfinished, path)
+        else:
+            self._fs.cp_file(unfinished, path)
+            self._fs.rm_file(unfinished)
 
     def _listed(self, folder: str) -> dict[str, int]:
         path = f"{self._root}/{folder}"

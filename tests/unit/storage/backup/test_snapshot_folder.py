@@ -189,8 +189,11 @@ def test_a_file_system_that_is_not_installed_is_refused_by_name():
         check_folder("nosuch://bucket")
 
 
-def test_any_file_system_of_the_library_will_do(checkpoint, tmp_path):
-    folder = open_folder("memory://snapshots", {}, "job-1", "s", "Partition_0")
+@pytest.mark.parametrize("place", ["memory://snapshots", "memory://team-[ab]/*?", "file"])
+@pytest.mark.parametrize("task", ["Partition_0", "SystemStreamPartition_[kafka,_orders,_0]"])
+def test_any_file_system_of_the_library_will_do(checkpoint, tmp_path, place, task):
+    url = (tmp_path / "team-[ab]").as_uri() if place == "file" else place
+    folder = open_folder(url, {}, "job-1", "s", task)
     SnapshotUploader(folder, 1).upload(checkpoint(a="1"), marker(1))
     SnapshotUploader(folder, 1).upload(checkpoint(a="2"), marker(2))
     assert restored(folder, tmp_path) == (2, {"a": "2"})
