@@ -5,12 +5,15 @@ value  {"op": "get", "ns": 1200, "keys": ["user-1"]}
 
 `op` is get, put, delete, range or snapshot (of many keys, too), `ns` the duration of the call, `keys` the serialized
 keys as text, the bounds for a range. Samza writes Java's own serialization there, which only Java reads.
+
+A call of many keys may be several records with the same time and `ns`, and a long key is cut: a record that the broker
+refuses for its length would end the task's commit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from time import perf_counter_ns
 from typing import Any, TypeVar
@@ -24,14 +27,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
 
-#: Calls that are remembered between two commits; more are only counted.
+#: Keys that are remembered between two commits; calls after them are only counted.
 _MOST_HELD = 100_000
+#: Bytes of a record's value, a tenth of what a broker takes by default; bytes of a key. A byte is at most 6 bytes of JSON, so
+#: both bounds of a range fit into one record.
+_LONGEST_RECORD, _LONGEST_KEY = 100_000, 8_000
 
 
 class AccessLog:
     """The chosen calls, until a commit takes them. `lost` counts chosen calls that found no room."""
 
-    __slots__ = ("_clock", "_held", "_percent", "_random", "lost")
+    __slots__ = ("_clock", "_held", "_keys", "_percent", "_random", "lost")
 
     def __init__(self, percent: int, clock: Clock, random: Random | None = None) -> None:
         """`percent` of the calls are chosen, each by chance."""
@@ -39,6 +45,7 @@ class AccessLog:
         self._clock = clock
         self._random = (random or Random()).random
         self._held: list[tuple[int, tuple[str, int, list[bytes]]]] = []
+        self._keys = 0
         self.lost = 0
 
     def chooses(self) -> bool:
@@ -47,28 +54,36 @@ class AccessLog:
 
     def add(self, operation: str, nanoseconds: int, keys: list[bytes]) -> None:
         """Remember a call."""
-        if len(self._held) < _MOST_HELD:
+        if self._keys < _MOST_HELD:
+            self._keys += max(1, len(keys))
             self._held.append((self._clock.wall_ms(), (operation, nanoseconds, keys)))
         else:
             self.lost += 1
 
     def take(self) -> list[tuple[bytes, bytes]]:
         """The records of everything remembered; nothing is left."""
-        held, self._held = self._held, []
-        return [(time.to_bytes(8, "big", signed=True), _message(*call)) for time, call in held]
+        held = self._held
+        self.forget()
+        return [(time.to_bytes(8, "big", signed=True), value) for time, call in held for value in _values(*call)]
 
     def forget(self) -> None:
         """Drop the remembered calls."""
-        self._held = []
+        self._held, self._keys = [], 0
 
     def metrics(self) -> dict[str, float]:
         """`access-log-lost`."""
         return {"access-log-lost": self.lost}
 
 
-def _message(operation: str, nanoseconds: int, keys: list[bytes]) -> bytes:
-    texts = [key.decode(errors="backslashreplace") for key in keys]
-    return json.dumps({"op": operation, "ns": nanoseconds, "keys": texts}, ensure_ascii=False).encode()
+def _values(operation: str, nanoseconds: int, keys: list[bytes]) -> Iterator[bytes]:
+    texts = [key[:_LONGEST_KEY].decode(errors="backslashreplace") for key in keys]
+    value = json.dumps({"op": operation, "ns": nanoseconds, "keys": texts}, ensure_ascii=False).encode()
+    if len(value) <= _LONGEST_RECORD:
+        yield value
+    else:
+        half = len(keys) // 2
+        yield from _values(operation, nanoseconds, keys[:half])
+        yield from _values(operation, nanoseconds, keys[half:])
 
 
 class AccessLoggedStore(ForwardingStore[K, V]):

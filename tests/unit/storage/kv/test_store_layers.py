@@ -10,7 +10,7 @@ from samzapy.errors import StoreError, StoreRefused
 from samzapy.storage.kv.access_logged import AccessLog
 from samzapy.storage.kv.cache.budgeted import BudgetedStore
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.testing import open_store
+from samzapy.testing import ManualClock, open_store
 
 
 def job(**keys):
@@ -171,6 +171,32 @@ def test_the_access_log_tells_what_was_done_to_which_keys(tmp_path):
 def test_the_access_log_chooses_as_many_calls_as_the_ratio_says(percent, least, most):
     log = AccessLog(percent, clock=None, random=random.Random(7))
     assert least <= sum(log.chooses() for _ in range(10_000)) <= most
+
+
+@pytest.mark.parametrize(
+    "key", [b"user-%028d", b"\xff" * 200 + b"%05d", b"\0" * 8_000 + b"%d"], ids=["text", "bytes", "long"]
+)
+def test_a_logged_call_of_many_keys_becomes_records_that_a_broker_takes(key):
+    log = AccessLog(100, ManualClock(wall_ms=5))
+    keys = [key % number for number in range(3_000)]
+    log.add("get", 70, keys)
+    log.add("range", 8, keys[:2])
+    records = log.take()
+    assert all(len(value) <= 100_000 and time == (5).to_bytes(8, "big") for time, value in records)
+    *calls, bounds = [json.loads(value) for _, value in records]
+    assert {(call["op"], call["ns"]) for call in calls} == {("get", 70)}
+    shown = [each[:8_000].decode(errors="backslashreplace") for each in keys]
+    assert [each for call in calls for each in call["keys"]] == shown
+    assert bounds == {"op": "range", "ns": 8, "keys": shown[:2]}
+
+
+def test_the_access_log_holds_a_limited_number_of_keys_and_counts_the_calls_after_them():
+    log = AccessLog(100, ManualClock())
+    for _ in range(2):
+        for _ in range(30):
+            log.add("get", 1, [b"k"] * 5_000)
+        assert len({value for _, value in log.take()}) == 1
+    assert log.lost == 20
 
 
 def test_a_clean_start_restores_everything_from_the_changelog(tmp_path):
