@@ -97,7 +97,8 @@ class Sink(ABC):
         return False
 
     def metrics(self) -> Mapping[str, float]:
-        """Values to publish at each commit, by name."""
+        """Values to publish at each commit, by name. Called on the task's thread, so it should not ask the database. A failure is
+        logged once, and ends nothing."""
         return {}
 
     @abstractmethod

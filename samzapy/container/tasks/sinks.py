@@ -22,11 +22,12 @@ class TaskSinks:
     """The sinks of one task; without sinks every call does nothing. An exception of a sink becomes TaskFailed, unless it is
     an error of samzapy."""
 
-    __slots__ = ("_sinks", "_task_name")
+    __slots__ = ("_sinks", "_task_name", "_unread")
 
     def __init__(self, task_name: str) -> None:
         self._task_name = task_name
         self._sinks: tuple[Sink, ...] = ()
+        self._unread: set[str] = set()
 
     def add(self, sinks: Iterable[Sink]) -> None:
         """Take the sinks that the task's `init` has registered."""
@@ -82,30 +83,36 @@ class TaskSinks:
     def forget(self, envelope: IncomingMessageEnvelope) -> None:
         """Take back the rows of a message that failed."""
         for sink in self._sinks:
-            sink.forget(envelope)
+            self._call(f"forget of sink '{sink.name}'", sink.forget, envelope)
 
     def marks(self) -> Sequence[int | None]:
         """The place in each sink where the rows of the next batch begin; valid until a commit."""
-        return [sink.mark() for sink in self._sinks]
+        return [self._call(f"mark of sink '{sink.name}'", sink.mark) for sink in self._sinks]
 
     def back_to(self, marks: Sequence[int | None], batch: Iterable[IncomingMessageEnvelope]) -> None:
         """Take back the rows of a batch that failed."""
         for sink, mark in zip(self._sinks, marks, strict=True):
             if mark is not None:
-                sink.back_to(mark)
+                self._call(f"back_to of sink '{sink.name}'", sink.back_to, mark)
                 continue
             for envelope in batch:
-                sink.forget(envelope)
+                self._call(f"forget of sink '{sink.name}'", sink.forget, envelope)
 
     def full(self) -> bool:
         """Whether the task should commit early, because a sink holds many rows."""
-        return bool(self._sinks) and any(sink.full() for sink in self._sinks)
+        return any(self._call(f"full of sink '{sink.name}'", sink.full) for sink in self._sinks)
 
     def publish(self, metrics: MetricsRegistry) -> None:
-        """Set the sinks' own gauges."""
+        """Set the sinks' own gauges. Those of a sink that raises stay as they are; that is counted, and logged once."""
         for sink in self._sinks:
-            for name, value in sink.metrics().items():
-                metrics.gauge(self._task_name, f"sink.{sink.name}.{name}").set(value)
+            try:
+                for name, value in sink.metrics().items():
+                    metrics.gauge(self._task_name, f"sink.{sink.name}.{name}").set(value)
+            except Exception as cause:  # noqa: BLE001  # the commit is durable already
+                metrics.counter("metrics", "source-failures").inc()
+                if sink.name not in self._unread:
+                    self._unread.add(sink.name)
+                    logger.warning("%s", task_failed(self._task_name, f"metrics of sink '{sink.name}'", cause))
 
     def close(self) -> None:
         """Release the sinks; uncommitted rows are void. Closes all of them, then raises the first failure."""

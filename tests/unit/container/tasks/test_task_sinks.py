@@ -44,9 +44,14 @@ class PlainSink(Sink):
         self._waiting = 0
 
     def full(self):
+        self._fail_in("full")
         return self._waiting >= self._limit
 
+    def forget(self, envelope):
+        self._fail_in("forget")
+
     def metrics(self):
+        self._fail_in("metrics")
         return {"waiting": self._waiting}
 
     def close(self):
@@ -54,6 +59,9 @@ class PlainSink(Sink):
 
     def _call(self, what, *details):
         self.calls.append((what, *details))
+        self._fail_in(what)
+
+    def _fail_in(self, what):
         if what == self._broken:
             raise OSError("told to")
 
@@ -71,6 +79,8 @@ class PlainTask(StreamTask, InitableTask):
         PlainSink.calls.append(("process", envelope.offset))
         for sink in self.sinks:
             sink.write()
+        if envelope.message.get("fails"):
+            raise ValueError("told to")
 
 
 class SeenTask(StreamTask, InitableTask):
@@ -184,13 +194,25 @@ def test_a_full_sink_makes_its_task_commit_early(plain):
     assert ("commit", {SSP: 4}) in PlainSink.calls
 
 
-@pytest.mark.parametrize("call", ["open", "commit"])
+@pytest.mark.parametrize("call", ["open", "commit", "full", "forget"])
 def test_what_a_sink_raises_ends_the_attempt_under_its_name_and_every_sink_is_closed(plain, call):
-    job = plain(PlainSink("good"), PlainSink("bad", broken=call))
-    send(job, 1)
+    skips = {"task.error.process.policy": "skip"}
+    job = plain(PlainSink("good"), PlainSink("bad", broken=call), **skips)
+    job.send((0, "k", {"id": 1, "fails": True}))
     with pytest.raises(TaskFailed, match=f"Partition 0: {call} of sink 'bad' failed: OSError: told to"):
         job.run()
     assert PlainSink.calls.count(("close",)) == 2
+
+
+def test_values_of_a_sink_that_cannot_be_read_are_left_out_counted_and_logged_once(plain, caplog):
+    keys = {"systems.mem.samza.fetch.threshold": "3", "task.poll.batch.size": "2"}
+    job = plain(PlainSink("bad", broken="metrics"), PlainSink("good", limit=3), **keys)
+    send(job, *range(6))
+    report = job.run()
+    assert [call for call in PlainSink.calls if call == ("commit", {SSP: 6})]
+    assert report.metrics["Partition 0"]["sink.good.waiting"] == 0
+    assert report.metrics["metrics"]["source-failures"] > 1
+    assert caplog.text.count("Partition 0: metrics of sink 'bad' failed: OSError: told to") == 1
 
 
 def test_a_sink_that_does_not_close_keeps_no_other_from_closing(plain):
