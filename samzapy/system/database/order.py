@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -37,8 +37,8 @@ class Order(ABC):
     """The order of one table, for all partitions that are read from it."""
 
     @abstractmethod
-    def end(self, connection: sa.Connection) -> int:
-        """The offset before which everything may be read now."""
+    def end(self, connection: sa.Connection, positions: Collection[int]) -> int:
+        """The offset before which everything may be read now; `positions` are where the partitions' readers are."""
 
     @abstractmethod
     def page(self, connection: sa.Connection, ssp: SystemStreamPartition, span: tuple[int, int], limit: int) -> Page:
@@ -55,7 +55,7 @@ class ByNumber(Order):
         self._is_of = is_of
         self._settled = settled
 
-    def end(self, connection: sa.Connection) -> int:
+    def end(self, connection: sa.Connection, positions: Collection[int]) -> int:
         return self._settled.end(connection)
 
     def page(self, connection: sa.Connection, ssp: SystemStreamPartition, span: tuple[int, int], limit: int) -> Page:
@@ -92,8 +92,8 @@ class ByTime(Order):
         self._places: dict[SystemStreamPartition, _Place] = {}
         self._columns = (source.order, *source.ties)
 
-    def end(self, connection: sa.Connection) -> int:
-        return self._settled.end(connection) << ROW_BITS
+    def end(self, connection: sa.Connection, positions: Collection[int]) -> int:
+        return self._settled.end(connection, max(positions) >> ROW_BITS) << ROW_BITS
 
     def page(self, connection: sa.Connection, ssp: SystemStreamPartition, span: tuple[int, int], limit: int) -> Page:
         position, end = span

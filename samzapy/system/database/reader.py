@@ -83,7 +83,7 @@ class TableStream:
         if self._order is None:
             self._order = self._begin(connection, positions)
         self._refuse_lost_rows(connection)
-        end = self._order.end(connection)
+        end = self._order.end(connection, positions.values())
         fetched, idle = {}, True
         for ssp, position in positions.items():
             if position >= end:

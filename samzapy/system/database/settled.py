@@ -12,13 +12,16 @@ sequence without a cache. If a writer draws it earlier (a mapper that takes bloc
 `database.safety.lag.ms` has to cover that time.
 
 Timestamps have no visible gaps, and a transaction may wait before it writes. There only the lag counts, by the
-database's clock. If the writers have other clocks, the lag has to cover the difference.
+database's clock. If the writers have other clocks, the lag has to cover the difference. If that clock was ahead for a time, readers
+have gone too far: the rows that are written from then on come before their positions. That is only logged, because the
+job would otherwise stand until the clock has caught up.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Protocol
 
 import sqlalchemy as sa
@@ -93,6 +96,8 @@ _NUMBERS_AT_ONCE = 1000
 _TIMESTAMP_LAG_MS = 10_000
 
 
+#: A reader that begins behind a row of this second is at the next one; a clock may be set back by a fraction of a second.
+_BEHIND_THE_LAST_S = 2
 #: A longer wait is logged once.
 _PATIENCE_S = 60.0
 
@@ -168,8 +173,23 @@ class SettledSeconds:
     def __init__(self, source: SourceTable, clock: Clock) -> None:
         lag_ms = source.config.safety_lag_ms
         self._lag_s = (_TIMESTAMP_LAG_MS if lag_ms is None else lag_ms) / 1000
+        self._where = source.where
         self._clock = clock
+        self._is_ahead = False
 
-    def end(self, connection: sa.Connection) -> int:
-        """Every row of an earlier second may be read."""
-        return max(0, int(now_s(connection, self._clock) - self._lag_s))
+    def end(self, connection: sa.Connection, position: int) -> int:
+        """Every row of an earlier second may be read. `position`: the greatest second at which a reader is."""
+        now = now_s(connection, self._clock)
+        is_ahead = position > now + _BEHIND_THE_LAST_S
+        if is_ahead and not self._is_ahead:
+            logger.warning(
+                "%s: the clock of the database is at %s, but the table was read up to %s: rows dated before that are not read. "
+                "If the clock was ahead and is right now, stop the job and set it back: samzapy checkpoint set JOB %s",
+                *(self._where, _utc(now), _utc(position), _utc(now - self._lag_s)),
+            )
+        self._is_ahead = is_ahead
+        return max(0, int(now - self._lag_s))
+
+
+def _utc(second: float) -> str:
+    return datetime.fromtimestamp(int(second), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -318,6 +318,37 @@ def test_a_row_of_the_future_waits_and_holds_nothing_back(dated):
     assert [row["id"] for _, _, row in dated.rest(reader)] == [1]
 
 
+def test_a_position_that_the_clock_has_not_reached_is_warned_of_once_with_what_to_do(dated, caplog):
+    put(dated, r1=60)
+    reader = dated.reader()
+    dated.rest(reader)
+    dated.clock.advance(3600)  # a clock that is wrong for one look
+    dated.rest(reader)
+    assert not caplog.messages
+    dated.clock.set_wall(NOW_S * 1000)
+    put(dated, r2=-60)
+    dated.clock.advance(120)
+    assert dated.rest(reader) == dated.rest(reader) == []
+    (said,) = caplog.messages
+    assert (
+        "shop.t: the clock of the database is at 2023-11-14T22:15:21Z, but the table was read up to 2023-11-14T23:13:"
+        in said
+    )
+    assert said.endswith("samzapy checkpoint set JOB 2023-11-14T22:15:11Z")
+    # The next start has the same positions.
+    dated.rest(dated.reader(reader.position(SystemStreamPartition("shop", "t", 0))))
+    assert len(caplog.messages) == 2
+
+
+def test_a_reader_at_the_end_of_a_table_that_is_written_now_is_not_ahead(dated, caplog):
+    put(dated, r1=0)
+    dated.clock.set_wall(NOW_S * 1000)
+    reader = dated.reader(dated.upcoming())
+    dated.clock.set_wall(NOW_S * 1000 - 1900)
+    assert dated.rest(reader) == []
+    assert not caplog.messages
+
+
 def test_the_end_of_a_dated_table_is_reached_though_its_last_row_is_deleted(dated):
     put(dated, r1=60, r2=20)
     end = dated.upcoming()
