@@ -4,124 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 
-import javaproperties
-import psutil
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import Java, class_archive, installed_spark
+from samzapy.java import Java, class_archive
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.jvm import DriverJvm, archive_options, record_beside
+from samzapy.runner.spark.jvm.folder import RunFolder
 from samzapy.runner.spark.master import Master, environment, spark_settings
 from samzapy.runner.spark.user_code import shipped_files
 from samzapy.runner.spark.worker import warm_up
-
-_QUIET = """\
-status = error
-rootLogger.level = {level}
-rootLogger.appenderRef.console.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{short}}
-"""
-
-
-_PREFIX = "samzapy-spark-"
-
-
-@final
-class RunFolder:
-    """A temporary folder that only its owner can read. It is removed on exit, or, after a SIGKILL, by the next run."""
-
-    def __init__(self) -> None:
-        _sweep(Path(tempfile.gettempdir()))
-        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-
-    def __enter__(self) -> RunFolder:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def log_settings(self, *, verbose: bool) -> Path:
-        """Log4j's settings for the driver's JVM: no log, or Spark's default log."""
-        path = self.path / "log4j2.properties"
-        path.write_text(_QUIET.format(level="info" if verbose else "off"))
-        return path
-
-    def spark_properties(self, settings: Mapping[str, str], home: Path) -> Path:
-        """A file with the settings, and with the defaults of that SPARK_HOME for all others.
-
-        It is for this user only: every user of the machine can read a command line. Given a file, Spark 3.5 does not read
-        its defaults, and Spark 4 only if an option says so that Spark 3.5 does not know. Raises EnvironmentFailure.
-        """
-        path = self.path / "spark.properties"
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            javaproperties.dump({**default_settings(home), **settings}, file, timestamp=False)
-        return path
-
-    def spark_home(self, *, on_this_machine: bool) -> Path:
-        """`SPARK_HOME` if it is set, else a folder of links into the installed pyspark.
-
-        On this machine the folder lacks `python/lib/pyspark.zip`, which Spark would import in place of the installed pyspark:
-        every process compiles the modules of a zip again (measured on two busy cores: a first worker is ready after 1.0 s
-        instead of 3.0 s, a later one after 0.6 s instead of 1.5 s).
-        """
-        given = os.environ.get("SPARK_HOME")
-        if given:
-            return Path(given)
-        home = self.path / "home"
-        home.mkdir()
-        link_spark(installed_spark().package, home, left_out={"work", "python"} if on_this_machine else {"work"})
-        return home
-
-
-def link_spark(spark: Path, home: Path, left_out: Collection[str]) -> None:
-    """Fill the folder `home` with links to the entries of the folder of a Spark. Raises OSError."""
-    for entry in spark.iterdir():
-        if entry.name not in left_out:
-            (home / entry.name).symlink_to(entry)
-
-
-def default_settings(home: Path) -> dict[str, str]:
-    """The settings of `spark-defaults.conf`, in SPARK_CONF_DIR or else `home`/conf; none without the file. Raises
-    EnvironmentFailure if it cannot be read."""
-    path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf")
-    if not path.is_file():
-        return {}
-    try:
-        found = javaproperties.loads(path.read_text("utf-8-sig"))
-    except (OSError, ValueError) as cause:
-        raise EnvironmentFailure(f"{path}: cannot be read as a properties file: {cause}") from cause
-    return {key: value.strip() for key, value in found.items() if key.startswith("spark.")}
-
-
-def _sweep(parent: Path) -> None:
-    """Remove the folders of this user's runs that have ended."""
-    for path in parent.glob(f"{_PREFIX}*-*"):
-        pid = path.name.removeprefix(_PREFIX).partition("-")[0]
-        try:
-            if pid.isdigit() and path.lstat().st_uid == os.getuid() and not psutil.pid_exists(int(pid)):
-                shutil.rmtree(path, ignore_errors=True)
-        except OSError:
-            continue  # removed by another run
-
 
 logger = logging.getLogger(__name__)
 

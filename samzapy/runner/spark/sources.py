@@ -30,8 +30,9 @@ from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import SPARK, find_java
 from samzapy.runner.base import TOKEN
-from samzapy.runner.spark.application import RunFolder, SparkApplication, spark_application, starting
+from samzapy.runner.spark.application import SparkApplication, spark_application, starting
 from samzapy.runner.spark.jvm import DriverJvm
+from samzapy.runner.spark.jvm.folder import RunFolder
 from samzapy.runner.spark.master import (
     DRIVER_HOST,
     FIXED,

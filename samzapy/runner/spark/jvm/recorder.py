@@ -26,7 +26,8 @@ from py4j.protocol import Py4JError
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.java import SPARK, ClassArchive, Java, class_archive, find_java, installed_spark
-from samzapy.runner.spark.application import RunFolder, SparkApplication, link_spark, new_context
+from samzapy.runner.spark.application import SparkApplication, new_context
+from samzapy.runner.spark.jvm.folder import RunFolder, link_spark
 from samzapy.runner.spark.jvm.process import DriverJvm
 from samzapy.runner.spark.master import LIGHT_JVM, Master, environment, spark_settings
 from samzapy.runner.spark.placement import exactly

@@ -9,7 +9,7 @@ import pytest
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure
-from samzapy.runner.spark.application import RunFolder
+from samzapy.runner.spark.jvm.folder import RunFolder
 from samzapy.runner.spark.master import Master, added_settings, environment, spark_settings
 
 JOB = {
@@ -117,19 +117,40 @@ def test_defaults_of_a_spark_that_cannot_be_read_are_named(tmp_path, monkeypatch
         folder.spark_properties({}, tmp_path)
 
 
+#: A run that is killed.
+KILLED = """
+import os, signal
+from samzapy.runner.spark.jvm.folder import RunFolder
+print(RunFolder().path, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 def test_the_folder_of_a_run_that_was_killed_is_removed_by_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", KILLED], env=environ, stdout=subprocess.PIPE, text=True, check=False)
+    killed = Path(run.stdout.strip())
+    assert (killed.parent, killed.is_dir()) == (tmp_path, True)
+    others = tmp_path / "samzapy-spark-notes-abc"
+    others.mkdir()
+    with RunFolder() as going_on:
+        assert not killed.exists()
+        with RunFolder():
+            assert going_on.path.exists()
+    assert others.exists()
+
+
+def test_the_folder_of_a_run_that_has_no_process_here_stays_because_the_run_may_be_in_another_container(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    killed = tmp_path / f"samzapy-spark-{ended.pid}-abc"
-    going_on = tmp_path / f"samzapy-spark-{os.getpid()}-abc"
-    others = tmp_path / "samzapy-spark-notes-abc"
-    for path in (killed, going_on, others):
-        path.mkdir()
-    with RunFolder():
-        assert not killed.exists()
-    assert going_on.exists()
-    assert others.exists()
+    with RunFolder() as elsewhere:
+        seen_from_here = elsewhere.path.rename(tmp_path / f"samzapy-spark-{ended.pid}-abc")
+        with RunFolder():
+            assert seen_from_here.exists()
 
 
 def test_a_given_spark_home_is_used_as_it_is(monkeypatch):
