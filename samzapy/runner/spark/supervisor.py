@@ -143,7 +143,8 @@ class SlotRun:
         self, slot: ContainerSlot, attempt: SparkAttempt, status: dict[str, ContainerStatus], now: float
     ) -> None:
         reason, slot.attempt = attempt.error(), None
-        if reason is None:
+        # A worker may be killed between the last report and the end of its task: nothing is left to do.
+        if reason is None or all(status[each].state == ContainerState.DONE.value for each in slot.ids):
             slot.done = True
             return
         if slot.taken_back != NO_ROOM:
@@ -251,8 +252,8 @@ class Supervisor:
             if self.stopped:
                 return self._stopped(status, submission)
             reason = submission.error()
-            if reason is None:
-                return status
+            if reason is None or not self._open():
+                return self._tell()
             self._spark.check()
             self._wait(status, reason, started)
         # The stop has come before the first submission, or between two of them: no container runs.

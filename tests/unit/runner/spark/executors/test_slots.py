@@ -318,6 +318,13 @@ def test_it_gives_up_after_as_many_tries_in_a_row_as_spark_would_make():
     assert spark.run.error() == "second"
 
 
+def test_a_container_whose_worker_is_killed_after_its_last_report_is_not_submitted_again():
+    spark = Spark(copies=1)
+    spark.nth(0).registers(A, phase="done").ends("Python worker exited unexpectedly")
+    assert spark.over.wait(DEADLINE_S)
+    assert (spark.run.error(), len(spark.tries)) == (None, 1)
+
+
 def test_when_it_gives_up_what_still_runs_is_cancelled():
     spark = Spark(tries=1)
     spark.nth(0).registers(A)

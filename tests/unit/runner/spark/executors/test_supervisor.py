@@ -130,6 +130,16 @@ def test_a_run_ends_when_every_container_is_done(coordinator, supervise):
     assert spark.submitted == [("0", "1")]
 
 
+def test_a_submission_that_fails_after_every_container_was_done_ends_the_run(coordinator, supervise, events):
+    def done_and_killed(spark, ids):
+        well(spark, ids)
+        return "Python worker exited unexpectedly"
+
+    spark = Spark(coordinator, done_and_killed)
+    assert supervise(spark).run().processed == 2
+    assert (spark.submitted, events) == ([("0", "1")], [])
+
+
 def test_a_stop_before_the_first_submission_is_announced_and_starts_nothing(coordinator, supervise, events):
     spark = Spark(coordinator)
     supervisor = supervise(spark)
