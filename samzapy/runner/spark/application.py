@@ -31,6 +31,32 @@ logger = logging.getLogger(__name__)
 _EXECUTORS_S, _EXECUTORS_PACE_S = 10.0, 0.2
 
 
+#: Held by the run with a Spark of its own, from the start of its JVM or context to their end.
+_OWN = threading.Lock()
+_ANOTHER = (
+    "another job of this process runs on a Spark of its own, and a process has only one: run both on one session "
+    "(spark=...), or with runner='local'"
+)
+
+
+def check_alone() -> None:
+    """Raise EnvironmentFailure if a run of this process has a Spark of its own, or starts or ends one."""
+    if _OWN.locked():
+        raise EnvironmentFailure(_ANOTHER)
+
+
+@contextmanager
+def only_one() -> Iterator[None]:
+    """Keeps other runs of this process from a Spark of their own: pyspark has one JVM and one context for the process, and
+    its start changes the environment variables. Raises EnvironmentFailure if a run has one."""
+    if not _OWN.acquire(blocking=False):
+        raise EnvironmentFailure(_ANOTHER)
+    try:
+        yield
+    finally:
+        _OWN.release()
+
+
 @contextmanager
 def spark_application(
     config: JobConfig,
@@ -43,7 +69,7 @@ def spark_application(
 ) -> Iterator[SparkApplication]:
     """Start Spark for a job on that Java, and stop it at the end. `began` gets its JVM before that answers. Raises
     EnvironmentFailure if it does not start, ConfigError."""
-    with RunFolder() as folder:
+    with only_one(), RunFolder() as folder:
         home = folder.spark_home(on_this_machine=master.on_this_machine)
         archive = class_archive(java, home) if config.spark.class_archive else None
         options = archive_options(archive)
@@ -133,10 +159,14 @@ class SparkApplication:
     def close(self) -> None:
         """Stop Spark and end its JVM."""
         try:
-            if self.alive:
+            with warnings.catch_warnings():
+                # pyspark warns about a JVM that has ended.
+                warnings.simplefilter("ignore", RuntimeWarning)
                 self.context.stop()
         except (Py4JError, OSError):
             self.kill()
+            # The first call has dropped the JVM's context; this one makes pyspark forget its own.
+            self.context.stop()
         finally:
             self._jvm.close()
 

@@ -30,7 +30,13 @@ from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import SPARK, find_java
 from samzapy.runner.base import TOKEN
-from samzapy.runner.spark.application import SparkApplication, spark_application, starting
+from samzapy.runner.spark.application import (
+    SparkApplication,
+    check_alone,
+    only_one,
+    spark_application,
+    starting,
+)
 from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.jvm.folder import RunFolder
 from samzapy.runner.spark.master import (
@@ -135,15 +141,16 @@ class SubmittedSpark(SparkSource):
         for key, (value, _) in FIXED.items():
             conf.set(key, value)
         conf.setMaster(master.address).setAppName(config.name)
-        with starting(master.address):
-            context = SparkContext(conf=conf, environment={TOKEN: token})
-        made = SparkApplication(GivenJvm(context), context, master)
-        try:
+        with only_one():
             with starting(master.address):
-                _ship(context, config, master)
-            yield made
-        finally:
-            made.close()
+                context = SparkContext(conf=conf, environment={TOKEN: token})
+            made = SparkApplication(GivenJvm(context), context, master)
+            try:
+                with starting(master.address):
+                    _ship(context, config, master)
+                yield made
+            finally:
+                made.close()
 
 
 def spark_source(session: object = None) -> SparkSource:
@@ -154,13 +161,9 @@ def spark_source(session: object = None) -> SparkSource:
     """
     if session is not None:
         return SessionSpark(spark_context(session))
+    check_alone()
     active = SparkContext._active_spark_context  # noqa: SLF001  # not offered without making one
     if active is not None:
-        if TOKEN in active.environment:
-            raise EnvironmentFailure(
-                "another job of this process runs on a Spark of its own, and a process has only one: run both on one session "
-                "(spark=...), or with runner='local'"
-            )
         return SessionSpark(active)
     if SparkContext._gateway is not None or _SUBMITTED in os.environ:  # noqa: SLF001
         return SubmittedSpark()

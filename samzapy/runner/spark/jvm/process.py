@@ -107,8 +107,9 @@ class DriverJvm:
         finally:
             self._end()
             # pyspark remembers its gateway for the life of the process.
-            SparkContext._gateway = None  # noqa: SLF001
-            SparkContext._jvm = None  # noqa: SLF001
+            if SparkContext._gateway is self.gateway:  # noqa: SLF001
+                SparkContext._gateway = None  # noqa: SLF001
+                SparkContext._jvm = None  # noqa: SLF001
 
     def _launched(self, address: Path) -> subprocess.Popen[bytes]:
         """The process that will write its port and its secret to the file `address`."""

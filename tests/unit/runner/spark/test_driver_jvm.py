@@ -2,11 +2,13 @@
 
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkContext
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.jvm import DriverJvm
+from samzapy.runner.spark.jvm import DriverJvm, process
 
 
 @pytest.fixture
@@ -57,3 +59,23 @@ def test_a_program_that_hangs_can_be_killed_before_it_answers(program):
         DriverJvm(verbose=False, began=kill)
     assert not begun[0].alive
     assert "PYSPARK_GATEWAY_PORT" not in os.environ
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("of_the_program", [True, False])
+def test_the_end_of_a_jvm_leaves_the_gateway_of_a_session_that_the_program_has_started(
+    program, monkeypatch, of_the_program
+):
+    program(r"""printf '\000\000\000\001\000\000\000\001s' >"$SPARK_HOME/address"
+mv "$SPARK_HOME/address" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
+cat""")
+    ours, theirs = (SimpleNamespace(shutdown=lambda: None, jvm=object()) for _ in range(2))
+    monkeypatch.setattr(process, "launch_gateway", lambda: ours)
+    known = theirs if of_the_program else ours
+    monkeypatch.setattr(SparkContext, "_gateway", known)
+    monkeypatch.setattr(SparkContext, "_jvm", known.jvm)
+    jvm = DriverJvm(verbose=False)
+    jvm.close()
+    assert not jvm.alive
+    kept = (theirs, theirs.jvm) if of_the_program else (None, None)
+    assert (SparkContext._gateway, SparkContext._jvm) == kept

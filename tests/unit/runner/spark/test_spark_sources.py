@@ -86,9 +86,9 @@ def test_the_spark_of_the_process_is_used_and_else_a_new_one(monkeypatch):
     active = context()
     monkeypatch.setattr(SparkContext, "_active_spark_context", active)
     assert isinstance(spark_source(), SessionSpark)
+    # For a moment, while another run submits its containers on that session.
     active.environment[TOKEN] = "of another run"
-    with pytest.raises(EnvironmentFailure, match="another job of this process runs on a Spark of its own"):
-        spark_source()
+    assert isinstance(spark_source(), SessionSpark)
 
 
 def test_a_spark_of_its_own_on_yarn_needs_the_settings_of_the_cluster(monkeypatch):
