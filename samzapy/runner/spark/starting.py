@@ -78,11 +78,13 @@ class _Thread:
 
 @final
 class Start:
-    """The ways to end a Spark that starts: `opened` in order, once it has started; `kill`, at once."""
+    """The ways to end a Spark that starts: `close` in order, what has been `opened`; `kill`, at once."""
 
     def __init__(self) -> None:
         self.opened = ExitStack()
         self._jvm: DriverJvm | None = None
+        self._closing = threading.Lock()
+        self._given_up = False
         self.killed = False
 
     def began(self, jvm: DriverJvm) -> None:
@@ -96,6 +98,18 @@ class Start:
         self.killed = True
         if self._jvm is not None:
             self._jvm.kill()
+
+    def close(self) -> None:
+        """Close what has been opened. What is opened later is closed by `over`."""
+        with self._closing:
+            self._given_up = True
+            self.opened.close()
+
+    def over(self) -> None:
+        """The start is over, well or not: nothing more will be opened."""
+        with self._closing:
+            if self._given_up:
+                self.opened.close()
 
     @property
     def last_line(self) -> str:
@@ -129,7 +143,7 @@ class StartingSpark:
 
     def __enter__(self) -> StartingSpark:
         self._patience = Patience(self._clock)
-        self._started = _Thread("spark-start", lambda: self._start(self._spark)).result
+        self._started = _Thread("spark-start", self._begin).result
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -138,7 +152,14 @@ class StartingSpark:
         if not self._is_over_within(_KILLED_S if self._spark.killed else _STARTED_S):
             self._spark.kill()
             self._is_over_within(_KILLED_S)
-        self._spark.opened.close()
+        self._spark.close()
+
+    def _begin(self) -> SparkApplication:
+        try:
+            return self._start(self._spark)
+        finally:
+            # A Spark without a JVM of this run cannot be killed, and may still come when the run has given it up.
+            self._spark.over()
 
     def application(self, stopped: Callable[[], bool] = bool) -> SparkApplication | None:
         """Spark, once it has started; None, and no Spark at all, if `stopped` says so before.

@@ -145,3 +145,18 @@ def test_a_claim_that_fails_does_not_wait_for_ever_for_a_spark_that_hangs():
     with pytest.raises(EnvironmentFailure, match="no owner"), begun(jvm.start, clock=FastClock()):
         raise EnvironmentFailure("no owner")
     assert jvm.killed.is_set()
+
+
+def test_a_spark_that_nobody_can_kill_is_stopped_when_it_comes_after_the_run_has_given_it_up():
+    late, stopped = threading.Event(), threading.Event()
+
+    def start(begun):
+        assert late.wait(60)
+        begun.opened.callback(stopped.set)
+        return Spark()
+
+    with pytest.raises(EnvironmentFailure, match="no owner"), begun(start, clock=FastClock()):
+        raise EnvironmentFailure("no owner")
+    assert not stopped.is_set()
+    late.set()
+    assert stopped.wait(60)
