@@ -38,32 +38,36 @@ _REMOTE = re.compile(r"^(spark|k8s|yarn)\b")
 _ON_DEMAND = re.compile(r"^(k8s|yarn)\b")
 
 _INSTANCES, _CORES = "spark.executor.instances", "spark.executor.cores"
-_CPUS, _DYNAMIC = "spark.task.cpus", "spark.dynamicAllocation.enabled"
+TASK_CPUS, _DYNAMIC = "spark.task.cpus", "spark.dynamicAllocation.enabled"
 #: Spark's settings that decide how many containers run at a time on YARN and Kubernetes, and Spark's own values of two.
-SIZES = (_INSTANCES, _CORES, _CPUS, _DYNAMIC)
+SIZES = (_INSTANCES, _CORES, TASK_CPUS, _DYNAMIC)
 SPARKS_SIZES = {_INSTANCES: "2", _CORES: "1"}
 
 
 @dataclass(frozen=True)
 class Master:
     """A master. `slots`: the number of containers that run at a time, None if unknown before the run. `on_this_machine`: driver
-    and executors share files and the loopback address. `executors`: the expected number, if known, without the driver."""
+    and executors share files and the loopback address. `executors`: the expected number, if known, without the driver.
+    `task_cpus`: the cores that Spark counts for a container."""
 
     address: str
     slots: int | None
     on_this_machine: bool
     executors: int = 0
+    task_cpus: int = 1
 
     @classmethod
     def parse(cls, address: str) -> Master:
         """Read `local[N,F]`, `local-cluster[N,CORES,MB]`, `spark://...`, `yarn` or `k8s://...`. Raises ConfigError.
 
-        `local` and `local[N]` never retry a task; the supervisor then resubmits failed containers.
+        `local` and `local[N]` never retry a task; the supervisor then resubmits failed containers. `local[*]` becomes a
+        number: a JVM counts the cores differently, for example in a container with a quota.
         """
         local = _LOCAL.match(address)
         if local is not None:
-            slots = (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
-            return cls(address, slots, on_this_machine=True)
+            counted = address.replace("*", str(_cores()))
+            slots = _cores() if local[1] == "*" else int(local[1] or 1)
+            return cls(counted, slots, on_this_machine=True)
         cluster = _LOCAL_CLUSTER.match(address)
         if cluster is not None:
             return cls(address, int(cluster[1]) * int(cluster[2]), on_this_machine=True, executors=int(cluster[1]))
@@ -73,9 +77,9 @@ class Master:
         raise ConfigError([ConfigProblem(KEY, address, allowed)])
 
     @classmethod
-    def default(cls, containers: int) -> Master:
-        """`local[N,4]`: a slot for each container, and Spark's usual four tries."""
-        return cls(f"local[{containers},4]", containers, on_this_machine=True)
+    def default(cls, containers: int, conf: Mapping[str, str] | None = None) -> Master:
+        """`local[N,4]`: a slot for each container, by the settings for Spark, and Spark's usual four tries."""
+        return cls.parse(f"local[{containers * _task_cpus(conf or {})},4]")
 
     @property
     def one_executor(self) -> bool:
@@ -91,14 +95,18 @@ class Master:
         """This master with the executors and slots that a job gets, by its settings for Spark: as many executors as they name,
         else one for each container and standby, or fewer of several cores.
 
-        Another master, and one with dynamic allocation, is returned unchanged. Slots are known only if the settings name the
-        cores: the defaults of Spark's own folder, which are not read here, may do so, too. Spark itself refuses a text
-        that is not a number.
+        On this machine the address names the cores. A cluster, and dynamic allocation, is returned unchanged. Slots are
+        known only if the settings name the cores: the defaults of Spark's own folder, which are not read here, may do
+        so, too. Spark itself refuses a text that is not a number.
         """
-        numbers = [conf.get(key, "1") for key in (_INSTANCES, _CORES, _CPUS)]
+        cpus = _task_cpus(conf)
+        if self.slots is not None and not self.on_demand:
+            of_one = self.slots // max(1, self.executors)
+            return replace(self, slots=of_one // cpus * max(1, self.executors), task_cpus=cpus)
+        numbers = [conf.get(key, "1") for key in (_INSTANCES, _CORES, TASK_CPUS)]
         if not self.on_demand or conf.get(_DYNAMIC, "").strip().lower() == "true" or not all(map(_positive, numbers)):
             return self
-        instances, cores, cpus = map(int, numbers)
+        instances, cores, _ = map(int, numbers)
         each = max(1, cores // cpus)
         if _INSTANCES not in conf:
             # A container and its standbys each have an executor of their own.
@@ -115,7 +123,7 @@ class Master:
     def check_slots(self, containers: int) -> None:
         """Raise ConfigError if some endless containers would never get a slot."""
         if self.slots is not None and containers > self.slots:
-            more = f"more {_INSTANCES}" if self.on_demand else f"local[{containers},4]"
+            more = f"more {_INSTANCES}" if self.on_demand else f"local[{containers * self.task_cpus},4]"
             message = (
                 f"{containers} endless containers need {containers} slots, {self.address} has {self.slots}: "
                 f"{containers - self.slots} would never run; use {more} or fewer job.container.count"
@@ -125,6 +133,17 @@ class Master:
 
 def _positive(text: str) -> bool:
     return text.strip().isdecimal() and int(text) > 0
+
+
+def _task_cpus(conf: Mapping[str, str]) -> int:
+    """The cores that Spark counts for a task."""
+    given = conf.get(TASK_CPUS, "1")
+    return int(given) if _positive(given) else 1
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 DRIVER_HOST = "spark.driver.host"

@@ -385,10 +385,9 @@ def _served(coordinator: Coordinator, config: JobConfig, token: str, at: Address
 
 def _checked_master(config: JobConfig, containers: int, standbys: int, *, endless: bool) -> Master:
     """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
-    address = config.spark.master
-    master = (
-        Master.parse(address).sized(config.spark.conf, containers, standbys) if address else Master.default(containers)
-    )
+    address, conf = config.spark.master, config.spark.conf
+    master = Master.parse(address) if address else Master.default(containers, conf)
+    master = master.sized(conf, containers, standbys)
     master.check_standbys(standbys)
     if endless or standbys:
         master.check_slots(containers + standbys)

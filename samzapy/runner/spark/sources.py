@@ -28,7 +28,7 @@ from pyspark.errors import PySparkException
 
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.java import SPARK, find_java
+from samzapy.java import SPARK, find_java, installed_spark
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import (
     SparkApplication,
@@ -38,7 +38,7 @@ from samzapy.runner.spark.application import (
     starting,
 )
 from samzapy.runner.spark.jvm import DriverJvm
-from samzapy.runner.spark.jvm.folder import RunFolder
+from samzapy.runner.spark.jvm.folder import RunFolder, default_settings
 from samzapy.runner.spark.master import (
     DRIVER_HOST,
     FIXED,
@@ -46,6 +46,7 @@ from samzapy.runner.spark.master import (
     PREFIX,
     SIZES,
     SPARKS_SIZES,
+    TASK_CPUS,
     YARN,
     Master,
     added_settings,
@@ -55,6 +56,8 @@ from samzapy.runner.spark.yarn import check_yarn
 
 #: Set by `spark-submit` for the programs that it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
+#: Settings of YARN's clients, which Spark passes on.
+_HADOOPS_YARN = "spark.hadoop.yarn."
 #: Settings of a session that would break a guarantee. Workers that Spark reuses do no harm: nobody else gets the run's.
 _NEEDED = ("spark.speculation", "spark.python.use.daemon")
 
@@ -67,7 +70,7 @@ class SparkSource(ABC):
 
     @abstractmethod
     def fit(self, config: JobConfig) -> JobConfig:
-        """The job for this Spark. Raises ConfigError for a Spark that cannot run it."""
+        """The job for this Spark. Raises ConfigError for a Spark that cannot run it, EnvironmentFailure."""
 
     @abstractmethod
     def application(
@@ -87,7 +90,13 @@ class OwnSpark(SparkSource):
             check_yarn(os.environ)
 
     def fit(self, config: JobConfig) -> JobConfig:
-        return config
+        """The job with those of Spark's defaults that this side has to know. Raises ConfigError, EnvironmentFailure."""
+        home = Path(os.environ.get("SPARK_HOME") or installed_spark().package)
+        known = _known(default_settings(home), TASK_CPUS)
+        if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
+            # There the driver is on the loopback address.
+            known.pop(DRIVER_HOST, None)
+        return replace(config, spark=replace(config.spark, conf={**known, **config.spark.conf}))
 
     def application(
         self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
@@ -108,7 +117,15 @@ class SessionSpark(SparkSource):
         note = (f"{', '.join(ignored)}: without effect, the session has its settings already",) if ignored else ()
         master = str(self._context.master)
         base = SPARKS_SIZES if Master.parse(master).on_demand else {}
-        return _fitted(config, master, settings, note, base)
+        fitted = _fitted(config, master, settings, note, base)
+        return replace(fitted, spark=replace(fitted.spark, master=self._counted(master)))
+
+    def _counted(self, master: str) -> str:
+        """The master with the number of slots that `local[*]` has in the session's JVM."""
+        if not master.startswith("local[") or "*" not in master:
+            return master
+        cores = self._context._jvm.java.lang.Runtime.getRuntime().availableProcessors()  # noqa: SLF001  # not offered
+        return master.replace("*", str(cores))
 
     @contextmanager
     def application(
@@ -205,9 +222,15 @@ def _fitted(
     given = config.spark.master
     if given is not None and given != master:
         notes = (f"{KEY}={given}: without effect, this Spark runs on {master}", *notes)
-    known = {key: settings[key] for key in (DRIVER_HOST, *SIZES) if key in settings}
-    spark = replace(config.spark, master=master, conf={**base, **known})
+    spark = replace(config.spark, master=master, conf={**base, **_known(settings, *SIZES)})
     return replace(config, spark=spark, warnings=(*config.warnings, *notes))
+
+
+def _known(settings: Mapping[str, str], *sizes: str) -> dict[str, str]:
+    """The settings that lead executors to the driver, and these `sizes`."""
+    return {
+        key: value for key, value in settings.items() if key in (DRIVER_HOST, *sizes) or key.startswith(_HADOOPS_YARN)
+    }
 
 
 def _ship(context: Any, config: JobConfig, master: Master) -> None:

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from samzapy.config.loader import load_job
@@ -39,6 +41,27 @@ def test_endless_containers_beyond_the_slots_are_refused_with_all_numbers():
     assert "4 endless containers need 4 slots, local[1] has 1: 3 would never run" in str(refused.value)
     Master.parse("local[4]").check_slots(4)
     Master.parse("spark://host:7077").check_slots(4)
+
+
+def test_a_star_becomes_the_cores_of_this_process_as_a_number_that_spark_does_not_count_again():
+    cores = len(os.sched_getaffinity(0))
+    assert Master.parse("local[*]") == Master(f"local[{cores}]", cores, on_this_machine=True)
+    assert Master.parse("local[*, 3]") == Master(f"local[{cores}, 3]", cores, on_this_machine=True)
+
+
+def test_a_container_takes_as_many_cores_as_spark_counts_for_a_task():
+    assert sized("local[5,4]", 2, task_cpus="2") == (0, 2)
+    assert sized("local-cluster[2,3,1024]", 4, task_cpus="2") == (2, 2)
+    assert sized("local[4,4]", 4, task_cpus="many") == (0, 4), "Spark refuses it"
+    with pytest.raises(ConfigError) as refused:
+        Master.parse("local[4]").sized({"spark.task.cpus": "2"}, 4, 0).check_slots(4)
+    assert "local[4] has 2: 2 would never run; use local[8,4] or fewer" in str(refused.value)
+
+
+def test_the_default_has_the_cores_for_each_container():
+    conf = {"spark.task.cpus": "2"}
+    master = Master.default(3, conf).sized(conf, 3, 0)
+    assert (master.address, master.slots) == ("local[6,4]", 3)
 
 
 def test_standbys_are_refused_where_there_is_only_one_executor():

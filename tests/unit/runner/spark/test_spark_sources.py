@@ -9,6 +9,8 @@ from pyspark import SparkContext
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.base import TOKEN, StopSwitch
+from samzapy.runner.spark.driver_address import coordinator_host
+from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.sources import GivenJvm, OwnSpark, SessionSpark, SubmittedSpark, spark_context, spark_source
 
 JOB = {
@@ -50,6 +52,54 @@ def test_a_session_on_yarn_has_the_executors_that_it_asked_for_whatever_the_job_
     assert two == {"spark.executor.instances": "2", "spark.executor.cores": "1"}
     five = fitted(context("yarn", spark_executor_instances="5", spark_executor_cores="4"), **asked).spark.conf
     assert five == {"spark.executor.instances": "5", "spark.executor.cores": "4"}
+
+
+def test_the_slots_of_a_session_are_those_that_its_jvm_has_counted():
+    session = context("local[*, 2]")
+    runtime = SimpleNamespace(availableProcessors=lambda: 1)
+    lang = SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime))
+    session._jvm = SimpleNamespace(java=SimpleNamespace(lang=lang))
+    job = fitted(session, job_spark_master="local[*, 2]")
+    assert (job.spark.master, job.warnings) == ("local[1, 2]", ())
+
+
+@pytest.fixture
+def defaults(tmp_path, monkeypatch):
+    """Writes the defaults of Spark's own folder."""
+
+    def write(**settings):
+        lines = [f"{key.replace('_', '.')} {value}\n" for key, value in settings.items()]
+        (tmp_path / "spark-defaults.conf").write_text("".join(lines))
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+
+    return write
+
+
+def own(**keys):
+    return OwnSpark().fit(load_job({**JOB, **{key.replace("_", "."): value for key, value in keys.items()}})).spark
+
+
+def test_executors_find_the_driver_where_sparks_own_defaults_say(defaults):
+    defaults(spark_driver_host="10.1.0.5", spark_eventLog_dir="/log")
+    spark = own(job_spark_master="spark://host:7077")
+    assert coordinator_host(spark, Master.parse(spark.master)) == "10.1.0.5"
+    assert spark.conf == {"spark.driver.host": "10.1.0.5"}
+    asked = own(job_spark_master="spark://host:7077", job_spark_conf_spark_driver_host="10.2.0.5")
+    assert asked.conf == {"spark.driver.host": "10.2.0.5"}
+
+
+@pytest.mark.parametrize("keys", [{}, {"job_spark_master": "local[2,4]"}])
+def test_sparks_own_defaults_do_not_lead_a_driver_on_this_machine_away_from_loopback(defaults, keys):
+    defaults(spark_driver_host="10.1.0.5", spark_task_cpus="2")
+    assert own(**keys).conf == {"spark.task.cpus": "2"}
+
+
+def test_the_resource_manager_may_be_in_sparks_own_defaults_or_in_the_settings_of_a_submission(defaults):
+    managed = "spark_hadoop_yarn_resourcemanager_hostname"
+    defaults(**{managed: "rm.example"})
+    assert own(job_spark_master="yarn").conf == {managed.replace("_", "."): "rm.example"}
+    session = context("yarn", **{managed: "rm.example"})
+    assert fitted(session).spark.conf[managed.replace("_", ".")] == "rm.example"
 
 
 @pytest.mark.parametrize(
