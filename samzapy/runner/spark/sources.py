@@ -56,6 +56,8 @@ from samzapy.runner.spark.yarn import check_yarn
 
 #: Set by `spark-submit` for the programs that it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
+#: Decides for pyspark whether each thread of Python has a thread of the JVM, to which Spark ties job groups and tags.
+_PINNED = "PYSPARK_PIN_THREAD"
 #: Settings of YARN's clients, which Spark passes on.
 _HADOOPS_YARN = "spark.hadoop.yarn."
 #: Settings of a session that would break a guarantee. Workers that Spark reuses do no harm: nobody else gets the run's.
@@ -217,6 +219,10 @@ def _fitted(
         for key in _NEEDED
         if settings.get(key, FIXED[key][0]).strip().lower() != FIXED[key][0]
     ]
+    pinned = os.environ.get(_PINNED, "true")
+    if pinned.strip().lower() != "true":
+        reason = "a container's job group and tag would stay on connections that other jobs of the process use"
+        problems.append(ConfigProblem(f"spark: {_PINNED}", pinned, f"must be true: {reason}"))
     if problems:
         raise ConfigError(problems)
     given = config.spark.master

@@ -115,6 +115,16 @@ def test_a_session_that_would_break_a_guarantee_is_refused(settings, message):
     assert str(caught.value).startswith(message)
 
 
+def test_a_session_whose_jobs_may_get_the_group_of_a_container_is_refused(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PIN_THREAD", "False")
+    with pytest.raises(ConfigError) as caught:
+        fitted(context())
+    assert str(caught.value).startswith("spark: PYSPARK_PIN_THREAD: must be true: a container's job group and tag")
+    assert str(caught.value).endswith("got 'False'")
+    monkeypatch.setenv("PYSPARK_PIN_THREAD", "true")
+    assert fitted(context()).warnings == ()
+
+
 def test_a_session_whose_workers_are_used_again_is_no_problem():
     assert fitted(context(spark_python_worker_reuse="true")).warnings == ()
 
