@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from samzapy.devkafka.broker import DevBroker, Listener, RunningBroker
+from samzapy.devkafka.broker import DevBroker, RunningBroker
 from samzapy.devkafka.runtime import kafka_versions
+from samzapy.devkafka.settings import Listener
 
 __all__ = [
     "DEFAULT_FOLDER",

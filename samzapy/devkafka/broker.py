@@ -6,7 +6,6 @@ a client would connect and retry in the background.
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import shutil
@@ -16,7 +15,6 @@ import struct
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +24,7 @@ import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock, process_start
 from samzapy.devkafka.runtime import chosen_version, kafka_class_path
+from samzapy.devkafka.settings import DATA, Listener, new_cluster_id, server_properties
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import KAFKA, find_java
 
@@ -42,79 +41,7 @@ JVM_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
 )
 
-
-class Listener(NamedTuple):
-    """A further address of the broker, on loopback like the others. `name` is its own (`PROXIED`), `protocol` one of
-    PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; clients connect to `advertised_port`, by default the port itself."""
-
-    name: str
-    protocol: str
-    port: int
-    advertised_port: int | None = None
-
-
-def server_properties(
-    data: Path,
-    port: int,
-    controller_port: int,
-    listeners: Sequence[Listener] = (),
-    properties: Mapping[str, str] | None = None,
-) -> str:
-    """The text of `server.properties`: one node, loopback only, no automatic topics, short time-outs.
-
-    The broker talks to itself, and answers the probe, on `port`; `listeners` are further addresses for clients.
-    `properties` override all others.
-    """
-    own = Listener("PLAINTEXT", "PLAINTEXT", port)
-    open_to_clients = [own, *listeners]
-    protocols = {"CONTROLLER": "PLAINTEXT"} | {each.name: each.protocol for each in open_to_clients}
-    settings = {
-        "process.roles": "broker,controller",
-        "node.id": 1,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "listeners": _addresses(
-            [*open_to_clients, Listener("CONTROLLER", "PLAINTEXT", controller_port)], advertised=False
-        ),
-        "advertised.listeners": _addresses(open_to_clients, advertised=True),
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
-        "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
-        # A properties file reads a backslash as an escape.
-        "log.dirs": str(data).replace("\\", "\\\\"),
-        "auto.create.topics.enable": "false",
-        "default.replication.factor": 1,
-        "min.insync.replicas": 1,
-        "offsets.topic.num.partitions": 1,
-        "offsets.topic.replication.factor": 1,
-        "transaction.state.log.num.partitions": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
-        "share.coordinator.state.topic.replication.factor": 1,
-        "share.coordinator.state.topic.min.isr": 1,
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
-        # A killed broker that comes back is let in only after its predecessor's session: 9 s by default.
-        "broker.heartbeat.interval.ms": 1000,
-        "broker.session.timeout.ms": 3000,
-        "group.initial.rebalance.delay.ms": 0,
-        "log.cleaner.dedupe.buffer.size": 16_777_216,
-        "log.cleaner.backoff.ms": 1000,
-        **(properties or {}),
-    }
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
-
-
-def _addresses(listeners: Sequence[Listener], *, advertised: bool) -> str:
-    return ",".join(
-        f"{each.name}://127.0.0.1:{(advertised and each.advertised_port) or each.port}" for each in listeners
-    )
-
-
-def new_cluster_id() -> str:
-    """A fresh id in Kafka's form: 16 bytes, URL-safe base64 without padding; never with a leading dash."""
-    return "s" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:21] + "A"
-
-
-_FILE = "broker.json"
+_FILE, _SETTINGS = "broker.json", "server.properties"
 
 
 class RunningBroker(NamedTuple):
@@ -135,14 +62,17 @@ class RunningBroker(NamedTuple):
 
 
 def remember(folder: Path, pid: int, port: int, version: str) -> RunningBroker:
-    """Record that `pid` serves the folder."""
+    """Record that `pid` serves the folder: the whole record is there, or the one before it."""
     running = RunningBroker(pid, psutil.Process(pid).create_time(), port, version, process_start(pid))
-    (folder / _FILE).write_text(json.dumps(running._asdict()))
+    beside = folder / f"{_FILE}.tmp"
+    beside.write_text(json.dumps(running._asdict()))
+    beside.replace(folder / _FILE)
     return running
 
 
 def running_broker(folder: Path) -> RunningBroker | None:
-    """The broker that serves the folder now; None if it has ended, even if its file is still there."""
+    """The broker that serves the folder now; None if it has ended, even if its file is still there. Raises EnvironmentFailure if
+    the file cannot be read."""
     found = _remembered(folder)
     return found if found is not None and _process(found) is not None else None
 
@@ -174,8 +104,10 @@ def _locked(folder: Path) -> Iterator[None]:
 def _remembered(folder: Path) -> RunningBroker | None:
     try:
         return RunningBroker(**json.loads((folder / _FILE).read_text()))
-    except (OSError, ValueError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
         return None
+    except OSError as cause:
+        raise EnvironmentFailure(f"{folder / _FILE}: the broker's file cannot be read ({cause.strerror})") from cause
 
 
 HOST = "127.0.0.1"
@@ -276,7 +208,8 @@ class DevBroker:
 
     @property
     def running(self) -> RunningBroker | None:
-        """The process, port and bootstrap string; None if no broker serves the folder."""
+        """The process, port and bootstrap string; None if no broker serves the folder. Raises EnvironmentFailure if the folder
+        cannot be read."""
         return running_broker(self._folder)
 
     @property
@@ -307,11 +240,11 @@ class DevBroker:
             ) from cause
 
     def stop(self) -> bool:
-        """Stop it in good order, within 30 s; False if it did not run."""
+        """Stop it in good order, within 30 s; False if it did not run. Raises EnvironmentFailure if this user may not."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> bool:
-        """Stop it as a crash would; False if it did not run."""
+        """Stop it as a crash would; False if it did not run. Raises like `stop`."""
         return self._end(signal.SIGKILL)
 
     def restart(self) -> str:
@@ -337,11 +270,10 @@ class DevBroker:
             raise EnvironmentFailure(f"port {port}: something else listens on 127.0.0.1:{port}; choose another port")
         version = chosen_version(self._version)
         java = [str(find_java(KAFKA).command), *JVM_OPTIONS, "-cp", kafka_class_path(version)]
-        properties = self._folder / "server.properties"
-        data = self._folder / "data"
-        properties.write_text(server_properties(data, port, free_port(), self._listeners, self._properties))
-        if not (data / "meta.properties").is_file():
-            self._format(java, properties)
+        text = server_properties(port, free_port(), self._listeners, self._properties)
+        (self._folder / _SETTINGS).write_text(text, encoding="ascii")
+        if not (self._folder / DATA / "meta.properties").is_file():
+            self._format(java)
         writer = [sys.executable, "-m", "samzapy.devkafka.rotating", str(self.log), str(LOG_BYTES), str(LOG_FILES)]
         # Separate sessions: otherwise a Ctrl-C for the job in the same terminal would also end the broker.
         nowhere = subprocess.DEVNULL
@@ -351,26 +283,39 @@ class DevBroker:
         assert self._writer.stdin is not None
         with self._writer.stdin as log:
             self._child = subprocess.Popen(
-                [*self._tie(), *java, "kafka.Kafka", str(properties)],
+                [*self._tie(), *java, "kafka.Kafka", _SETTINGS],
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        return remember(self._folder, self._child.pid, port, version)
+        try:
+            return remember(self._folder, self._child.pid, port, version)
+        except BaseException:
+            # Nothing else knows of it: no stop would find it, and it would keep the port.
+            self._child.kill()
+            self._child.wait()
+            raise
 
     def _tie(self) -> list[str]:
         tie = shutil.which("setpriv") if self._tied else None
         return [tie, "--pdeathsig", "KILL"] if tie else []
 
-    def _format(self, java: list[str], properties: Path) -> None:
+    def _format(self, java: list[str]) -> None:
         cluster_id = self._cluster_id or new_cluster_id()
-        command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
-        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, timeout=60, check=False)
+        command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", _SETTINGS]
+        try:
+            done = subprocess.run(
+                command, cwd=self._folder, capture_output=True, text=True, timeout=_LONGEST_START_S, check=False
+            )
+        except subprocess.TimeoutExpired as cause:
+            raise EnvironmentFailure(
+                f"{self._folder / DATA}: cannot be formatted for Kafka within {_LONGEST_START_S:.0f} s"
+            ) from cause
         if done.returncode:
             last = (done.stderr or done.stdout).strip().rpartition("\n")[2]
-            raise EnvironmentFailure(f"{self._folder / 'data'}: cannot be formatted for Kafka: {last}")
+            raise EnvironmentFailure(f"{self._folder / DATA}: cannot be formatted for Kafka: {last}")
 
     def _wait_until_it_answers(self, running: RunningBroker) -> None:
         deadline = self._clock.monotonic() + _LONGEST_START_S
@@ -383,17 +328,26 @@ class DevBroker:
             time.sleep(_POLL_S)
 
     def _end(self, how: signal.Signals) -> bool:
-        if not self._folder.is_dir():
-            return False
-        with _locked(self._folder):
-            running = self.running
-            process = None if running is None else _process(running)
-            if process is None:
+        try:
+            if not self._folder.is_dir():
                 return False
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(how)
-            self._wait_until_it_has_ended(process)
-            return True
+            with _locked(self._folder):
+                running = self.running
+                process = None if running is None else _process(running)
+                if process is None:
+                    return False
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(how)
+                self._wait_until_it_has_ended(process)
+                return True
+        except psutil.AccessDenied as cause:
+            reason = f"process {cause.pid} is another user's"
+            raise EnvironmentFailure(f"{self._folder}: its broker cannot be stopped ({reason})") from cause
+        except OSError as cause:
+            place = cause.filename or self._folder
+            raise EnvironmentFailure(
+                f"{place}: the broker of {self._folder} cannot be stopped ({cause.strerror})"
+            ) from cause
 
     def _wait_until_it_has_ended(self, process: psutil.Process) -> None:
         try:

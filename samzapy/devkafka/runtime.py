@@ -81,7 +81,8 @@ def kafka_class_path(version: str, cache: Path | None = None) -> str:
     Raises EnvironmentFailure if a jar cannot be fetched or kept, is missing or is not the pinned one.
     """
     try:
-        home = (cache or cache_folder()) / f"kafka_2.13-{version}"
+        # The broker runs in another folder.
+        home = (cache or cache_folder()).absolute() / f"kafka_2.13-{version}"
     except RuntimeError as cause:  # a user without a home
         raise EnvironmentFailure(f"no folder for Kafka's jars: {cause} Set SAMZAPY_CACHE to one") from cause
     try:
@@ -132,7 +133,7 @@ def fetch(version: str, home: Path, jars: Path) -> None:
     with tempfile.TemporaryDirectory(dir=home, prefix="ivy-") as scratch:
         settings, wanted, found = (Path(scratch, name) for name in ("settings.xml", "wanted.xml", "jars"))
         repository = os.environ.get(_REPOSITORY_VARIABLE)
-        root = f" root={quoteattr(repository)}" if repository else ""
+        root, source = (f" root={quoteattr(repository)}", repository) if repository else ("", "Maven Central")
         cache = quoteattr(str(Path(scratch, "cache")))
         settings.write_text(_SETTINGS.format(cache=cache, root=root), "utf-8")
         wanted.write_text(_WANTED.format(version=quoteattr(version)), "utf-8")
@@ -149,7 +150,7 @@ def fetch(version: str, home: Path, jars: Path) -> None:
                 )
             shutil.move(found, jars)
         except (OSError, subprocess.SubprocessError) as cause:
-            raise EnvironmentFailure(f"cannot fetch Kafka {version} from {repository}, see {log}") from cause
+            raise EnvironmentFailure(f"cannot fetch Kafka {version} from {source}, see {log}") from cause
 
 
 @contextmanager

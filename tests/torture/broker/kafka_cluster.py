@@ -8,7 +8,8 @@ from confluent_kafka.admin import AdminClient
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.devkafka import DevBroker
-from samzapy.devkafka.broker import free_port, new_cluster_id
+from samzapy.devkafka.broker import free_port
+from samzapy.devkafka.settings import new_cluster_id
 
 NODES = 3
 _LONGEST_S = 90.0

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import socket
@@ -11,6 +12,7 @@ import pytest
 from samzapy import devkafka
 from samzapy.devkafka import broker, runtime
 from samzapy.devkafka.broker import answers, free_port, is_free
+from samzapy.devkafka.settings import server_properties
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import KAFKA, find_java
 
@@ -100,11 +102,118 @@ def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     assert runtime.cache_folder() == tmp_path / "own"
 
 
-def fake_java(folder, version):
+def fake_java(folder, version, run="exit 0"):
+    """A Java that tells its version, and does `run` for anything else."""
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.write_text(
+        f'#!/bin/sh\nif [ "$1" = -version ]; then echo \'openjdk version "{version}"\' >&2; else {run}; fi\n'
+    )
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
+
+
+def as_java_reads(text):
+    """The keys and values of a properties file, by the rules of java.util.Properties.load(InputStream)."""
+    lines = (
+        text.encode("ascii").decode("unicode-escape").encode("utf-16", "surrogatepass").decode("utf-16").splitlines()
+    )
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_a_broker_is_told_its_folder_by_a_name_that_java_reads_as_it_is_and_that_is_one_folder():
+    assert as_java_reads(server_properties(9092, 9093))["log.dirs"] == "data"
+
+
+@pytest.mark.parametrize("value", ["größe", "журнал", "a😀b"])
+def test_a_setting_that_is_not_ascii_reaches_the_broker_unchanged(value):
+    text = server_properties(9092, 9093, properties={"ssl.keystore.location": f"/home/{value}/keys.pem"})
+    assert as_java_reads(text)["ssl.keystore.location"] == f"/home/{value}/keys.pem"
+
+
+@pytest.fixture
+def without_jars(tmp_path, monkeypatch):
+    """A machine where the Java of a broker does `run`, in a folder that is formatted already or not."""
+
+    def machine(run, *, formatted):
+        fake_java(tmp_path / "java", "17", run)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+        monkeypatch.setattr(broker, "kafka_class_path", lambda version: "none")
+        folder = tmp_path / "größe, a"
+        (folder / "data").mkdir(parents=True)
+        if formatted:
+            (folder / "data" / "meta.properties").touch()
+        return folder
+
+    return machine
+
+
+def test_a_format_that_takes_too_long_is_an_environment_failure(without_jars, monkeypatch):
+    folder = without_jars("exec sleep 30", formatted=False)
+    monkeypatch.setattr(broker, "_LONGEST_START_S", 0.05)
+    with pytest.raises(EnvironmentFailure, match=r"a/data: cannot be formatted for Kafka within 0 s"):
+        devkafka.start(folder, free_port())
+
+
+def test_java_gets_names_below_the_folder_in_which_it_runs_and_no_path_that_it_may_read_otherwise(without_jars):
+    folder = without_jars('echo "$PWD" "$@" > arguments; exit 1', formatted=False)
+    with pytest.raises(EnvironmentFailure, match="cannot be formatted"):
+        devkafka.start(folder, free_port())
+    told = (folder / "arguments").read_text().removeprefix(str(folder))
+    assert told.split()[-2:] == ["-c", "server.properties"]
+    assert folder.name not in told
+
+
+def test_a_broker_that_cannot_be_remembered_does_not_run_on(without_jars, monkeypatch):
+    def full(*parts):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = without_jars("exec sleep 20", formatted=True)
+    monkeypatch.setattr(broker, "remember", full)
+    with pytest.raises(EnvironmentFailure, match="No space left on device"):
+        devkafka.start(folder, free_port())
+    children = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+    assert str(folder) not in [each.cwd() for each in children]
+
+
+def test_a_record_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+    found = broker.remember(tmp_path, os.getpid(), 9092, "4.1.0")
+
+    def cut_off(path, text):
+        with path.open("w") as file:
+            file.write(text[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", cut_off)
+    with pytest.raises(OSError, match="No space"):
+        broker.remember(tmp_path, os.getpid(), 9093, "4.1.0")
+    assert broker.running_broker(tmp_path) == found
+
+
+def test_a_broker_whose_file_cannot_be_read_is_not_taken_for_none(tmp_path):
+    (tmp_path / "broker.json").mkdir()
+    for call in (devkafka.status, devkafka.stop):
+        with pytest.raises(
+            EnvironmentFailure, match=r"broker\.json: the broker's file cannot be read \(Is a directory\)"
+        ):
+            call(tmp_path)
+
+
+def test_a_folder_that_another_user_has_locked_is_an_environment_failure_that_names_the_lock(tmp_path):
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(EnvironmentFailure, match=r"/lock: the broker of \S+ cannot be stopped \(Is a directory\)"):
+        devkafka.stop(tmp_path)
+
+
+def test_a_broker_of_another_user_cannot_be_stopped(tmp_path, monkeypatch):
+    def refuse(process, how):
+        raise psutil.AccessDenied(process.pid)
+
+    broker.remember(tmp_path, os.getpid(), 9092, "4.1.0")
+    monkeypatch.setattr(psutil.Process, "send_signal", refuse)
+    with pytest.raises(
+        EnvironmentFailure, match=rf"its broker cannot be stopped \(process {os.getpid()} is another user's\)"
+    ):
+        devkafka.stop(tmp_path)
 
 
 def test_nobody_answers_on_a_free_port():
@@ -172,17 +281,25 @@ def test_starting_again_finds_the_running_broker(kafka_broker, kafka):
     assert find_java(KAFKA).version >= 17
 
 
-def test_jars_that_cannot_be_fetched_are_an_environment_failure_that_names_the_log(monkeypatch, tmp_path):
+@pytest.mark.parametrize("mirror", [("https://mirror/maven/", "https://mirror/maven/"), ("", "Maven Central")])
+def test_jars_that_cannot_be_fetched_are_an_environment_failure_that_names_the_log(mirror, monkeypatch, tmp_path):
     fake_java(tmp_path, "17")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "https://mirror/maven/")
-    with pytest.raises(
-        EnvironmentFailure, match=r"cannot fetch Kafka 4\.1\.0 from https://mirror/maven/, see .*resolve\.log"
-    ):
+    repository, source = mirror
+    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", repository)
+    with pytest.raises(EnvironmentFailure, match=rf"cannot fetch Kafka 4\.1\.0 from {source}, see .*resolve\.log"):
         runtime.kafka_class_path("4.1.0", tmp_path / "cache")
     home = tmp_path / "cache" / "kafka_2.13-4.1.0"
     assert not (home / "jars").exists()
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_a_cache_below_the_current_folder_is_found_by_a_broker_that_runs_in_another(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAMZAPY_CACHE", "cache")
+    monkeypatch.setattr(runtime, "fetch", lambda version, home, jars: jars.mkdir())
+    monkeypatch.setattr(runtime, "pinned_jars", lambda version: {})
+    assert runtime.kafka_class_path("4.1.0") == f"{tmp_path}/cache/kafka_2.13-4.1.0/jars/*"
 
 
 def test_a_cache_that_cannot_be_made_is_an_environment_failure_that_names_another_place(tmp_path):
