@@ -1,14 +1,18 @@
-"""Runs one job in this process, and prints one line of JSON for `samzapy.bench.measuring`."""
+"""Runs one job in this process, and prints one line of JSON for `samzapy.bench.measuring`.
+
+Nothing else reaches its standard output: what the job prints goes to standard error.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from samzapy.admin.user_code import make_importable
 from samzapy.bench.processes import MAIN, WORKER
@@ -32,15 +36,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--endless", action="store_true", help="run until the tasks stop the job")
     options = parser.parse_args(arguments)
     overrides = {key: value for key, _, value in (override.partition("=") for override in options.config)}
+    report = _own_output()
     try:
         config = load_job(options.job, overrides)
         make_importable(config)
         measured = run(config, options.runner, until_end=not options.endless)
     except SamzapyError as failure:
+        # The failure comes last, after everything that the job has printed.
+        sys.stdout.flush()
         print(f"error: {failure}", file=sys.stderr)  # noqa: T201
         return failure.exit_code
-    print(json.dumps(measured))  # noqa: T201
+    with report:
+        report.write(json.dumps(measured) + "\n")
     return 0
+
+
+def _own_output() -> IO[str]:
+    """The standard output of this process, for the report alone. The job, its processes, and what runs at their end print to standard
+    error from now on."""
+    report = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return report
 
 
 def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:

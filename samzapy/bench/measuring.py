@@ -16,10 +16,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from samzapy.bench.child import LOCAL
 from samzapy.bench.processes import MAIN, ProcessTree
@@ -28,6 +31,8 @@ from samzapy.errors import SamzapyError
 
 #: The approximate length of a phase in seconds.
 PHASE_S = 0.25
+_LONGEST_STOP_S = 30.0
+_REPORTED = frozenset({"start", "end", "cpu_s", "messages"})
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ THIS_PROGRAM = Program()
 
 
 class MeasurementFailed(SamzapyError):
-    """Raised when the measured program failed or printed nothing; the message ends with its last output."""
+    """Raised when the measured program failed or printed no report; the message ends with its last output."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,13 @@ class Measurement:
         return cls(**{**kept, "phases": tuple(Phase(*phase) for phase in values.get("phases", ()))})
 
 
-def measure(command: Sequence[str], timeout_s: float = 600.0, program: Program = THIS_PROGRAM) -> Measurement:
-    """Run `command`, arguments of the program's Python, and measure it. Raises MeasurementFailed."""
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+def measure(command: Sequence[str], timeout_s: float | None = 600.0, program: Program = THIS_PROGRAM) -> Measurement:
+    """Run `command`, arguments of the program's Python, and measure it. Raises MeasurementFailed, also if it is not done after
+    `timeout_s` (None: it may take any time)."""
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output,
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
+    ):
         process = subprocess.Popen(
             [str(program.python), *command], stdout=output, stderr=errors, stdin=subprocess.DEVNULL, cwd=program.folder
         )
@@ -108,8 +117,7 @@ def measure(command: Sequence[str], timeout_s: float = 600.0, program: Program =
         try:
             code = process.wait(timeout_s)
         except BaseException as cause:
-            process.terminate()
-            process.wait()
+            _end(process)
             if isinstance(cause, subprocess.TimeoutExpired):
                 raise MeasurementFailed(f"{' '.join(command)}: not done after {timeout_s:.0f} s") from cause
             raise
@@ -121,7 +129,31 @@ def measure(command: Sequence[str], timeout_s: float = 600.0, program: Program =
     if code or not lines:
         ending = " | ".join((said.splitlines() or lines)[-5:])
         raise MeasurementFailed(f"{' '.join(command)}: exit code {code}: {ending}")
-    return _measurement(json.loads(lines[-1]), tree)
+    return _measurement(_report(command, lines[-1]), tree)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Stop the process; if it does not stop, kill it and everything below it."""
+    process.terminate()
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LONGEST_STOP_S)
+    finally:
+        # A task that hangs never comes to the end of its message, where a job looks at requests to stop.
+        if process.poll() is None:
+            root = psutil.Process(process.pid)
+            for each in (*root.children(recursive=True), root):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+            process.wait()
+
+
+def _report(command: Sequence[str], line: str) -> Mapping[str, Any]:
+    with suppress(ValueError):
+        found = json.loads(line)
+        if isinstance(found, dict) and found.keys() >= _REPORTED:
+            return found
+    raise MeasurementFailed(f"{' '.join(command)}: its last line of output is no report: {line[:200]}")
 
 
 def phases(timeline: Sequence[Sequence[float]]) -> tuple[Phase, ...]:
@@ -166,13 +198,13 @@ def measure_job(
     *,
     endless: bool = False,
     marks: Path | None = None,
-    timeout_s: float = 600.0,
+    timeout_s: float | None = 600.0,
     program: Program = THIS_PROGRAM,
 ) -> Measurement:
     """Run the job over its current inputs, with the `local` or the `spark` runner, and measure it.
 
     `endless`: until its tasks stop it. `marks`: the file its tasks leave their marks in (default: a temporary one); it
-    comes into being when the first task is ready. Raises MeasurementFailed.
+    comes into being when the first task is ready. Raises MeasurementFailed as `measure` does.
     """
     with tempfile.TemporaryDirectory(prefix="samzapy-bench-") as folder:
         config = {**(overrides or {}), MARKS_KEY: str(marks or Path(folder) / "marks")}

@@ -78,11 +78,10 @@ class ReadRandom(_Load):
 
 
 class ReadMissing(_Load):
-    """Gets of keys that are not there."""
+    """Gets of keys that are not there, among those that are."""
 
     def run(self, target: Target, watch_of: WatchOf) -> None:
-        absent = self.material.keys(len(self.keys), kind="absent-")
-        self.get(target, watch_of, self.material.drawn(absent, self.count))
+        self.get(target, watch_of, self.material.drawn(self.material.absent(len(self.keys)), self.count))
 
 
 class ReadModifyWrite(_Load):

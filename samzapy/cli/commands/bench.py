@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import click
 from rich.console import Console
@@ -52,28 +53,37 @@ def bench() -> None:
 def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json: bool) -> None:
     """Run a job over its inputs up to their current ends, and report throughput, CPU and memory.
 
-    A run starts at the last commit of its job. So each repeat gets a separate job.id below the configured one, with its
-    own checkpoints, state and changelogs, and reads everything.
+    A run starts at the last commit of its job. So each repeat gets a new job.id below the configured one, with its own
+    checkpoints, state and changelogs, and reads everything. They stay after the run.
     """
-    from samzapy.bench.measuring import measure_job
+    from samzapy.bench.measuring import MeasurementFailed, measure_job
     from samzapy.bench.report import job_table
     from samzapy.config.loader import load_job
 
     given = pairs(overrides)
     config = load_job(job, given)
-    runs = [given] if repeat == 1 else [{**given, **_own(config, number)} for number in range(1, repeat + 1)]
-    measured = [measure_job(job, each, runner) for each in runs]
+    # Further repeats, in another call, are further jobs.
+    call = uuid4().hex[:8]
+    runs = [given] if repeat == 1 else [{**given, **_own(config, f"{call}-{n}")} for n in range(1, repeat + 1)]
+    measured = []
+    for each in runs:
+        measured.append(measure_job(job, each, runner, timeout_s=None))
+        if not measured[-1].messages:
+            raise MeasurementFailed(
+                f"{job}: no message was processed: its inputs are empty, or the job begins at their ends, by its last commit "
+                "(with --repeat 2 each run reads everything) or by samza.offset.default=upcoming"
+            )
     if as_json:
         click.echo(json_text([each.to_json() for each in measured]))
     else:
         Console().print(job_table(f"{config.name} ({runner})", measured))
 
 
-def _own(config: JobConfig, number: int) -> dict[str, str]:
-    """The keys that make the `number`-th run a separate job: a changelog belongs to one job."""
+def _own(config: JobConfig, run: str) -> dict[str, str]:
+    """The keys that make a run a separate job: a changelog belongs to one job."""
     logged = {store.name: store.changelog for store in config.stores.values() if store.changelog is not None}
-    changelogs = {f"stores.{name}.changelog": f"{stream}-{number}" for name, stream in logged.items()}
-    return {"job.id": f"{config.id}-{number}", **changelogs}
+    changelogs = {f"stores.{name}.changelog": f"{stream}-{run}" for name, stream in logged.items()}
+    return {"job.id": f"{config.id}-{run}", **changelogs}
 
 
 @bench.command()

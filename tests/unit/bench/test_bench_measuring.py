@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import signal
+import sys
+
+import psutil
 import pytest
 
-from samzapy.bench.measuring import MeasurementFailed, Phase, measure, phases
+from samzapy.bench import measuring
+from samzapy.bench.events import Events, load_events
+from samzapy.bench.measuring import MeasurementFailed, Phase, measure, measure_job, phases
 from samzapy.bench.tasks import CLOSED, READY, append_mark, read_stretch
+from samzapy.config.loader import load_job
 
 BUSY = """
 import json, time
@@ -42,6 +49,77 @@ def test_cpu_of_child_processes_counts():
 def test_a_program_that_fails_is_no_measurement():
     with pytest.raises(MeasurementFailed, match=r"exit code 3: no broker"):
         measure(["-c", "import sys; print('no broker', file=sys.stderr); sys.exit(3)"])
+
+
+@pytest.mark.parametrize("line", ["good bye", "3", '{"messages": 3}'])
+def test_a_program_whose_last_line_is_no_report_is_no_measurement(line):
+    with pytest.raises(MeasurementFailed, match="its last line of output is no report: "):
+        measure(["-c", f"print({line!r})"])
+
+
+def test_output_in_another_encoding_is_no_obstacle():
+    said = f"import sys; sys.stdout.buffer.write(b'gr\\xf6\\xdfe\\n'); sys.stdout.flush(){BUSY}"
+    assert measure(["-c", said]).messages == 500_000
+
+
+@pytest.fixture
+def deaf():
+    """Programs that this process starts begin with ignoring requests to stop."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_program_that_does_not_stop_when_its_time_is_over_is_killed_with_everything_below_it(
+    deaf, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(measuring, "_LONGEST_STOP_S", 0.5)
+    sleeping = [sys.executable, "-c", "import time; time.sleep(30)", str(tmp_path)]
+    with pytest.raises(MeasurementFailed, match="not done after 1 s"):
+        measure(["-c", f"import subprocess; subprocess.run({sleeping!r})"], timeout_s=1.0)
+    left = [each for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in (each.info["cmdline"] or ())]
+    _, alive = psutil.wait_procs(left, timeout=10)
+    assert alive == []
+
+
+CHATTY = """
+import atexit
+from samzapy import StreamTask
+
+
+class Chatty(StreamTask):
+    def init(self, context):
+        atexit.register(print, "good bye")
+
+    def process(self, envelope, collector, coordinator):
+        if "user" not in envelope.message:
+            raise ValueError("told to")
+        print("a message", end="")
+"""
+
+
+@pytest.fixture
+def chatty(tmp_path):
+    """A job whose task prints, also at its end."""
+    (tmp_path / "chatty.py").write_text(CHATTY)
+    (tmp_path / "job.properties").write_text(
+        "job.name=chatty\ntask.class=chatty:Chatty\ntask.inputs=local.in\nsystems.local.samza.factory=local\n"
+        f"systems.local.path={tmp_path / 'log.db'}\nsystems.local.samza.msg.serde=json\n"
+        "systems.local.samza.offset.default=oldest\n"
+    )
+    job = load_job(tmp_path / "job.properties")
+    load_events(job.systems["local"], job.task.inputs[0], Events(10))
+    return tmp_path / "job.properties"
+
+
+def test_what_a_task_prints_is_no_part_of_the_report(chatty):
+    assert measure_job(chatty).messages == 10
+
+
+def test_the_failure_of_a_task_that_prints_is_told(chatty):
+    (chatty.parent / "chatty.py").write_text(CHATTY.replace('"user" not in', '"user" in'))
+    with pytest.raises(MeasurementFailed, match=r"exit code 1: .*ValueError: told to"):
+        measure_job(chatty)
 
 
 def test_phases_tell_throughput_by_partitions_that_are_open():

@@ -5,9 +5,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
+from samzapy.bench.store.material import Material, Parameters
 from samzapy.bench.store.measuring import run_plan
 from samzapy.bench.store.plan import read_plan
 from samzapy.bench.store.results import compare, ratio_results
+from samzapy.bench.store.scenario import Stopwatch
 from samzapy.bench.store.scenarios import SCENARIOS
 from samzapy.cli.main import cli
 from samzapy.errors import ConfigError, EnvironmentFailure
@@ -85,6 +87,29 @@ def test_every_scenario_measures_a_store_with_a_changelog(test):
 def test_what_was_restored_is_every_record_of_the_changelog():
     (result,) = measured(keys("restore", {"changelog": "local.changes"}, keys=10, count=35))
     assert [each.operations for each in result.repeats] == [35, 35]
+
+
+class Asked:
+    """A target that notes the keys that it is asked for, and has none of them."""
+
+    def __init__(self):
+        self.keys = []
+        self.store = self
+
+    def get(self, key):
+        self.keys.append(key)
+
+
+@pytest.mark.parametrize("serde", ["string", "bytes"])
+def test_keys_that_are_not_there_lie_among_those_that_are(serde):
+    target = Asked()
+    scenario = SCENARIOS["readmissing"](Material(serde, "json", 7), Parameters("", {"keys": "50", "count": "100"}))
+    scenario.run(target, lambda part: Stopwatch())
+    present, asked = sorted(scenario.keys), sorted(set(target.keys))
+    assert len(target.keys) == 100
+    assert not set(present) & set(asked)
+    # At least the first half of the keys asked for is followed by one that is there.
+    assert present[0] < asked[0] < asked[len(asked) // 2] < present[-1]
 
 
 def test_a_key_that_is_changed_again_and_again_is_one_changelog_record_a_commit():

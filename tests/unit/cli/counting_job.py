@@ -22,12 +22,12 @@ def write_views(samzapy, pages=PAGES):
     assert samzapy("topic", "write", "local.views", "--job", "job.properties", stdin=text)[0] == 0
 
 
-def prepare_job(samzapy):
+def prepare_job(samzapy, pages=PAGES):
     """Streams and a job file in the current folder; nothing has run yet."""
     Path("job.properties").write_text(JOB)
     for stream in ("views", "counts-out"):
         assert samzapy("topic", "create", f"local.{stream}", "--partitions", "2", "--job", "job.properties")[0] == 0
-    write_views(samzapy)
+    write_views(samzapy, pages)
 
 
 def run_job(samzapy, *arguments):

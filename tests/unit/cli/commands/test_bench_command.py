@@ -1,4 +1,9 @@
-"""`samzapy bench events`."""
+"""`samzapy bench events` and `samzapy bench job`."""
+
+import json
+
+import pytest
+from counting_job import PAGES, prepare_job
 
 JOB = """
 job.name=views
@@ -24,3 +29,19 @@ def test_the_option_that_the_error_names_is_one(samzapy, tmp_path):
     code, output, errors = samzapy("bench", "events", "job.properties", *given)
     assert (code, errors) == (0, "")
     assert output == "10 events written to local.views-a\n"
+
+
+@pytest.mark.slow
+def test_the_repeats_of_every_call_read_everything(samzapy):
+    prepare_job(samzapy)
+    for _ in range(2):
+        code, output, errors = samzapy("bench", "job", "job.properties", "--repeat", "2", "--json")
+        assert code == 0, errors
+        assert [run["messages"] for run in json.loads(output)] == [len(PAGES), len(PAGES)]
+
+
+def test_a_run_without_messages_is_no_measurement(samzapy):
+    prepare_job(samzapy, pages=[])
+    code, output, errors = samzapy("bench", "job", "job.properties")
+    assert (code, output) == (1, "")
+    assert "job.properties: no message was processed: its inputs are empty, or the job begins at their ends" in errors
