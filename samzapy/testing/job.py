@@ -1,15 +1,18 @@
-"""Isolates a job for a test: its streams in this process, its files in one folder, its task class by a name."""
+"""Isolates a job for a test: its streams in this process, its files in one folder, its task class by a name, no port, and no export
+of its metrics."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 from samzapy.api.stream import SystemStream
+from samzapy.api.system import SystemSettings
 from samzapy.api.task import AnyTask
 from samzapy.clock import Clock
 from samzapy.config import job as job_keys
@@ -20,8 +23,10 @@ from samzapy.config.reading.keys import is_name, split_list
 from samzapy.config.streams import systems as system_keys
 from samzapy.config.tasks import task as task_keys
 from samzapy.config.tasks.patterns import InputPattern
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.job.transactions import state_transactions
 from samzapy.plugins import path_of
+from samzapy.system.factories import load_factory, system_factory
 from samzapy.testing.attempt import FACTORY
 from samzapy.testing.streams import Partitions, Streams
 
@@ -36,7 +41,8 @@ def tested_job(
 
     `task` replaces `task.class`; None keeps the file's. Pairs need neither `job.name` (default: test) nor keys of a
     system that `task.inputs` or `job.default.system` names. Every system is in memory and new; stores and file
-    checkpoints are below `folder`; no store has backups. Raises ConfigError with every problem.
+    checkpoints are below `folder`; no store has backups. Nothing listens on a port or sends metrics elsewhere, and a stall is only
+    reported. Raises ConfigError with every problem, also of the settings of the systems that the job has without the kit.
     """
     on_top = dict(job_files.read(overrides or {}).values)
     if task is not None:
@@ -45,14 +51,50 @@ def tested_job(
         on_top[task_keys.CLASS.name] = path_of(task)
     given = {**job_files.read(config).values, **on_top}
     systems = set(_configured(given))
+    own = {system for system in filter(is_name, systems) if system_keys.FACTORY.at(system=system) in given}
     if isinstance(config, Mapping):
         config = {job_keys.NAME.name: "test", **config}
         systems |= set(_mentioned(given))
     cluster = uuid4()
+    real, tested = dict(on_top), dict(on_top)
     for system in sorted(filter(is_name, systems)):
-        on_top[system_keys.FACTORY.at(system=system)] = FACTORY
-        on_top[system_keys.CLUSTER.at(system=system)] = f"{cluster}-{system}"
-    return _below(folder, load_job(config, on_top))
+        if system not in own:
+            real[system_keys.FACTORY.at(system=system)] = FACTORY
+        tested[system_keys.FACTORY.at(system=system)] = FACTORY
+        tested[system_keys.CLUSTER.at(system=system)] = f"{cluster}-{system}"
+    job = load_job(config, tested)
+    if own:
+        _check_real_systems(config, real, own)
+    return _below(folder, job)
+
+
+def _check_real_systems(config: JobSource, overrides: Mapping[str, str], systems: Iterable[str]) -> None:
+    """Raise ConfigError for every value that the job's own systems refuse. Nothing is connected. What is not given, such as an address
+    or a certificate's file, may come with the deployment."""
+    problems: list[ConfigProblem] = []
+
+    def transactional(settings: SystemSettings) -> bool:
+        return load_factory(settings).transactional
+
+    with _noted(problems):
+        job = load_job(config, overrides)
+        for system in sorted(systems):
+            # A library that this machine does not have is not needed by the test.
+            with _noted(problems), suppress(EnvironmentFailure):
+                system_factory(job.systems[system])
+        with _noted(problems):
+            state_transactions(job, transactional)
+    refused = dict.fromkeys(problem for problem in problems if problem.value is not None)
+    if refused:
+        raise ConfigError(refused)
+
+
+@contextmanager
+def _noted(problems: list[ConfigProblem]) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        problems.extend(error.problems)
 
 
 def _configured(given: Mapping[str, str]) -> Iterator[str]:
@@ -66,12 +108,23 @@ def _mentioned(given: Mapping[str, str]) -> Iterator[str]:
 
 
 def _below(folder: Path, job: JobConfig) -> JobConfig:
+    """The job with its files below `folder`, and without anything that reaches beyond the test."""
     checkpoint = job.task.checkpoint
     if checkpoint is not None and checkpoint.path is not None:
         checkpoint = replace(checkpoint, path=str(folder / "checkpoints"))
+    states = job.state_checkpoint
+    if states.path is not None:
+        states = replace(states, path=str(folder / "states"))
+    watched = job.supervision
     return replace(
         job,
         task=replace(job.task, checkpoint=checkpoint),
+        state_checkpoint=states,
+        metrics_reporters=tuple(each for each in job.metrics_reporters if each.kind != "otel"),
+        prometheus=replace(job.prometheus, port=0),
+        page_port=None,
+        # The reaction to a stall is the end of the process, which is pytest's.
+        supervision=replace(watched, stall_fails=False, query=replace(watched.query, enabled=False)),
         stores={name: replace(store, backup=None) for name, store in job.stores.items()},
         logged_store_base_dir=state_folder(folder),
         non_logged_store_base_dir=state_folder(folder),

@@ -12,6 +12,7 @@ from samzapy import (
     SystemStream,
     WindowableTask,
 )
+from samzapy.system.memory.factory import MemorySystemFactory
 
 OUT = SystemStream("sys", "out")
 
@@ -76,3 +77,9 @@ JOB = {
     "stores.counts.msg.serde": "long",
     "stores.counts.changelog": "sys.counts-log",
 }
+
+
+class WithoutTransactions(MemorySystemFactory):
+    """A system whose producers take no transactional id."""
+
+    transactional = False

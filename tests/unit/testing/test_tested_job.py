@@ -1,0 +1,90 @@
+"""The job that a test gets: it keeps the mistakes of the file, and nothing that reaches beyond the test."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from tested_tasks import JOB, Counting
+
+from samzapy.errors import ConfigError
+from samzapy.testing import TaskTestDriver, TestRunner, job
+
+KAFKA = {
+    **JOB,
+    "systems.sys.samza.factory": "kafka",
+    "systems.sys.consumer.bootstrap.servers": "nowhere:9092",
+    "systems.sys.producer.bootstrap.servers": "nowhere:9092",
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("systems.sys.consumer.isolation.level", "read_uncommitted"),
+        ("systems.sys.consumer.fetch.mni.bytes", "1"),
+        ("systems.sys.producer.enable.idempotence", "false"),
+        ("systems.sys.samza.factory", "nowhere:NoFactory"),
+    ],
+)
+@pytest.mark.parametrize("kit", [TaskTestDriver, lambda task, config: TestRunner.of(task).with_config(config).run()])
+def test_a_setting_that_the_jobs_own_system_refuses_fails_its_tests(kit, key, value):
+    with pytest.raises(ConfigError) as caught:
+        kit(Counting, {**KAFKA, key: value})
+    assert [(problem.key, problem.value) for problem in caught.value.problems] == [(key, value)]
+
+
+def test_a_guarantee_that_the_jobs_own_system_cannot_give_fails_its_tests():
+    config = {**JOB, "systems.sys.samza.factory": "tested_tasks:WithoutTransactions", "task.guarantee": "exactly-once"}
+    with pytest.raises(
+        ConfigError, match="exactly-once needs a system with transactions for checkpoints, 'sys' has none"
+    ):
+        TaskTestDriver(Counting, config)
+    TaskTestDriver(Counting, {**config, "task.guarantee": "at-least-once"}).close()
+
+
+def test_an_address_and_files_that_only_the_deployment_has_are_not_needed():
+    without_address = {key: value for key, value in KAFKA.items() if "bootstrap" not in key}
+    secured = {"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"}
+    config = without_address | {f"systems.sys.consumer.{key}": value for key, value in secured.items()}
+    with TaskTestDriver(Counting, config) as driver:
+        driver.send("in", "x", "a")
+        assert driver.outputs("out").pairs == [("a", 1)]
+
+
+def test_a_run_listens_on_no_port(monkeypatch):
+    bound, bind = [], socket.socket.bind
+
+    def noted(self, address):
+        bound.append(address)
+        return bind(self, address)
+
+    monkeypatch.setattr(socket.socket, "bind", noted)
+    ports = {"metrics.prometheus.port": "39413", "job.page.port": "0", "job.query.enabled": "true"}
+    run = TestRunner.of(Counting).with_config(JOB | ports).with_input("in", [("a", 1)]).run()
+    assert run.store("counts") == {"a": 1}
+    assert bound == []
+
+
+def test_metrics_stay_in_the_test(tmp_path):
+    keys = {
+        "metrics.reporters": "told, shown, exported",
+        "metrics.reporter.told.class": "log",
+        "metrics.reporter.shown.class": "snapshot",
+        "metrics.reporter.shown.stream": "sys.metrics",
+        "metrics.reporter.exported.class": "otel",
+        "metrics.reporter.exported.endpoint": "http://collector:4318/v1/metrics",
+    }
+    found = job.tested_job(Counting, JOB | keys, None, tmp_path)
+    assert [each.name for each in found.metrics_reporters] == ["told", "shown"]
+
+
+def test_a_stall_does_not_end_the_process_of_the_test(tmp_path):
+    assert not job.tested_job(Counting, JOB | {"task.stall.policy": "fail"}, None, tmp_path).supervision.stall_fails
+
+
+def test_the_files_of_a_tasks_own_state_are_those_of_the_test(tmp_path):
+    keys = {"state.checkpoint.store.factory": "file", "state.checkpoint.path": "/production/states"}
+    found = job.tested_job(Counting, JOB | keys, None, tmp_path)
+    assert Path(found.state_checkpoint.path).is_relative_to(tmp_path)
