@@ -2,18 +2,22 @@
 
 The annotations of the messages' class give the type of a column, so that it is the same in every batch: int, float,
 bool, str and bytes, dates and times, lists of these, classes with fields, and `| None` of each. For any other
-annotation, and for dicts, the values give the type.
+annotation, and for dicts, the values give the type. A value that its column would change is refused.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import is_dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
+from numbers import Number
 from operator import attrgetter, methodcaller
 from typing import Any
 
@@ -57,9 +61,19 @@ def _free_name(name: str, taken: Collection[str]) -> str:
 
 
 def to_pandas(batch: Any) -> Any:
-    """A RecordBatch as a `pandas.DataFrame`."""
-    library("pandas", "pandas")
-    return batch.to_pandas()
+    """A RecordBatch as a `pandas.DataFrame`. Whole numbers beside nulls are no fractions: large ones would change."""
+    pd = library("pandas", "pandas")
+    frame = batch.to_pandas(integer_object_nulls=True)  # within lists and fields
+    nullable = _nullable_integers(pd)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if column.null_count and column.type in nullable:
+            frame[name] = column.to_pandas(types_mapper=nullable.get)
+    return frame
+
+
+def _nullable_integers(pd: Any) -> dict[Any, Any]:
+    names = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+    return {_arrow().type_for_alias(name.lower()): getattr(pd, f"{name}Dtype")() for name in names}
 
 
 def to_polars(batch: Any) -> Any:
@@ -80,7 +94,7 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     """The rows of a Table or RecordBatch, or of a frame of pandas or polars. Each other argument names a column.
 
     Without `message` a message is the dict of its row, without the columns `timestamp` and `inputs`. Raises TypeError
-    for a value that is not a table, KeyError for a column that it does not have.
+    for a value that is not a table, KeyError for a column that it does not have, ValueError for rows with two of a name.
     """
     table = _in_microseconds(_table_of(table))
     missing = [
@@ -95,6 +109,9 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     times = None if timestamp is None else _milliseconds(timestamp, table[timestamp])
     messages = column(message)
     if messages is None:
+        (name, count), *_ = Counter(table.column_names).most_common(1) or [("", 0)]
+        if count > 1:
+            raise ValueError(f"column {name!r}: expected one of this name, the table has {count}")
         about = [name for name in (timestamp, inputs) if name is not None]
         messages = table.drop_columns(about).to_pylist() if about else table.to_pylist()
     return Rows(column(key), messages, None if times is None else times.to_pylist(), column(inputs))
@@ -103,14 +120,15 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
 def _milliseconds(name: str, column: Any) -> Any:
     """The times of a column in whole milliseconds: finer parts are cut off. Whole numbers stay."""
     pa = _arrow()
+    expected = f"column {name!r}: expected times or whole milliseconds, got {column.type}"
+    if pa.types.is_duration(column.type) or pa.types.is_time(column.type):
+        raise TypeError(expected)  # pyarrow would give the number of its units
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
     try:
         return column.cast("int64")
     except pa.ArrowException as cause:
-        raise TypeError(
-            f"column {name!r}: expected times or whole milliseconds, got {column.type} ({cause})"
-        ) from cause
+        raise TypeError(f"{expected} ({cause})") from cause
 
 
 def _in_microseconds(table: Any) -> Any:
@@ -170,8 +188,12 @@ def _message_columns(pa: Any, messages: Sequence[Any], kinds: Sequence[Any]) -> 
             structs = pa.array(messages)
         except (pa.ArrowException, TypeError, OverflowError) as cause:
             raise TypeError(f"messages cannot be columns: {cause}") from cause
+        for field in structs.type:
+            if check := _check_of(field.type, _check_of_found):
+                with _named(field.name):
+                    check([None if each is None else each.get(field.name) for each in messages])
         return dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
-    return {_MESSAGE: _array(pa, _MESSAGE, messages, _type(pa, kind))}
+    return {_MESSAGE: _array(pa, _MESSAGE, messages, _type(pa, kind) if len(kinds) == 1 else None)}
 
 
 def _field(pa: Any, objects: Sequence[Any], name: str, hint: Any, kinds: Sequence[Any]) -> Any:
@@ -187,13 +209,92 @@ def _field(pa: Any, objects: Sequence[Any], name: str, hint: Any, kinds: Sequenc
 
 
 def _array(pa: Any, name: str, values: Sequence[Any], wanted: Any) -> Any:
-    try:
+    with _named(name):
         try:
-            return pa.array(values if wanted is None else _plain(values, wanted), wanted)
+            taken = values if wanted is None else _plain(values, wanted)
+            column = pa.array(taken, wanted)
         except pa.ArrowException:
-            return pa.array(list(map(_as_dicts, values)), wanted)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as cause:
-        raise TypeError(f"column {name!r}: {' '.join(str(cause).split())}") from cause
+            taken = list(map(_as_dicts, values))
+            column = pa.array(taken, wanted)
+        if check := _check_of(column.type, _check_of_found if wanted is None else _check_of_typed):
+            check(taken)
+        return column
+
+
+@contextmanager
+def _named(column: str) -> Iterator[None]:
+    """Raises TypeError, with the column, for the errors of values."""
+    try:
+        yield
+    except (_arrow().ArrowException, TypeError, ValueError, OverflowError, AttributeError) as cause:
+        raise TypeError(f"column {column!r}: {' '.join(str(cause).split())}") from cause
+
+
+#: Raises TypeError for a value of a column that pyarrow has changed without an error.
+_Check = Callable[[Sequence[Any]], None]
+
+
+def _check_of(kind: Any, check_of_leaf: Callable[[Any], _Check | None]) -> _Check | None:
+    """The check of the values of a column of that type, None where pyarrow changes none."""
+    types_of = _arrow().types
+    if types_of.is_struct(kind):
+        inner = {field.name: check for field in kind if (check := _check_of(field.type, check_of_leaf)) is not None}
+        return partial(_check_fields, inner) if inner else None
+    if types_of.is_list(kind):
+        of_items = _check_of(kind.value_type, check_of_leaf)
+        return None if of_items is None else partial(_check_items, of_items)
+    return check_of_leaf(kind)
+
+
+def _check_fields(inner: dict[str, _Check], values: Sequence[Any]) -> None:
+    for name, check in inner.items():
+        check([each.get(name) for each in values if each is not None])
+
+
+def _check_items(check: _Check, values: Sequence[Any]) -> None:
+    check(list(chain.from_iterable(each for each in values if each is not None)))
+
+
+def _check_of_typed(kind: Any) -> _Check | None:
+    """For the types of annotations, which values of other types may reach."""
+    types_of = _arrow().types
+    if types_of.is_int64(kind):
+        return partial(_refuse, "int", int, lambda value: int(value) != value)
+    if types_of.is_timestamp(kind):
+        return partial(_refuse, "datetime", datetime, lambda value: isinstance(value, Number))
+    return _check_of_day_or_clock(kind)
+
+
+def _check_of_found(kind: Any) -> _Check | None:
+    """For the types that pyarrow has found for the values."""
+    return _refuse_some_zones if _arrow().types.is_timestamp(kind) else _check_of_day_or_clock(kind)
+
+
+def _check_of_day_or_clock(kind: Any) -> _Check | None:
+    types_of = _arrow().types
+    if types_of.is_date(kind):
+        return partial(_refuse, "a date without a time", date, lambda value: isinstance(value, (datetime, Number)))
+    if types_of.is_time(kind):
+        return partial(_refuse, "a time without a zone", None, _has_zone)
+    return None
+
+
+def _has_zone(value: Any) -> bool:
+    return getattr(value, "tzinfo", value) is not None
+
+
+def _refuse(expected: str, kept: type | None, changes: Callable[[Any], bool], values: Sequence[Any]) -> None:
+    """Refuse the values that their column `changes`. It keeps all of the class `kept`, so these cost next to nothing."""
+    if set(map(type, values)) <= {kept, types.NoneType}:
+        return
+    for value in values:
+        if value is not None and changes(value):
+            raise TypeError(f"expected {expected}, got {value}")
+
+
+def _refuse_some_zones(values: Sequence[Any]) -> None:
+    if len({getattr(each, "tzinfo", None) is None for each in values if each is not None}) > 1:
+        raise TypeError("expected times that all have a zone, or none, got both")
 
 
 def _as_dicts(value: Any) -> Any:
@@ -239,8 +340,8 @@ def _fields(kind: Any) -> dict[str, Any] | None:
     names: Iterable[str]
     if hasattr(kind, "__struct_fields__"):  # msgspec
         names = kind.__struct_fields__
-    elif is_dataclass(kind):
-        names = kind.__dataclass_fields__
+    elif dataclasses.is_dataclass(kind):
+        names = [each.name for each in dataclasses.fields(kind)]
     elif hasattr(kind, "__attrs_attrs__"):
         names = [each.name for each in kind.__attrs_attrs__]
     elif hasattr(kind, "_fields") or hasattr(kind, "model_fields"):  # NamedTuple, pydantic
@@ -269,6 +370,8 @@ def _type(pa: Any, hint: Any, within: tuple[Any, ...] = ()) -> Any:
         others = [each for each in arguments if each is not types.NoneType]
         return _type(pa, others[0], within) if len(others) == 1 else None
     if origin in {list, set, frozenset, Sequence}:
+        if not arguments:  # `typing.List` alone
+            return None
         inner = _type(pa, arguments[0], within)
         return None if inner is None else pa.list_(inner)
     return _simple_types().get(hint) or _struct(pa, hint, within)
