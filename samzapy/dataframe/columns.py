@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -87,13 +88,15 @@ _LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
 
 def _fraction(wanted: sql.DataType) -> Conversion:
-    largest = _LARGEST_FLOAT if isinstance(wanted, sql.FloatType) else sys.float_info.max
+    short = isinstance(wanted, sql.FloatType)
+    largest = _LARGEST_FLOAT if short else sys.float_info.max
+    stored = struct.Struct("f" if short else "d")
 
     def convert(value: Any) -> Any:
         if type(value) is float and not largest < abs(value) < inf:
             return value
         # A whole number that a fraction does not hold exactly would come out as another one.
-        if type(value) is int and abs(value) <= largest and float(value) == value:
+        if type(value) is int and abs(value) <= largest and stored.unpack(stored.pack(value))[0] == value:
             return float(value)
         raise _refused(wanted, value)
 
