@@ -2,7 +2,8 @@
 
 A step is one message of a task that takes messages one by one, one poll of a batch task, or the work that came due
 between two of them: windows, timers, idle inputs. The clock stands at the time of the current record and never goes
-back. So every run is the same if the user's code is deterministic.
+back. So every run is the same if the user's code is deterministic. Messages that are not shown come in the same order and
+at the same times; only the commits after them are left out.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ from samzapy.system.clients import job_clients
 from samzapy.testing.attempt import PatientEventLoop, UncontestedLease
 from samzapy.testing.driver import ManualClock
 
-#: Records of a poll that is not shown, and of a poll of a batch task.
-_HIDDEN_POLL, _BATCH_POLL = 2_000, 8_000
+#: Records of a poll of a batch task.
+_BATCH_POLL = 8_000
 #: Real seconds that an asynchronous task gets to end a message.
 PATIENCE_S = 60.0
 
@@ -124,8 +125,8 @@ class ReplayAttempt:
         before it is processed."""
         self._past = past
         self._begin = begin
-        self._batches = issubclass(kind, BatchTask)
-        self._poll = job.task.poll_batch_size or _BATCH_POLL
+        # A poll hands over one partition after the other, all at one time: more than one record would change their order.
+        self._poll = (job.task.poll_batch_size or _BATCH_POLL) if issubclass(kind, BatchTask) else 1
         self.clock = ManualClock(begin.time_ms)
         engines = load_engines(job)
         self._values = Values(job, engines)
@@ -220,13 +221,12 @@ class ReplayAttempt:
         return first is not None and row.ssp == first.ssp and row.offset >= first.offset
 
     def _polled(self, loop: RunLoop, ahead: Row, rows: Iterator[Row], *, shown: bool) -> tuple[list[Row], Row | None]:
-        """The records of the next step, and the one after them. Within a step nothing comes due."""
-        most = (self._poll if self._batches else 1) if shown else _HIDDEN_POLL
+        """The records of the next step, and the one after them. Within a step nothing comes due, and no commit was made."""
         due_ms = self.clock.wall_ms() + (loop.due_at - self.clock.monotonic()) * 1000
         polled: list[Row] = []
         for row in chain((ahead,), rows):
-            begins = not shown and self._is_first(row)
-            if polled and (len(polled) >= most or row.time_ms >= due_ms or begins):
+            begins = row.interval != ahead.interval or (not shown and self._is_first(row))
+            if polled and (len(polled) >= self._poll or row.time_ms >= due_ms or begins):
                 return polled, row
             polled.append(row)
         return polled, None

@@ -24,7 +24,7 @@ Positions = Mapping[SystemStreamPartition, int]
 
 
 class Row(NamedTuple):
-    """One record of an input."""
+    """One record of an input. `interval`: the number of commits between the base of the replay and the record."""
 
     time_ms: int
     ssp: SystemStreamPartition
@@ -32,6 +32,7 @@ class Row(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers | None
+    interval: int
 
 
 class Slice(NamedTuple):
@@ -46,13 +47,13 @@ class Slice(NamedTuple):
     def rows(self, consumer_of: Callable[[str], SystemConsumer]) -> Generator[Row, None, None]:
         """The records in order. Raises RestoreError if a partition yields no more records before its end."""
         position = dict(self.starts)
-        for bounds in (*self.commits, self.ends):
+        for interval, bounds in enumerate((*self.commits, self.ends)):
             parts = {
                 ssp: OffsetRange(start, min(bounds.get(ssp, start), self.ends[ssp])) for ssp, start in position.items()
             }
             with ExitStack() as stack:
                 sources = [
-                    _rows(stack.enter_context(closing(consumer_of(ssp.system))), ssp, part)
+                    _rows(stack.enter_context(closing(consumer_of(ssp.system))), ssp, part, interval)
                     for ssp, part in sorted(parts.items())
                     if part.oldest < part.upcoming
                 ]
@@ -69,10 +70,11 @@ def _moment(row: Row) -> tuple[int, SystemStreamPartition]:
     return row.time_ms, row.ssp
 
 
-def _rows(consumer: SystemConsumer, ssp: SystemStreamPartition, part: OffsetRange) -> Iterator[Row]:
+def _rows(consumer: SystemConsumer, ssp: SystemStreamPartition, part: OffsetRange, interval: int) -> Iterator[Row]:
     for batch in scan(consumer, ssp, part, SYSTEM_CLOCK):
         columns = (batch.timestamps, repeat(ssp), batch.offsets, batch.keys, batch.values)
-        for row in zip(*columns, batch.headers or repeat(None, len(batch.offsets)), strict=False):
+        headers = batch.headers or repeat(None, len(batch.offsets))
+        for row in zip(*columns, headers, repeat(interval), strict=False):
             yield Row(*row)
 
 
@@ -107,6 +109,6 @@ def batches_of(rows: Sequence[Row]) -> list[RecordBatch]:
         by_ssp.setdefault(row.ssp, []).append(row)
     found = []
     for ssp, own in by_ssp.items():
-        times, _, offsets, keys, values, headers = (list(column) for column in zip(*own, strict=True))
+        times, _, offsets, keys, values, headers, _ = (list(column) for column in zip(*own, strict=True))
         found.append(RecordBatch(ssp, offsets, keys, values, times, headers if any(headers) else None))
     return found
