@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-import uuid
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -18,7 +17,7 @@ from samzapy.config.stores.backup import BackupConfig
 from samzapy.errors import StoreError
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader, UploadStopped, newest_snapshot
-from samzapy.storage.local.directory import CHECKPOINT, checkpoints_beside
+from samzapy.storage.local.directory import checkpoints_beside, new_checkpoint
 from samzapy.storage.local.marker import Marker
 
 _LOG = logging.getLogger(__name__)
@@ -113,7 +112,7 @@ class StoreBackup:
             self._uploader = SnapshotUploader(self._open_folder(), self._config.kept, self._stopped.is_set)
         for left in checkpoints_beside(self._directory):
             shutil.rmtree(left, ignore_errors=True)
-        checkpoint = self._directory.with_name(f"{self._directory.name}{CHECKPOINT}{uuid.uuid4().hex}")
+        checkpoint = new_checkpoint(self._directory)
         try:
             data = self._made(checkpoint)
             if data is None:

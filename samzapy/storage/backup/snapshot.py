@@ -20,7 +20,7 @@ import msgspec
 from samzapy.errors import StoreError
 from samzapy.failpoints import reach
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable
-from samzapy.storage.local.directory import DOWNLOADING
+from samzapy.storage.local.directory import download_of
 from samzapy.storage.local.marker import Marker
 from samzapy.strict_json import Natural, decode, encode
 
@@ -226,7 +226,7 @@ def _not_used(folder: BackupFolder, name: str, reason: str) -> None:
 
 def _download(folder: BackupFolder, index: SnapshotIndex, directory: Path) -> None:
     """Download all files, checked against the index. Raises ValueError for a file that differs from the index."""
-    part = directory.with_name(f"{directory.name}{DOWNLOADING}")
+    part = download_of(directory)
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(mode=0o700, parents=True)

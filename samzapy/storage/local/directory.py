@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+import uuid
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -17,18 +17,17 @@ _SAFE = re.compile(r"^[A-Za-z0-9._,~\[\]\-]{1,200}$")
 #: Why a store must not be used: it is damaged, is of no use any more, or another writer has written to its changelog.
 RefusedAs = Literal["corrupt", "stale", "foreign"]
 
-#: All endings of directories beside a store, after its own name.
+#: The endings of directories beside a store, after its own name. Only whole endings count: the names of tasks have dots, too.
 #: `.<RefusedAs>-<time>`: it must not be used.
-REFUSED = tuple(f".{kind}-" for kind in get_args(RefusedAs))
+REFUSED = re.compile(rf"\.(?:{'|'.join(get_args(RefusedAs))})-([0-9]+)\Z")
 #: `.orphaned-<time>`: no task used it for long.
-ORPHANED = ".orphaned-"
+ORPHANED = re.compile(r"\.orphaned-([0-9]+)\Z")
 #: `.standby-<replica>`: a standby's copy.
-STANDBY = ".standby-"
+_STANDBY = re.compile(r"\.standby-[0-9]+\Z")
 #: `.checkpoint-<id>` and `.downloading`: the files of a snapshot on their way. A process that is killed leaves them.
-CHECKPOINT = ".checkpoint-"
-DOWNLOADING = ".downloading"
-TEMPORARY = (CHECKPOINT, DOWNLOADING)
-_BESIDE = (*REFUSED, ORPHANED, STANDBY, *TEMPORARY)
+_CHECKPOINT = re.compile(r"\.checkpoint-[0-9a-f]{32}\Z")
+TEMPORARY = re.compile(rf"{_CHECKPOINT.pattern}|\.downloading\Z")
+_BESIDE = (REFUSED, ORPHANED, _STANDBY, TEMPORARY)
 
 
 def store_directory(base: Path, job: str, store: str, task: str) -> Path:
@@ -74,17 +73,32 @@ def set_aside(path: Path, kind: RefusedAs, now_ms: int) -> Path:
 
 def lies_beside(path: Path) -> bool:
     """Whether the directory is not an active store: it was set aside, is a standby's copy, or the files of a snapshot."""
-    return any(ending in path.name for ending in _BESIDE)
+    return any(ending.search(path.name) for ending in _BESIDE)
 
 
 def standby_name(task: str, replica: int) -> str:
     """The name that stands for the task's name in the path of its `replica`-th standby's copies."""
-    return f"{task}{STANDBY}{replica}"
+    return f"{task}.standby-{replica}"
+
+
+def orphaned(path: Path, now_ms: int) -> Path:
+    """The name of the store at `path` from now on, since no task uses it."""
+    return path.with_name(f"{path.name}.orphaned-{now_ms}")
+
+
+def new_checkpoint(path: Path) -> Path:
+    """A new name for a checkpoint of the store at `path`."""
+    return path.with_name(f"{path.name}.checkpoint-{uuid.uuid4().hex}")
+
+
+def download_of(path: Path) -> Path:
+    """The files of a snapshot on their way to the store at `path`."""
+    return path.with_name(f"{path.name}.downloading")
 
 
 def standbys_beside(path: Path) -> list[Path]:
     """The copies of the store at `path` that standbys have left or keep on this machine. Raises StoreError."""
-    return [copy for copy in _beside(path, (STANDBY,)) if copy.suffix.startswith(STANDBY)]
+    return _beside(path, _STANDBY)
 
 
 def set_asides(path: Path) -> list[Path]:
@@ -94,15 +108,17 @@ def set_asides(path: Path) -> list[Path]:
 
 def checkpoints_beside(path: Path) -> list[Path]:
     """The checkpoints of the store at `path`: a process that was killed leaves them. Raises StoreError."""
-    return _beside(path, (CHECKPOINT,))
+    return _beside(path, _CHECKPOINT)
 
 
-def _beside(path: Path, endings: Sequence[str]) -> list[Path]:
-    beginnings = tuple(f"{path.name}{ending}" for ending in endings)
+def _beside(path: Path, ending: re.Pattern[str]) -> list[Path]:
+    length = len(path.name)
     try:
-        # No pattern: names have brackets, and every task of a container goes through the names of all of them.
+        # The beginning is compared first: every task of a container goes through the names of all of them.
         with os.scandir(path.parent) as found:
-            names = sorted(each.name for each in found if each.name.startswith(beginnings))
+            names = sorted(
+                each.name for each in found if each.name.startswith(path.name) and ending.fullmatch(each.name, length)
+            )
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as cause:

@@ -10,10 +10,10 @@ import fcntl
 import logging
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
-from samzapy.storage.local.directory import ORPHANED, REFUSED, TEMPORARY, locking_pid
+from samzapy.storage.local.directory import ORPHANED, REFUSED, TEMPORARY, locking_pid, orphaned
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,43 +28,41 @@ def sweep_orphans(base: Path, job: str, current: Collection[str], ttl_ms: int, n
 
     The files of snapshots that were never completed are deleted at once: they are copies of other files.
     Never touched: the stores of the `current` tasks, stores that any process has locked, and stores that were written to
-    less than `ttl_ms` milliseconds ago. A negative `ttl_ms` disables this. A failure to rename or delete is logged.
+    less than `ttl_ms` milliseconds ago. A negative `ttl_ms` disables this. A failure to list, rename or delete is logged.
     """
-    root = base.expanduser().resolve() / job
-    if ttl_ms < 0 or not root.is_dir():
+    if ttl_ms < 0:
         return []
     kept = {task.replace(" ", "_") for task in current}
     touched = []
-    for path in _stores(root):
-        try:
-            if path.name not in kept and _sweep(path, ttl_ms, now_ms):
-                touched.append(path)
-        except OSError as cause:
-            _LOG.warning("The unused store %s stays: %s", path, cause.strerror or cause)
+    for store in _folders(base.expanduser().resolve() / job):
+        for path in _folders(store):
+            try:
+                if path.name not in kept and _sweep(path, ttl_ms, now_ms):
+                    touched.append(path)
+            except OSError as cause:
+                _LOG.warning("The unused store %s stays: %s", path, cause.strerror or cause)
     return touched
 
 
-def _stores(root: Path) -> Iterator[Path]:
-    for store in sorted(root.iterdir()):
-        if store.is_dir() and not store.is_symlink():
-            yield from (path for path in sorted(store.iterdir()) if path.is_dir() and not path.is_symlink())
+def _folders(parent: Path) -> list[Path]:
+    """The folders in `parent`, without links. None if it is gone; one that cannot be listed is logged."""
+    try:
+        return [path for path in sorted(parent.iterdir()) if path.is_dir() and not path.is_symlink()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as cause:
+        _LOG.warning("Unused stores in %s stay: %s", parent, cause.strerror or cause)
+        return []
 
 
 def _sweep(path: Path, ttl_ms: int, now_ms: int) -> bool:
-    if ORPHANED in path.name:
-        return _delete_aside(path, ORPHANED, GRACE_MS, now_ms)
-    for kind in REFUSED:
-        if kind in path.name:
-            return _delete_aside(path, kind, ttl_ms, now_ms)
-    if any(kind in path.name for kind in TEMPORARY):
+    for aside, least_ms in ((ORPHANED, GRACE_MS), (REFUSED, ttl_ms)):
+        if since := aside.search(path.name):
+            return now_ms - int(since[1]) >= least_ms and _delete(path)
+    if TEMPORARY.search(path.name):
         # They have no lock of their own, so only their age says that no process uploads or downloads them any more.
         return now_ms - _last_written_ms(path) >= max(ttl_ms, TRANSFER_MS) and _delete(path)
     return now_ms - _last_written_ms(path) >= ttl_ms and _set_aside(path, now_ms)
-
-
-def _delete_aside(path: Path, kind: str, least_ms: int, now_ms: int) -> bool:
-    since = path.name.rpartition(kind)[2]
-    return since.isdigit() and now_ms - int(since) >= least_ms and _delete(path)
 
 
 def _delete(path: Path) -> bool:
@@ -84,7 +82,7 @@ def _set_aside(path: Path, now_ms: int) -> bool:
     lock = os.open(path / "LOCK", os.O_RDWR)
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.rename(path.with_name(f"{path.name}{ORPHANED}{now_ms}"))
+        path.rename(orphaned(path, now_ms))
     except BlockingIOError:
         return False
     finally:

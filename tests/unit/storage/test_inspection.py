@@ -17,7 +17,14 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import StoreError
 from samzapy.storage.inspection import ChangelogReader, Selection, local_directories, read_files
-from samzapy.storage.local.directory import CHECKPOINT, DOWNLOADING, ORPHANED, REFUSED, STANDBY, store_directory
+from samzapy.storage.local.directory import (
+    download_of,
+    new_checkpoint,
+    orphaned,
+    set_aside,
+    standby_name,
+    store_directory,
+)
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.memory import MemorySystemFactory
@@ -247,10 +254,37 @@ def test_files_say_how_far_they_are(tmp_path):
         assert list(found.entries(Selection())) == [(4, b"a", b"1")]
 
 
-@pytest.mark.parametrize("ending", [*REFUSED, ORPHANED, STANDBY, CHECKPOINT, DOWNLOADING])
+#: What makes the directories beside a store, by the endings of their names.
+BESIDE = {
+    "corrupt": lambda path: set_aside(path, "corrupt", 17),
+    "stale": lambda path: set_aside(path, "stale", 17),
+    "foreign": lambda path: set_aside(path, "foreign", 17),
+    "orphaned": lambda path: orphaned(path, 17),
+    "standby": lambda path: path.with_name(standby_name(path.name, 1)),
+    "checkpoint": new_checkpoint,
+    "downloading": download_of,
+}
+
+
+def opened_once(path):
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "CURRENT").touch()
+
+
+@pytest.mark.parametrize("ending", BESIDE)
 def test_only_the_store_itself_is_read_from_the_folder_of_its_copies_and_of_what_was_set_aside(tmp_path, ending):
     path = store_directory(tmp_path, "j-1", "s", "SystemStreamPartition [kafka, orders, 0]")
-    for each in (path, path.with_name(f"{path.name}{ending}17")):
-        each.mkdir(parents=True)
-        (each / "CURRENT").touch()
+    opened_once(path)
+    beside = BESIDE[ending](path)
+    opened_once(path)
+    opened_once(beside)
     assert local_directories("j-1", "s", tmp_path) == [path]
+
+
+@pytest.mark.parametrize("ending", BESIDE)
+def test_a_task_whose_stream_is_named_like_a_copy_is_read_as_every_other(tmp_path, ending):
+    tasks = [f"SystemStreamPartition [kafka, orders{dotted}, 0]" for dotted in ("", f".{ending}", f".{ending}-17")]
+    stores = [store_directory(tmp_path, "j-1", "s", task) for task in tasks]
+    for path in stores:
+        opened_once(path)
+    assert local_directories("j-1", "s", tmp_path) == sorted(stores)

@@ -8,6 +8,7 @@ from samzapy.api.engine import EngineSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores.backup import BackupConfig
 from samzapy.storage.backup import StoreBackup, newest_snapshot, open_folder
+from samzapy.storage.local.directory import new_checkpoint
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.testing import ManualClock
@@ -105,7 +106,7 @@ def test_the_checkpoint_that_a_killed_process_has_left_is_deleted_whatever_the_t
     path = tmp_path / "SystemStreamPartition_[kafka,_orders,_0]"
     engine = FACTORY.open(path, SETTINGS)
     engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
-    left = path.with_name(f"{path.name}.checkpoint-0af3")
+    left = new_checkpoint(path)
     left.mkdir()
     config = BackupConfig("", every_commits=1, interval_ms=0)
     marker = Marker(IDENTITY, 1, 1).to_bytes()

@@ -12,7 +12,7 @@ from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
-from samzapy.storage.local.directory import set_aside, set_asides, store_directory
+from samzapy.storage.local.directory import set_aside, set_asides, standbys_beside, store_directory
 from samzapy.storage.local.files import LocalStores
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
@@ -89,6 +89,15 @@ def test_a_store_that_another_writer_has_written_to_goes_when_the_next_one_is_se
     filled(stores)
     opened(stores, lambda marker: "it is old").engine.close()
     assert [path.name for path in directory(stores).parent.glob("*.*")] == ["Partition_0.stale-17"]
+
+
+def test_the_stores_of_tasks_with_longer_names_stay_when_a_store_is_set_aside(tmp_path):
+    stores = [tmp_path / name for name in ("orders", "orders.stale-eu", "orders.foreign-1st", "orders.standby-eu")]
+    for path in stores:
+        path.mkdir()
+    aside = set_aside(stores[0], "stale", 17)
+    assert sorted(tmp_path.iterdir()) == sorted([aside, *stores[1:]])
+    assert standbys_beside(stores[0]) == []
 
 
 def test_a_store_without_a_changelog_starts_empty(stores):

@@ -1,11 +1,14 @@
 """Local stores that nobody uses: which of them go, and when."""
 
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.clock import SYSTEM_CLOCK
+from samzapy.storage.local.directory import new_checkpoint
 from samzapy.storage.local.orphans import GRACE_MS, sweep_orphans
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -85,23 +88,47 @@ def test_a_store_that_another_writer_has_written_to_goes_with_its_age(made, tmp_
 
 
 def test_the_files_of_snapshots_that_a_killed_process_has_left_go_also_those_of_current_tasks(made, tmp_path):
-    for name, days in [
-        ("Partition_1.checkpoint-ab", 8),
-        ("Partition_2.downloading", 8),
-        ("Partition_3.checkpoint-c", 6),
-    ]:
+    old, young = (new_checkpoint(tmp_path / task).name for task in ("Partition_1", "Partition_3"))
+    for name, days in [(old, 8), ("Partition_2.downloading", 8), (young, 6)]:
         # A checkpoint has no lock file.
         (made(name, days) / "LOCK").unlink()
         os.utime(tmp_path / "job-1" / "counts" / name, (NOW_MS / 1000 - days * 86_400,) * 2)
-    assert sweep(tmp_path, "Partition 1", "Partition 2", "Partition 3") == [
-        "Partition_1.checkpoint-ab",
-        "Partition_2.downloading",
-    ]
-    assert names(tmp_path) == ["Partition_3.checkpoint-c"]
+    assert sweep(tmp_path, "Partition 1", "Partition 2", "Partition 3") == [old, "Partition_2.downloading"]
+    assert names(tmp_path) == [young]
+
+
+@pytest.mark.parametrize("ending", ["downloading", "checkpoint-a", "stale-eu", "corrupt", "orphaned-9", "standby-eu"])
+def test_a_store_of_a_task_whose_stream_is_named_like_a_copy_is_set_aside_before_it_is_deleted(made, tmp_path, ending):
+    task = f"SystemStreamPartition_[kafka,_orders.{ending},_0]"
+    path = made(task, days=8)
+    engine = RocksDbStorageEngineFactory().open(path, EngineSettings("counts"))
+    for file in (*path.iterdir(), path):
+        os.utime(file, (0, 0))
+    assert sweep(tmp_path) == []
+    engine.close()
+    for file in (*path.iterdir(), path):
+        os.utime(file, (0, 0))
+    assert sweep(tmp_path) == [task]
+    assert names(tmp_path) == [f"{task}.orphaned-{NOW_MS}"]
+
+
+def test_a_folder_that_cannot_be_listed_is_logged_and_the_others_are_swept(made, tmp_path, monkeypatch, caplog):
+    closed = made("Partition_1", days=8, store="before").parent
+    made("Partition_1", days=8)
+    listed = Path.iterdir
+
+    def refused(path):
+        if path == closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert sweep(tmp_path) == ["Partition_1"]
+    assert f"Unused stores in {closed} stay: Permission denied" in caplog.text
 
 
 def test_a_short_age_leaves_the_files_of_a_snapshot_that_may_still_be_uploaded(made, tmp_path):
-    made("Partition_1.checkpoint-ab", days=0)
+    made(new_checkpoint(tmp_path / "Partition_1").name, days=0)
     assert sweep(tmp_path, ttl_ms=0) == []
 
 
