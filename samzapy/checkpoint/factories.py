@@ -1,14 +1,13 @@
 """Makes the checkpoint manager that `task.checkpoint.*` asks for, and keeps checkpoints in files.
 
-There is one file for each task. A write goes to a temporary file, which is synced and renamed over the old one; then
-the folder is synced.
+There is one file for each task.
 """
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -18,6 +17,8 @@ from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemPr
 from samzapy.checkpoint import codec
 from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.checkpoint.topic import TopicCheckpointManager
+from samzapy.checkpoint.whole_files import WholeFiles
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_topic
 from samzapy.config.tasks.checkpoint import CheckpointConfig
@@ -31,9 +32,10 @@ _OWNER = "owner.json"
 class FileCheckpointManager(CheckpointManager):
     """For jobs with all containers on one file system. Contents are the checkpoint topic's record values."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         """`folder` belongs to one job; it is made when the job starts."""
         self._folder = folder
+        self._files = WholeFiles(folder, clock)
 
     def start(self) -> None:
         try:
@@ -48,13 +50,16 @@ class FileCheckpointManager(CheckpointManager):
 
     def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
         for task_name, checkpoint in checkpoints.items():
-            known = self.read(task_name)
-            if known is not None and known.epoch > checkpoint.epoch:
-                raise TaskMigrated(
-                    f"{task_name}: an attempt of epoch {known.epoch} has written its checkpoint, this one has epoch "
-                    f"{checkpoint.epoch}"
-                )
-            self._store(self._path(task_name), codec.encode(checkpoint))
+            # A process that stood still while it wrote must not put back what its successor has committed.
+            check = partial(self._require_owned, task_name, checkpoint.epoch)
+            self._store(self._path(task_name), codec.encode(checkpoint), check)
+
+    def _require_owned(self, task_name: str, epoch: int) -> None:
+        known = self.read(task_name)
+        if known is not None and known.epoch > epoch:
+            raise TaskMigrated(
+                f"{task_name}: an attempt of epoch {known.epoch} has written its checkpoint, this one has epoch {epoch}"
+            )
 
     def read_changelog_partitions(self) -> dict[str, int]:
         path = self._folder / _PARTITIONS
@@ -94,19 +99,9 @@ class FileCheckpointManager(CheckpointManager):
         except OSError as cause:
             raise EnvironmentFailure(f"{path}: cannot read the checkpoint ({cause.strerror})") from cause
 
-    def _store(self, path: Path, data: bytes) -> None:
-        beside = path.with_suffix(".tmp")
+    def _store(self, path: Path, data: bytes, check: Callable[[], None] = lambda: None) -> None:
         try:
-            with beside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-            folder = os.open(self._folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            self._files.write(path.name, data, check=check)
         except OSError as cause:
             raise EnvironmentFailure(f"{path}: cannot write the checkpoint ({cause.strerror})") from cause
 

@@ -1,7 +1,7 @@
 """Keeps the checkpoints of tasks' own states, in files or in a compacted topic.
 
-Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. It is written under
-a temporary name, synced and renamed, and the folder is synced: a file with its final name is complete.
+Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. A file with this name
+is complete.
 
 Topic: all states of a task are in one partition, chosen by the CRC-32 of its name. A state is cut to records of half a
 megabyte, because most brokers take no record above one megabyte. The head comes last and names the parts that count.
@@ -15,7 +15,6 @@ Removed parts, and parts that no head names, get tombstones.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import zlib
 from abc import ABC, abstractmethod
@@ -28,6 +27,7 @@ from samzapy.api.event_time import CheckpointStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint.factories import Clients
+from samzapy.checkpoint.whole_files import WholeFiles
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic
@@ -40,22 +40,16 @@ _SUFFIX = ".state"
 class FileCheckpointStore(CheckpointStore):
     """The checkpoints of one task, in a separate folder on a file system that every container sees."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         """The folder is made with the first checkpoint."""
         self._folder = folder
+        self._files = WholeFiles(folder, clock)
 
     def persist(self, time_ms: int, value: bytes) -> None:
         path = self._path(time_ms)
-        beside = path.with_suffix(".tmp")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with beside.open("wb") as file:
-                file.write(zlib.crc32(value).to_bytes(4, "big"))
-                file.write(value)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-            self._sync_folder()
+            self._files.write(path.name, zlib.crc32(value).to_bytes(4, "big"), value)
         except OSError as cause:
             raise EnvironmentFailure(f"{path}: cannot write the state ({cause.strerror})") from cause
 
@@ -97,13 +91,6 @@ class FileCheckpointStore(CheckpointStore):
 
     def _path(self, time_ms: int) -> Path:
         return self._folder / f"{time_ms}{_SUFFIX}"
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 PART_BYTES = 524_288

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from samzapy.checkpoint import checkpoint_topic, codec
 from samzapy.checkpoint.factories import FileCheckpointManager
 from samzapy.checkpoint.offsets import starting_offset
 from samzapy.config.streams import StreamConfig
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, RestoreError
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, RestoreError, TaskMigrated
 
 SSP = SystemStreamPartition("kafka", "orders.eu", 3)
 CHECKPOINT = Checkpoint({SSP: 481}, {"counts": 92}, epoch=7, time_ms=1_700_000_000_000, clock=5)
@@ -73,6 +74,24 @@ def test_files_keep_the_newest_checkpoint_of_each_task(tmp_path):
     again = FileCheckpointManager(tmp_path / "job-1")
     assert again.read("Partition 0") == again.read("Partition 1") == CHECKPOINT
     assert again.read_changelog_partitions() == {"Partition 0": 0, "Partition 1": 1}
+
+
+def test_a_superseded_process_that_goes_on_with_its_write_does_not_put_its_checkpoint_back(tmp_path, monkeypatch):
+    committed, opened = replace(CHECKPOINT, epoch=8, input_offsets={SSP: 482}), Path.open
+    first, successor = FileCheckpointManager(tmp_path), FileCheckpointManager(tmp_path)
+
+    def written_after_a_pause(path, mode="r", **arguments):
+        file = opened(path, mode, **arguments)
+        if "r" not in mode:
+            monkeypatch.undo()
+            successor.write({"Partition 0": committed})
+        return file
+
+    monkeypatch.setattr(Path, "open", written_after_a_pause)
+    with pytest.raises(TaskMigrated, match="^Partition 0: an attempt of epoch 8 has written its checkpoint, this one"):
+        first.write({"Partition 0": CHECKPOINT})
+    assert successor.read("Partition 0") == committed
+    assert [path.name for path in tmp_path.iterdir()] == ["task-Partition%200.json"]
 
 
 def test_task_names_that_differ_only_in_odd_characters_have_files_of_their_own(tmp_path):
