@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
@@ -174,7 +175,9 @@ class StoreOpener:
     def doubtful(self) -> list[Tail]:
         """The tails of changelogs that decide about doubtful stores: with any record there a store is too old."""
         return [
-            Tail(store.changelog, store.start, store.bound) for store in self._opened if store.changelog and store.doubt
+            Tail(store.changelog, store.start, store.bound)
+            for store in self._opened
+            if store.changelog and store.doubt and store.doubt()
         ]
 
     def settle(self, changed: Collection[SystemStreamPartition]) -> None:
@@ -247,12 +250,12 @@ class StoreOpener:
         task = self._task
         plan = SideInputPlan(config.name, source, task.name, task.ssps, task.starts, self._job.admin_of)
         identity = self._identity(config, plan.stamp)
-        now_ms = self._job.clock.wall_ms()
+        clock = self._job.clock
         if config.clean_on_start:
-            local = LocalStore(self._non_logged.open_empty(factory, settings, now_ms), None)
+            local = LocalStore(self._non_logged.open_empty(factory, settings, clock.wall_ms()), None)
         else:
             local = self._non_logged.open_kept(
-                factory, settings, lambda marker: plan.refusal(marker, identity, now_ms), now_ms
+                factory, settings, lambda marker: plan.refusal(marker, identity, clock.wall_ms()), clock.wall_ms()
             )
         kept = local.marker is not None
         return OpenedStore(
@@ -274,7 +277,7 @@ class StoreOpener:
         committed = self._task.committed.get(config.name, -1)
         check_end(ssp, log, committed)
         retention_ms, recorded = delete_retention_ms(topic, config), self._task.recorded.get(config.name, ("", ""))
-        accepted = Acceptance(config, identity, log, retention_ms, self._job.clock.wall_ms(), recorded)
+        accepted = Acceptance(config, identity, log, retention_ms, self._job.clock, recorded)
         local, taken_over = self._local(factory, settings, accepted, provisional=provisional)
         kept = local.marker is not None
         if not kept and config.ttl_ms is None:
@@ -295,7 +298,7 @@ class StoreOpener:
             snapshot=local.snapshot,
             reason=local.reason,
             taken_over=taken_over,
-            doubt=None if local.marker is None else accepted.doubt(local.marker),
+            doubt=None if local.marker is None else partial(accepted.doubt, local.marker),
             max_record_bytes=self._largest_record(stream, topic),
             known_end=self._known_end(config.name, ssp, topic, log),
         )
@@ -315,7 +318,7 @@ class StoreOpener:
     ) -> tuple[LocalStore, bool]:
         """The furthest store to begin with: files of this machine, a snapshot, or an empty one; and whether a standby's
         files were taken over."""
-        config, log, now_ms = accepted.config, accepted.log, accepted.now_ms
+        config, log, now_ms = accepted.config, accepted.log, accepted.clock.wall_ms()
         if config.clean_on_start:
             return LocalStore(self._logged.open_empty(factory, settings, now_ms), None), False
         taken_over = factory.persistent and take_over_standby(

@@ -9,7 +9,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin
 from samzapy.config.stores.sources import StoreSource
 from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
-from samzapy.storage.local.marker import Marker, StoreIdentity, foreign
+from samzapy.storage.local.marker import Marker, StoreIdentity, foreign, outlived
 
 _KAFKAS_DELETE_RETENTION_MS = 86_400_000
 
@@ -126,9 +126,8 @@ class SideInputPlan:
         if topic.hidden:
             return f"how long {stream} keeps deletions is unknown ({topic.hidden})"
         kept_ms = _deletions_kept_ms(topic)
-        if kept_ms is not None and age_ms >= kept_ms:
-            return f"it is {age_ms} ms old, {stream} keeps deletions for {kept_ms} ms"
-        return None
+        aged = None if kept_ms is None else outlived(age_ms, kept_ms)
+        return None if aged is None else f"{aged}, {stream} keeps deletions for {kept_ms} ms"
 
 
 def _deletions_kept_ms(topic: StreamDescription) -> int | None:

@@ -85,8 +85,8 @@ class OpenedStore:
 
     `changelog`: the partition that restores the engine, from offset `start` to `bound`. `known_end`: the end of the task's
     records there, None if unknown. `kept`: the engine has files of an earlier attempt, of a `snapshot` or of a standby
-    (`taken_over`); `reason`: why earlier files were set aside. `doubt`: why the files must not be used if any record follows
-    them. `filling`: the streams that fill the store.
+    (`taken_over`); `reason`: why earlier files were set aside. `doubt` says why the files must not be used now if any record
+    follows them, None if they may. `filling`: the streams that fill the store.
     """
 
     config: StoreConfig
@@ -100,7 +100,7 @@ class OpenedStore:
     snapshot: bool = False
     taken_over: bool = False
     reason: str = ""
-    doubt: str | None = None
+    doubt: Callable[[], str | None] | None = None
     max_record_bytes: int | None = None
     filling: StoreFilling | None = None
 

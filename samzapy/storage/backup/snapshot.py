@@ -192,7 +192,7 @@ def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Mar
     """
     for name, index in _usable(folder, refuse):
         try:
-            _download(folder, index, directory)
+            _download(folder, index, directory, refuse)
         except (BackupUnavailable, ValueError) as cause:
             _not_used(folder, name, str(cause))
         else:
@@ -224,8 +224,11 @@ def _not_used(folder: BackupFolder, name: str, reason: str) -> None:
     _LOG.warning("The snapshot %s in %s is not used: %s", name, folder, reason)
 
 
-def _download(folder: BackupFolder, index: SnapshotIndex, directory: Path) -> None:
-    """Download all files, checked against the index. Raises ValueError for a file that differs from the index."""
+def _download(
+    folder: BackupFolder, index: SnapshotIndex, directory: Path, refuse: Callable[[Marker], str | None]
+) -> None:
+    """Download all files, checked against the index. Raises ValueError for a file that differs from the index, and for a
+    snapshot that has become too old meanwhile."""
     part = download_of(directory)
     try:
         shutil.rmtree(part, ignore_errors=True)
@@ -236,6 +239,9 @@ def _download(folder: BackupFolder, index: SnapshotIndex, directory: Path) -> No
             if found != file:
                 raise ValueError(f"its file {name} is {found.size} B instead of {file.size} B, or damaged")
             reach("backup.download")
+        reason = refuse(index.marker)
+        if reason is not None:
+            raise ValueError(reason)
         part.rename(directory)
     except OSError as cause:
         raise StoreError(f"{directory}: cannot take a snapshot: {cause.strerror or cause}") from cause

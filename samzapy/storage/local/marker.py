@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from samzapy.api.system import OffsetRange
+from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.strict_json import LastOffset, Natural, decode, encode
@@ -19,6 +20,8 @@ from samzapy.strict_json import LastOffset, Natural, decode, encode
 SerdePair = tuple[str, str]
 
 FORMAT = 1
+#: The largest difference between the clocks of two machines that work, in milliseconds.
+_CLOCKS_APART_MS = 600_000
 
 
 @dataclass(frozen=True)
@@ -141,11 +144,19 @@ def doubt(marker: Marker, log: OffsetRange, retention_ms: int, now_ms: int) -> s
     if marker.changelog_offset + 1 >= log.upcoming:
         return None
     kept_ms = lowest(marker.identity, retention_ms)
-    age_ms = now_ms - marker.time_ms
-    if age_ms < kept_ms:
+    aged = outlived(now_ms - marker.time_ms, kept_ms)
+    if aged is None:
         return None
     are = "are" if kept_ms == retention_ms else "were"
-    return f"it is {age_ms} ms old, deletions {are} kept for {kept_ms} ms (delete.retention.ms)"
+    return f"{aged}, deletions {are} kept for {kept_ms} ms (delete.retention.ms)"
+
+
+def outlived(age_ms: int, kept_ms: int) -> str | None:
+    """Why a store of that age may lack deletions that are kept for `kept_ms`, as half a sentence; None if it cannot."""
+    if age_ms < -min(kept_ms, _CLOCKS_APART_MS):
+        # The clock has gone back since, so the true age is unknown.
+        return f"its time is {-age_ms} ms ahead of the clock"
+    return f"it is {age_ms} ms old" if age_ms >= kept_ms else None
 
 
 def lowest(identity: StoreIdentity, retention_ms: int) -> int:
@@ -190,13 +201,14 @@ def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Ite
 @dataclass(frozen=True)
 class Acceptance:
     """Decides whether files of a store may be used: by the identity from the job file and the changelog, by the changelog's
-    range and `delete.retention.ms`, and by the time. `recorded`: the serdes of the changelog, if its checkpoint says them."""
+    range and `delete.retention.ms`, and by the time of the question, since a lock or a download takes time. `recorded`: the
+    serdes of the changelog, if its checkpoint says them."""
 
     config: StoreConfig
     identity: StoreIdentity
     log: OffsetRange
     retention_ms: int
-    now_ms: int
+    clock: Clock
     recorded: SerdePair = ("", "")
 
     def refusal(self, marker: Marker) -> str | None:
@@ -217,7 +229,7 @@ class Acceptance:
 
     def doubt(self, marker: Marker) -> str | None:
         """The reason why they must not be used if any record follows them in the changelog; None if they may."""
-        return doubt(marker, self.log, self.retention_ms, self.now_ms)
+        return doubt(marker, self.log, self.retention_ms, self.clock.wall_ms())
 
     def identity_from(self, marker: Marker | None) -> StoreIdentity:
         """The identity of the store that continues from these files; `marker` None: from an empty one."""

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from samzapy.api.system import SystemSettings
+from samzapy.storage.backup import BackupFolder
 from samzapy.storage.local.marker import Marker
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 
@@ -35,7 +37,7 @@ def node(clock, tmp_path):
     MemoryCluster.reset_all()
     MemoryCluster.named("changelogs").clock = clock
     settings = SystemSettings("changelogs", "samzapy.system.memory.factory:MemorySystemFactory")
-    return lambda name: open_store(JOB, "s", tmp_path / name, clock, settings)
+    return lambda name, **keys: open_store(JOB | keys, "s", tmp_path / name, clock, settings)
 
 
 def set_retention(delete_retention_ms: int) -> None:
@@ -105,3 +107,60 @@ def test_a_store_that_is_rebuilt_begins_with_the_retention_of_today(node, clock)
     with node("a") as opened:
         assert opened.restored.reason
         assert kept_ms(opened) == DAY_MS
+
+
+def test_a_store_that_grows_too_old_while_other_stores_are_opened_is_rebuilt(node, clock):
+    with node("a") as opened:
+        opened.store.put("a", 1)
+        opened.commit()
+        opened.store.put("b", 2)
+        opened.send_changes()
+        begin = opened._begin
+
+        def late():
+            opening = begin()
+            clock.advance(60)
+            return opening
+
+        opened._begin = late
+        opened.reopen()
+        assert (opened.restored.source, dict(opened.store.all())) == ("changelog", {"a": 1, "b": 2})
+        assert opened.restored.reason == "it is 60000 ms old, deletions are kept for 60000 ms (delete.retention.ms)"
+
+
+def test_a_store_that_grows_too_old_while_another_process_has_it_locked_is_rebuilt(node, clock, monkeypatch):
+    with node("a") as opened:
+        opened.store.put("a", 1)
+        opened.commit()
+        opened.store.put("b", 2)
+        opened.send_changes()
+        opened.close()
+        opening = RocksDbStorageEngineFactory.open
+
+        def late(*arguments):
+            clock.advance(60)
+            return opening(*arguments)
+
+        monkeypatch.setattr(RocksDbStorageEngineFactory, "open", late)
+        opened.reopen()
+        assert opened.restored.source == "changelog"
+        assert opened.restored.reason.endswith("deletions are kept for 60000 ms (delete.retention.ms)")
+
+
+def test_a_snapshot_that_grows_too_old_on_its_way_is_not_used(node, clock, tmp_path, monkeypatch):
+    snapshots = {"stores.s.backup.path": (tmp_path / "snapshots").as_uri(), "stores.s.backup.commits": "1"}
+    with node("a", **snapshots) as opened:
+        opened.store.put("a", 1)
+        opened.commit()
+        opened.stores._held["s"].backup.settle()
+        opened.store.put("b", 2)
+        opened.send_changes()
+    arrived = BackupFolder.get_file
+
+    def late(*arguments):
+        clock.advance(20)
+        arrived(*arguments)
+
+    monkeypatch.setattr(BackupFolder, "get_file", late)
+    with node("b", **snapshots) as opened:
+        assert (opened.restored.source, dict(opened.store.all())) == ("changelog", {"a": 1, "b": 2})

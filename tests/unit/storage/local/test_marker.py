@@ -75,10 +75,20 @@ def test_a_store_of_an_empty_changelog_is_used():
             marker(time_ms=NOW - DAY_MS),
             "it is 86400000 ms old, deletions are kept for 86400000 ms (delete.retention.ms)",
         ),
+        (
+            marker(time_ms=NOW + 600_001),
+            "its time is 600001 ms ahead of the clock, deletions are kept for 86400000 ms (delete.retention.ms)",
+        ),
     ],
 )
 def test_a_store_that_must_not_be_used_says_why(found, reason):
     assert refusal(found, MINE, LOG, DAY_MS, NOW) == reason
+
+
+@pytest.mark.parametrize(("kept_ms", "ahead_ms"), [(DAY_MS, 600_000), (60_000, 60_000)])
+def test_a_store_of_a_machine_whose_clock_is_a_little_ahead_is_used(kept_ms, ahead_ms):
+    assert refusal(marker(time_ms=NOW + ahead_ms), MINE, LOG, kept_ms, NOW) is None
+    assert refusal(marker(time_ms=NOW + ahead_ms + 1), MINE, LOG, kept_ms, NOW)
 
 
 def test_an_old_store_with_nothing_left_to_read_is_used():

@@ -16,7 +16,7 @@ from samzapy.storage.engines import check_checkpoints, entry_serde_names, load_e
 from samzapy.storage.local.directory import set_asides
 from samzapy.storage.local.marker import Acceptance, Marker, StoreIdentity
 from samzapy.system.memory.cluster import MemoryCluster
-from samzapy.testing import open_store
+from samzapy.testing import ManualClock, open_store
 
 JOB = {
     "job.name": "written",
@@ -71,7 +71,7 @@ def test_files_from_before_a_migration_are_old_once_the_checkpoint_has_the_serde
     config = load_job(JOB)
     wanted = StoreIdentity("written-1", "s", 0, "id", key_serde="string", msg_serde="long")
     marker = Marker(replace(wanted, msg_serde="double"), 7, 0)
-    accepted = Acceptance(config.stores["s"], wanted, OffsetRange(0, 8), 86_400_000, 0)
+    accepted = Acceptance(config.stores["s"], wanted, OffsetRange(0, 8), 86_400_000, ManualClock(0.0))
     with pytest.raises(ConfigError, match="was written with double, this is long"):
         accepted.refusal(marker)
     migrated = replace(accepted, recorded=("string", "long"))
