@@ -196,7 +196,10 @@ def _files(
 ) -> Contents:
     contents = read_files(store, engine, local_directories(config.job_name, store.name, local), SYSTEM_CLOCK)
     for number, marker in sorted(contents.as_of.items()):
-        say(f"partition {number}: {'empty' if marker is None else f'up to changelog offset {marker.changelog_offset}'}")
+        known = "entries without a marker" if marker is None else f"up to changelog offset {marker.changelog_offset}"
+        say(f"partition {number}: {known}")
+    for directory in contents.empty:
+        say(f"{directory.name}: empty")
     return contents
 
 

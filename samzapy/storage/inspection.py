@@ -130,9 +130,12 @@ class Contents:
         cleanup: ExitStack,
         expiry: Expiry | None,
         as_of: Mapping[int, Marker | None],
+        empty: Sequence[Path] = (),
     ) -> None:
-        """`as_of`: the marker of each part, by changelog partition."""
+        """`as_of`: the marker of each part, by changelog partition; None for entries without one, whose number is negative.
+        `empty`: the directories of tasks that have written nothing yet."""
         self.as_of = as_of
+        self.empty = empty
         self._parts = parts
         self._cleanup = cleanup
         self._expiry = expiry
@@ -298,16 +301,21 @@ def read_files(
     with ExitStack() as cleanup:
         parts: dict[int, StorageEngine] = {}
         as_of: dict[int, Marker | None] = {}
+        empty: list[Path] = []
         for directory in directories:
             engine = factory.open_read_only(directory, settings)
             cleanup.callback(engine.close)
             marker = _marker(engine, directory, config)
-            number = len(parts) if marker is None else marker.identity.partition
+            if marker is None and engine.is_empty():
+                # The number of the partition is in the marker, which comes with the first entries.
+                empty.append(directory)
+                continue
+            number = -1 - len(parts) if marker is None else marker.identity.partition
             if number in parts:
                 raise EnvironmentFailure(f"{directory}: another directory has partition {number} of the store, too")
             parts[number], as_of[number] = engine, marker
         expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
-        return Contents(parts, cleanup.pop_all(), expiry, as_of)
+        return Contents(parts, cleanup.pop_all(), expiry, as_of, empty)
 
 
 def _marker(engine: StorageEngine, directory: Path, config: StoreConfig) -> Marker | None:

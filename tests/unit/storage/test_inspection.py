@@ -5,17 +5,18 @@ import os
 import subprocess
 import sys
 import tempfile
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
+from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import StoreError
+from samzapy.errors import EnvironmentFailure, StoreError
 from samzapy.storage.inspection import ChangelogReader, Selection, local_directories, read_files
 from samzapy.storage.local.directory import (
     download_of,
@@ -252,6 +253,47 @@ def test_files_say_how_far_they_are(tmp_path):
     with read_files(StoreConfig("s", "rocksdb", "string", "string"), factory, [tmp_path / "s"], SYSTEM_CLOCK) as found:
         assert found.as_of == {4: marker}
         assert list(found.entries(Selection())) == [(4, b"a", b"1")]
+
+
+STRINGS = StoreConfig("s", "rocksdb", "string", "string")
+
+
+def filled(path, partition):
+    """A store of the task of this partition, with its number as the only key; None: nothing is written yet."""
+    engine = RocksDbStorageEngineFactory().open(path, EngineSettings("s"))
+    if partition is not None:
+        marker = Marker(StoreIdentity("j-1", "s", partition, "t"), 17, 1)
+        engine.write({b"%d" % partition: b""}, marker.to_bytes())
+    engine.close()
+    return path
+
+
+@pytest.mark.parametrize("numbers", [[1, None], [None, 0], [0, 1, 10, None, 3], [None], [None, None]])
+def test_a_store_without_entries_takes_no_other_stores_place(tmp_path, numbers):
+    paths = [filled(tmp_path / f"{at}", number) for at, number in enumerate(numbers)]
+    known = [number for number in numbers if number is not None]
+    with read_files(STRINGS, RocksDbStorageEngineFactory(), paths, SYSTEM_CLOCK) as found:
+        assert sorted(entry.partition for entry in found.entries(Selection())) == sorted(found.as_of) == sorted(known)
+        assert found.empty == [path for path, number in zip(paths, numbers, strict=True) if number is None]
+
+
+def test_two_directories_of_one_partition_are_refused(tmp_path):
+    paths = [filled(tmp_path / name, 1) for name in "ab"]
+    with pytest.raises(EnvironmentFailure, match=f"^{paths[1]}: another directory has partition 1 of the store, too"):
+        read_files(STRINGS, RocksDbStorageEngineFactory(), paths, SYSTEM_CLOCK)
+
+
+def test_entries_without_a_marker_have_numbers_that_no_partition_has(tmp_path):
+    for name in ("first", "last"):
+        with closing(Rdict(str(tmp_path / name), Options(raw_mode=True))) as foreign:
+            foreign[name.encode()] = b"1"
+    paths = [tmp_path / "first", filled(tmp_path / "own", 0), tmp_path / "last"]
+    with read_files(STRINGS, RocksDbStorageEngineFactory(), paths, SYSTEM_CLOCK) as found:
+        assert [(partition, key) for partition, key, _ in found.entries(Selection())] == [
+            (0, b"0"),
+            (-1, b"first"),
+            (-3, b"last"),
+        ]
 
 
 #: What makes the directories beside a store, by the endings of their names.
