@@ -15,6 +15,9 @@ DAMAGE_FILE = "samzapy.damage"
 #: rocksdict's text for a call of another thread: readers meet it only while the store is being closed.
 IN_USE = "borrowed"
 
+#: RocksDB's texts for a lock that another process, or this one, has. The file of the lock can also fail in other ways.
+_LOCKED = ("/LOCK: Resource temporarily unavailable", "lock hold by current process")
+
 #: While a store is opened, a missing file can only mean that the store has lost it.
 OPENING = "opening"
 
@@ -27,7 +30,7 @@ def translated(cause: Exception, path: Path, doing: str) -> StoreError:
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if IN_USE in text:
         return StoreClosed(f"{path}: {doing}: another thread closes the store")
-    if "/LOCK:" in text:
+    if any(locked in text for locked in _LOCKED):
         return StoreLocked(f"{path}: {holder(path)}")
     if text.startswith("Corruption") or "Corruption:" in text or (doing == OPENING and "No such file" in text):
         _note_damage(path, text)

@@ -88,7 +88,7 @@ def test_a_superseded_process_that_goes_on_with_its_write_does_not_put_its_check
         return file
 
     monkeypatch.setattr(Path, "open", written_after_a_pause)
-    with pytest.raises(TaskMigrated, match="^Partition 0: an attempt of epoch 8 has written its checkpoint, this one"):
+    with pytest.raises(TaskMigrated, match=r"^Partition 0: an attempt of epoch 8 has written its checkpoint, this one"):
         first.write({"Partition 0": CHECKPOINT})
     assert successor.read("Partition 0") == committed
     assert [path.name for path in tmp_path.iterdir()] == ["task-Partition%200.json"]

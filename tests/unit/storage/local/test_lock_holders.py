@@ -1,4 +1,4 @@
-"""The holder of a store's lock is found by the device and the inode of the lock's file."""
+"""The holder of a store's lock is found by the device and the inode of the lock's file. Other failures there have no holder."""
 
 import os
 import subprocess
@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from samzapy.api.engine import EngineSettings
+from samzapy.errors import StoreError, StoreLocked
 from samzapy.storage.local.directory import locking_pid
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.storage.rocksdb.failures import OPENING, translated
 
 #: Locks a file as RocksDB does, says so, and waits for the end of its input.
 HOLD = """
@@ -54,3 +58,27 @@ def test_the_same_inode_on_another_device_and_a_waiter_are_no_holders(stores, mo
     assert locking_pid(store) is None
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: "\n".join([*lines, own]))
     assert locking_pid(store) == 14
+
+
+@pytest.mark.parametrize(
+    ("text", "locked"),
+    [
+        ("While lock file: {}/LOCK: Resource temporarily unavailable", True),
+        ("lock hold by current process, acquire time 1 acquiring thread 2: {}/LOCK: No locks available", True),
+        ("While open a file for lock: {}/LOCK: Too many open files", False),
+        ("While open a file for lock: {}/LOCK: Permission denied", False),
+        ("While lock file: {}/LOCK: No locks available", False),
+        ("While open a file for lock: {}/LOCK: No space left on device", False),
+    ],
+)
+def test_only_a_lock_that_is_held_is_waited_for_and_every_other_failure_is_told(tmp_path, text, locked):
+    failure = translated(Exception(f"IO error: {text.format(tmp_path)}"), tmp_path, OPENING)
+    assert isinstance(failure, StoreLocked) == locked
+    assert (text.format(tmp_path) in str(failure)) != locked
+
+
+def test_a_lock_that_cannot_be_made_is_no_lock_of_another_process(tmp_path):
+    (tmp_path / "LOCK").mkdir()
+    with pytest.raises(StoreError, match=r"opening: IO error: .*/LOCK: Is a directory") as caught:
+        RocksDbStorageEngineFactory().open(tmp_path, EngineSettings("s"))
+    assert not isinstance(caught.value, StoreLocked)
