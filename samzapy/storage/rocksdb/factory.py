@@ -19,7 +19,7 @@ from samzapy.storage.rocksdb.ingestion import remove_leftover
 from samzapy.storage.rocksdb.memory import SharedMemory, shared_memory
 from samzapy.storage.rocksdb.options import RocksDbOptions, problems
 from samzapy.storage.rocksdb.ownership import Ownership
-from samzapy.storage.rocksdb.reading import links_to
+from samzapy.storage.rocksdb.reading import links_to, written_folder
 
 _READING_ATTEMPTS = 100
 #: Memory of a database with little in it: 100 of them took 24 MB.
@@ -103,7 +103,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             except Exception as cause:
                 # A compaction may have deleted a file between our reading its name and opening it; else it is damage.
                 if attempts_left == 1 or _files(path) == files:
-                    raise translated(cause, path, "opening for reading") from cause
+                    raise translated(cause, path, "opening for reading", written_folder()) from cause
             else:
                 return RocksDbStorageEngine(db, path, options, None)
         raise AssertionError
@@ -125,9 +125,9 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
 
 
 def _files(path: Path) -> set[str]:
-    """The files with data and their lists, which the owner's flushes and compactions change."""
+    """The files with data and their lists, which the owner's flushes and compactions change. A flush removes its log last."""
     names = (file.name for file in path.iterdir())
-    return {name for name in names if name.endswith(".sst") or name.startswith("MANIFEST")}
+    return {name for name in names if name.endswith((".sst", ".log")) or name.startswith("MANIFEST")}
 
 
 def _private(directory: Path) -> Path:

@@ -15,15 +15,17 @@ DAMAGE_FILE = "samzapy.damage"
 #: rocksdict's text for a call of another thread: readers meet it only while the store is being closed.
 IN_USE = "borrowed"
 
-#: RocksDB's texts for a lock that another process, or this one, has. The file of the lock can also fail in other ways.
-_LOCKED = ("/LOCK: Resource temporarily unavailable", "lock hold by current process")
+#: RocksDB's texts for a lock that another process, or this one, has. The lock's file can also fail in other ways.
+#: Without the file, the holder of the lock has just renamed the directory.
+_LOCKED = ("/LOCK: Resource temporarily unavailable", "/LOCK: No such file", "lock hold by current process")
 
 #: While a store is opened, a missing file can only mean that the store has lost it.
 OPENING = "opening"
 
 
-def translated(cause: Exception, path: Path, doing: str) -> StoreError:
-    """`cause`, which rocksdict raised while `doing` something to the store at `path`, as one of our errors.
+def translated(cause: Exception, path: Path, doing: str, written: Path | None = None) -> StoreError:
+    """`cause`, which rocksdict raised while `doing` something to the store at `path`, as one of our errors. `written`: the
+    folder that is written to instead of the store's.
 
     The owner of the directory also notes damage there. A reader does not: a compaction may have deleted a file under it.
     """
@@ -35,18 +37,22 @@ def translated(cause: Exception, path: Path, doing: str) -> StoreError:
     if text.startswith("Corruption") or "Corruption:" in text or (doing == OPENING and "No such file" in text):
         _note_damage(path, text)
         return StoreCorrupted(f"{path}: {doing}: {text}")
-    return StoreError(f"{path}: {doing}: {text}{_explanation(text, path)}")
+    return StoreError(f"{path}: {doing}: {text}{_explanation(text, path, written)}")
 
 
-def _explanation(text: str, path: Path) -> str:
+def _explanation(text: str, path: Path, written: Path | None) -> str:
     lowered = text.lower()
     if "no space left" in lowered or "quota" in lowered:
-        return f" (disk full: {_free_bytes(path):,} B free)"
+        return f" (disk full: {_free(path, written)})"
     if "file too large" in lowered:
-        return f" (file too large for this process or file system; {_free_bytes(path):,} B free)"
+        return f" (file too large for this process or file system; {_free(path, written)})"
     if "permission denied" in lowered or "read-only" in lowered:
         return " (no right to write there)"
     return ""
+
+
+def _free(path: Path, written: Path | None) -> str:
+    return f"{_free_bytes(path):,} B free" if written is None else f"{_free_bytes(written):,} B free in {written}"
 
 
 def _free_bytes(path: Path) -> int:

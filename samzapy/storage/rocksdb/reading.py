@@ -18,12 +18,17 @@ _NOT_READ: Final = ("LOCK", "LOG", "rocksdict-config.json")
 _OPEN_FILES: Final = Path("/proc/self/fd")
 
 
+def written_folder() -> Path | None:
+    """Where `links_to` makes its folders; None before the first one."""
+    return None if tempfile.tempdir is None else Path(os.fsdecode(tempfile.tempdir))
+
+
 @contextmanager
 def links_to(path: Path) -> Iterator[Path]:
     """A folder of our own with the list of a store's tables and links to its files, while the store is being opened.
 
     rocksdict writes its own file at each opening, also for reading: in the store's directory that would need the right to
-    write, and a full disk would leave the owner's file empty. Errors name the store's directory.
+    write, and a full disk would leave the owner's file empty. RocksDB's errors name the store's directory.
 
     The list of tables is as long as it was at first: each table that it names is among the files that are linked after it,
     whatever the owner flushes meanwhile. On Linux the tables are held open, so a compaction cannot take them away either. A
@@ -48,6 +53,9 @@ def links_to(path: Path) -> Iterator[Path]:
             (folder / name).write_bytes(manifest.read(length))
             (folder / "CURRENT").write_text(f"{name}\n")
             yield folder
+    except OSError:
+        # It names its file: one of the store, or one of the folder where there was no room for it.
+        raise
     except Exception as cause:
         raise StoreError(str(cause).replace(str(folder), str(path))) from cause
     finally:

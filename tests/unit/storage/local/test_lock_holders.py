@@ -65,6 +65,7 @@ def test_the_same_inode_on_another_device_and_a_waiter_are_no_holders(stores, mo
     [
         ("While lock file: {}/LOCK: Resource temporarily unavailable", True),
         ("lock hold by current process, acquire time 1 acquiring thread 2: {}/LOCK: No locks available", True),
+        ("While open a file for lock: {}/LOCK: No such file or directory", True),
         ("While open a file for lock: {}/LOCK: Too many open files", False),
         ("While open a file for lock: {}/LOCK: Permission denied", False),
         ("While lock file: {}/LOCK: No locks available", False),
