@@ -63,13 +63,22 @@ def load_name(path: str) -> Any:
 def _raised_at(cause: BaseException) -> str:
     """The innermost line of the user's own code, as `, at tasks/counts.py:42`. Empty for an error before any line of it ran; a
     SyntaxError has its line already."""
-    installed = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     frames = [
         frame
         for frame in traceback.extract_tb(cause.__traceback__)
-        if frame.filename != __file__ and not frame.filename.startswith(("<", *installed))
+        if frame.filename != __file__ and not frame.filename.startswith("<") and not is_installed(frame.filename)
     ]
     return f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+#: Names of the folders that have installed packages.
+PACKAGES = frozenset({"site-packages", "dist-packages"})
+
+
+def is_installed(file: str) -> bool:
+    """Whether a module's file belongs to Python or to an installed package, not to a program or a job."""
+    libraries = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return file.startswith(libraries) or not PACKAGES.isdisjoint(Path(file).parts)
 
 
 def _with_ending(module_name: str, name: str) -> str:
@@ -119,9 +128,18 @@ def path_of(found: type) -> str:
     return f"{__name__}:{name}"
 
 
+#: The places that this module has added to the import path, the newest first.
+_added: list[str] = []
+
+
 def import_also_from(places: Iterable[str]) -> None:
-    """Add folders and archives to the end of this process's import path, each once."""
-    sys.path += [each for each in dict.fromkeys(places) if each not in sys.path]
+    """Add folders and archives to the end of this process's import path, each once, before those of earlier calls: these belong to
+    other jobs."""
+    own = [each for each in sys.path if each not in _added]
+    new = [each for each in dict.fromkeys(places) if each not in own]
+    earlier = [each for each in _added if each in sys.path and each not in new]
+    _added[:] = [*new, *earlier]
+    sys.path[:] = [*own, *_added]
 
 
 def place(path: str, found: object) -> None:

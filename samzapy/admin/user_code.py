@@ -1,5 +1,5 @@
 """Looks after the user's code: the modules beside the job file, the files that a job ships, and its task class,
-imported within a deadline."""
+imported within a deadline. Refuses modules that another job of the process hides."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from samzapy.api.task import AnyTask
 from samzapy.config.job import JobConfig
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.plugins import import_also_from
+from samzapy.plugins import import_also_from, is_installed
 
 _PY_FILES = "job.spark.py.files"
 _ARCHIVES = "job.spark.archives"
 _TASK_CLASS = "task.class"
+#: Modules that no job has a file of.
+_NOT_OF_JOBS = frozenset({"__main__", "samzapy"})
 
 
 def make_importable(config: JobConfig) -> None:
     """Make the code of a job importable here: the modules beside its file, and the files that it ships. Raises
     ConfigError."""
-    add_import_paths(config.spark.py_files)
-    if config.folder is not None:
-        import_also_from([str(config.folder)])
+    beside = [] if config.folder is None else [str(config.folder)]
+    import_also_from([*_shipped(config.spark.py_files), *beside])
 
 
-def add_import_paths(py_files: Iterable[str]) -> None:
-    """Put the folder of each `.py` file, and each `.zip` or `.egg` itself, on `sys.path`. Raises ConfigError."""
+def _shipped(py_files: Iterable[str]) -> list[str]:
+    """The folder of each `.py` file, and each `.zip` or `.egg` itself. Raises ConfigError."""
     problems, entries = [], []
     for name in py_files:
         path = Path(name).resolve()
@@ -42,7 +43,47 @@ def add_import_paths(py_files: Iterable[str]) -> None:
             entries.append(str(path.parent if path.suffix == ".py" else path))
     if problems:
         raise ConfigError(problems)
-    import_also_from(entries)
+    return entries
+
+
+def check_hidden(config: JobConfig) -> None:
+    """Check that this process has loaded no other module in place of one beside the job file: Python has one module of a name,
+    so a second job would run with the modules of the first. Call it after the job's classes are imported. Raises ConfigError.
+
+    Installed modules, files that the job ships, and equal files may take the place.
+    """
+    folder = config.folder
+    if folder is None:
+        return
+    shipped = _shipped(config.spark.py_files)
+    hidden: dict[str, str] = {}
+    for name, module in sorted(sys.modules.items()):
+        file, top = getattr(module, "__file__", None), name.partition(".")[0]
+        if top in _NOT_OF_JOBS or not isinstance(file, str) or is_installed(file):
+            continue
+        own = _file_of(name, folder)
+        if own is None or any(Path(file).is_relative_to(each) for each in shipped) or _equal(Path(file), own):
+            continue
+        hidden.setdefault(top, f"{file}, which hides {own}")
+    if hidden:
+        message = "this process has loaded {}: give this file another name, or run the job in a process of its own"
+        raise ConfigError([ConfigProblem(name, None, message.format(files)) for name, files in hidden.items()])
+
+
+def _file_of(name: str, folder: Path) -> Path | None:
+    """The file of the module of that name below a folder."""
+    path = folder.joinpath(*name.split("."))
+    files = path / "__init__.py", path.with_name(f"{path.name}.py")
+    return next((file for file in files if file.is_file()), None)
+
+
+def _equal(loaded: Path, own: Path) -> bool:
+    """Whether the two files of a module, or all modules of a package, have the same text."""
+    if loaded.resolve() == own.resolve():
+        return True
+    files = own.parent.rglob("*.py") if own.name == "__init__.py" else [own]
+    pairs = [(loaded.parent / file.relative_to(own.parent), file) for file in files if file.is_file()]
+    return all(there.is_file() and there.read_bytes() == file.read_bytes() for there, file in pairs)
 
 
 def check_archives(archives: Iterable[str]) -> None:

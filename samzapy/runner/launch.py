@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from samzapy.admin.user_code import check_archives, check_task_class, make_importable
+from samzapy.admin.user_code import check_archives, check_hidden, check_task_class, make_importable
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.progress import JobStatus
@@ -24,6 +24,7 @@ def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig,
     make_importable(config)
     check_archives(config.spark.archives)
     check_task_class(config.task.task_class)
+    check_hidden(config)
     made = runner()
     fitted = made.fit(config)
     return fitted, made, made.check(fitted)

@@ -31,7 +31,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.
     """
-    from samzapy.admin.user_code import make_importable
+    from samzapy.admin.user_code import check_hidden, make_importable
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.tasks.task_class import never_called
@@ -46,6 +46,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
         warn(warning)
     make_importable(config)
     task_class = _check_plugins(config)
+    check_hidden(config)
     for warning in never_called(task_class):
         warn(warning)
     for warning in check_reach(config):

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from samzapy.admin.job_check import weakly_kept
-from samzapy.admin.user_code import add_import_paths, check_archives
+from samzapy.admin.user_code import check_archives, make_importable
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
@@ -203,10 +203,10 @@ def test_shipped_code_is_importable_here_and_a_missing_file_is_named(tmp_path, m
     monkeypatch.setattr(sys, "path", list(sys.path))
     module = tmp_path / "shipped.py"
     module.write_text("")
-    add_import_paths([str(module), str(module)])
+    make_importable(load_job({**JOB, "job.spark.py.files": f"{module},{module}"}))
     assert sys.path.count(str(tmp_path)) == 1
     with pytest.raises(ConfigError) as refused:
-        add_import_paths([str(tmp_path / "gone.zip"), "code.tar"])
+        make_importable(load_job({**JOB, "job.spark.py.files": f"{tmp_path}/gone.zip,code.tar"}))
     assert str(refused.value) == (
         f"job.spark.py.files: file not found, got '{tmp_path}/gone.zip'\n"
         "job.spark.py.files: expected .py, .zip or .egg files, got 'code.tar'"

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -206,3 +207,103 @@ def test_modules_beside_the_job_file_need_no_key(place, monkeypatch):
     (code / "job.properties").write_text(page_view_job("beside", task__class="task_beside:Task"))
     assert samzapy.run("code/job.properties", until_end=True, runner="local").status.processed == 4
     assert "task_beside:Task" in command("check", "code/job.properties")
+
+
+TASK = '''
+import samzapy
+{more}
+class Task(samzapy.StreamTask):
+    """Of {name}."""
+    def process(self, envelope, collector, coordinator):
+        pass
+'''
+
+
+@pytest.fixture
+def code(place, monkeypatch):
+    """Writes modules to a folder with a job file, and forgets the modules afterwards."""
+    before = set(sys.modules)
+
+    def write(name, *modules, more="", **others):
+        folder = place / name
+        for module in modules:
+            path = folder / f"{module.replace('.', '/')}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(TASK.format(name=name, more=more))
+        for module, text in others.items():
+            (folder / f"{module}.py").write_text(text)
+        (folder / "job.properties").write_text(page_view_job(name, task__class=f"{modules[0]}:Task"))
+        return folder
+
+    yield write
+    for module in set(sys.modules) - before:
+        if getattr(sys.modules[module], "__file__", None) is None or str(place) in str(sys.modules[module].__file__):
+            del sys.modules[module]
+
+
+def run_in(folder):
+    return samzapy.run(folder / "job.properties", until_end=True, runner="local")
+
+
+def refusal_of(folder):
+    with pytest.raises(ConfigError) as refused:
+        run_in(folder)
+    return str(refused.value)
+
+
+def hides(name, hiding, hidden):
+    return (
+        f"{name}: this process has loaded {hiding}, which hides {hidden}: give this file another name, or run the job in a "
+        "process of its own"
+    )
+
+
+def test_a_second_job_of_a_process_does_not_run_with_the_module_of_the_first(code):
+    first, second = code("first", "same_tasks"), code("second", "same_tasks")
+    assert run_in(first).status.processed == 4
+    assert refusal_of(second) == hides("same_tasks", first / "same_tasks.py", second / "same_tasks.py")
+    assert run_in(first).status.processed == 0
+
+
+def test_modules_that_the_jobs_classes_import_are_not_those_of_another_job_either(code):
+    more = "import same_helpers\n"
+    first = code("first", "first_tasks", more=more, same_helpers="LIMIT = 1\n")
+    second = code("second", "second_tasks", more=more, same_helpers="LIMIT = 2\n")
+    run_in(first)
+    assert refusal_of(second) == hides("same_helpers", first / "same_helpers.py", second / "same_helpers.py")
+    (second / "same_helpers.py").write_text("LIMIT = 1\n")
+    assert run_in(second).status.processed == 4
+
+
+@pytest.mark.parametrize("package", ["same_pack/__init__.py", None])
+def test_modules_of_packages_of_one_name_are_told_apart(code, package):
+    first, second = code("first", "same_pack.tasks"), code("second", "same_pack.tasks")
+    for folder in (first, second):
+        if package:
+            (folder / package).touch()
+    run_in(first)
+    hidden = package or "same_pack/tasks.py"
+    assert refusal_of(second) == hides("same_pack", first / hidden, second / hidden)
+
+
+def test_a_module_of_the_program_that_hides_one_beside_the_job_file_is_refused(code, monkeypatch):
+    first, second = code("first", "same_tasks"), code("second", "same_tasks")
+    monkeypatch.setattr(sys, "path", [str(first), *sys.path])
+    assert "same_tasks: this process has loaded" in refusal_of(second)
+
+
+def test_an_installed_module_may_stand_for_one_beside_the_job_file(code, place, monkeypatch):
+    job = code("job", "own_package")
+    installed = place / "site-packages"
+    installed.mkdir()
+    (installed / "own_package.py").write_text(TASK.format(name="installed", more=""))
+    monkeypatch.setattr(sys, "path", [str(installed), *sys.path])
+    assert run_in(job).status.processed == 4
+
+
+def test_a_job_finds_its_own_modules_before_those_of_earlier_jobs(code):
+    first = code("first", "first_tasks", later="NAME = 'first'\n")
+    second = code("second", "second_tasks", later="NAME = 'second'\n")
+    run_in(first)
+    run_in(second)
+    assert import_module("later").NAME == "second"

@@ -1,5 +1,6 @@
 """`samzapy check` on a job that is right."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ class Joining(Idle, CopartitionedTask):
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "tasks_of_check", raising=False)
     (tmp_path / "tasks_of_check.py").write_text(TASKS)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "job.properties").write_text(JOB)
@@ -201,3 +203,15 @@ def test_records_of_a_stream_that_matches_are_read_with_the_serde_of_the_express
     keys = ("--job", job, *BY_PATTERN, "--config", "systems.local.streams.in.*.samza.msg.serde=string")
     assert samzapy("topic", "write", "local.in-eu", *keys, stdin="k\thello\n")[0] == 0
     assert '"message":"hello"' in samzapy("topic", "read", "local.in-eu", *keys)[1]
+
+
+def test_a_module_that_hides_the_one_beside_the_job_file_is_a_problem(samzapy, job, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "tasks_of_check.py").write_text(f"{TASKS}\nOTHER = True\n")
+    monkeypatch.syspath_prepend(tmp_path / "other")
+    code, _, errors = samzapy("check", job, "--offline")
+    assert code == 2
+    assert errors == (
+        f"error: tasks_of_check: this process has loaded {tmp_path}/other/tasks_of_check.py, which hides "
+        f"{tmp_path}/tasks_of_check.py: give this file another name, or run the job in a process of its own\n"
+    )
