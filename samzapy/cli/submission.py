@@ -55,9 +55,10 @@ class RunningJob:
         until_end: bool,
         unfit: tuple[str, ...],
         given: object,
+        stop: StopSwitch,
     ) -> None:
         """Starts the job. `unfit`: warnings of its checks. `given` is kept alive: it may hold classes that only this process
-        has."""
+        has. `stop` stops the job."""
         self.name = config.name
         self._given = given
         self._config = config
@@ -65,13 +66,18 @@ class RunningJob:
         self._display = display
         self._until_end = until_end
         self._unfit = unfit
-        self._stop = StopSwitch()
+        self._stop = stop
         self._status: JobStatus | None = None
         self._page: str | None = None
         self._outcome: JobOutcome | None = None
         self._error: BaseException | None = None
         self._ended = threading.Event()
-        threading.Thread(target=self._run, name=f"samzapy-{config.name}", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name=f"samzapy-{config.name}", daemon=True).start()
+        except BaseException:
+            # After an interrupt the thread may run, and nobody would have a handle of the job.
+            self.stop()
+            raise
 
     @property
     def status(self) -> JobStatus | None:
@@ -182,8 +188,9 @@ def submit(
     runner: str = "spark",
     progress: bool = False,
     overrides: Mapping[str, Any] | None = None,
+    stop: StopSwitch | None = None,
 ) -> RunningJob:
-    """Like `samzapy.submit`, with all overrides in one mapping."""
+    """Like `samzapy.submit`, with all overrides in one mapping. `stop` stops the job, too."""
     on_top = {_key(name): _text(name, value) for name, value in (overrides or {}).items()}
     source: Mapping[str, str] | Path | str = job if isinstance(job, (str, Path)) else _pairs(job)
     if task is not None:
@@ -202,12 +209,21 @@ def submit(
     config, made, unfit = checked(loaded, lambda: runner_of(runner, spark))
     display = RunDisplay(status_console()) if progress else _LoggedEvents()
     given = (job, task, overrides)
-    return RunningJob(config, made, display, until_end=until_end, unfit=unfit, given=given)
+    return RunningJob(config, made, display, until_end=until_end, unfit=unfit, given=given, stop=stop or StopSwitch())
 
 
 def run(job: JobSource, task: type[AnyTask] | None = None, **options: Any) -> JobOutcome:
     """Like `samzapy.run`, with the options of `submit`."""
-    running = submit(job, task, **options)
+    stop = StopSwitch()
+    try:
+        return _ended(submit(job, task, stop=stop, **options))
+    finally:
+        # An interrupt may come at any place. Without a handle the job must not go on.
+        stop.ask()
+
+
+def _ended(running: RunningJob) -> JobOutcome:
+    """The outcome of a job that an interrupt or SIGTERM stops. Raises what ended the job."""
     with _stopped_by_sigterm(running):
         try:
             return running.wait()

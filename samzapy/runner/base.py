@@ -136,7 +136,8 @@ class StopSwitch:
     """Asks a run to stop, from any thread, also before the run can stop: then it stops as soon as it can."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal handler may ask while its thread is in here.
+        self._lock = threading.RLock()
         self._asked = False
         self._stop: Callable[[], None] = _nothing
 
@@ -148,11 +149,11 @@ class StopSwitch:
     def ask(self) -> None:
         """Make every task commit and stop. A second call changes nothing."""
         with self._lock:
-            if self._asked:
-                return
-            self._asked = True
+            # In one line, which no signal handler divides.
+            asked, self._asked = self._asked, True
             stop = self._stop
-        stop()
+        if not asked:
+            stop()
 
     @contextmanager
     def stops(self, stop: Callable[[], None]) -> Iterator[None]:

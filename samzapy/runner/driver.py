@@ -408,7 +408,8 @@ class StopSignals:
     A runner enters it before it claims the job, and says with `calls` how the job is stopped once it can be. A signal in
     between is kept until then: a run that has claimed its job stops in order, and gives the job back.
 
-    Outside the main thread it does nothing: then the surrounding program handles signals.
+    Outside the main thread it does nothing: then the surrounding program handles signals. A signal with a handler that is
+    not Python's own, as in a server that embeds Python, is left to it: Python could not put that handler back.
     """
 
     def __init__(self) -> None:
@@ -425,8 +426,10 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            heard = [number for number in SIGNALS if number != signal.SIGHUP or not nohup]
+            known = {number: signal.getsignal(number) for number in SIGNALS}
+            if known[signal.SIGHUP] is signal.SIG_IGN:
+                del known[signal.SIGHUP]
+            heard = [number for number, handler in known.items() if handler is not None]
             self._previous = {number: signal.signal(number, self._handle) for number in heard}
         return self
 

@@ -16,6 +16,7 @@ from samzapy import StreamTask
 from samzapy.cli.main import cli
 from samzapy.errors import ConfigError, TaskFailed, UnknownStream
 
+DEADLINE_S = 60.0
 PAGES = ["/a", "/b", "/a", "/c"]
 PAIRS = {
     "job.name": "views",
@@ -183,6 +184,40 @@ def test_a_signal_that_another_thread_takes_stops_the_job():
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert outcome.stopped
+
+
+@pytest.mark.parametrize("call", [samzapy.run, samzapy.submit])
+def test_an_interrupt_while_the_thread_of_the_job_starts_leaves_no_job_behind(call, monkeypatch):
+    started, start = [], threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        if thread.name == "samzapy-views":
+            started.append(thread)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call("job.properties", runner="local")
+    started[0].join(DEADLINE_S)
+    assert not started[0].is_alive()
+
+
+@pytest.mark.usefixtures("usual_interrupt")
+def test_an_interrupt_before_the_wait_for_the_job_leaves_no_job_behind(monkeypatch):
+    found, getsignal = [], signal.getsignal
+
+    def interrupted(number):
+        found.extend(each for each in threading.enumerate() if each.name.startswith("samzapy-"))
+        monkeypatch.setattr(signal, "getsignal", getsignal)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(signal, "getsignal", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        samzapy.run("job.properties", runner="local")
+    (thread,) = found
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
 
 
 def test_a_job_runs_from_any_thread_and_leaves_signals_alone():

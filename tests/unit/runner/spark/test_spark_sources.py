@@ -1,5 +1,7 @@
 """The Spark of a run, where there is one already; without a JVM."""
 
+import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -168,6 +170,30 @@ def test_a_switch_stops_a_run_once_also_if_it_was_asked_before():
     assert (stops, switch.asked) == ([1], True)
     with switch.stops(lambda: stops.append(2)):
         assert stops == [1, 2]
+
+
+@pytest.mark.parametrize("line", range(14))
+def test_a_signal_handler_may_ask_a_switch_wherever_its_thread_is_in_it(line):
+    stops, switch, lines = [], StopSwitch(), []
+
+    def asking(frame, event, _):
+        if frame.f_code.co_name in {"ask", "stops"} and event == "line":
+            lines.append(frame.f_lineno)
+            if len(lines) == line + 1:
+                switch.ask()
+        return asking
+
+    def use():
+        sys.settrace(asking)
+        with switch.stops(lambda: stops.append(1)):
+            switch.ask()
+        sys.settrace(None)
+
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert (stops, switch.asked) == ([1], True)
 
 
 def test_a_program_notices_the_end_of_the_jvm_that_has_started_it_and_not_that_of_a_shell_between():
