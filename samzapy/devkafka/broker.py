@@ -314,8 +314,10 @@ class DevBroker:
                 f"{self._folder / DATA}: cannot be formatted for Kafka within {_LONGEST_START_S:.0f} s"
             ) from cause
         if done.returncode:
-            last = (done.stderr or done.stdout).strip().rpartition("\n")[2]
-            raise EnvironmentFailure(f"{self._folder / DATA}: cannot be formatted for Kafka: {last}")
+            # The frames of a stack are indented.
+            said = [line for line in (done.stderr or done.stdout).splitlines() if line and not line[0].isspace()]
+            reason = said[-1] if said else f"exit code {done.returncode}"
+            raise EnvironmentFailure(f"{self._folder / DATA}: cannot be formatted for Kafka: {reason}")
 
     def _wait_until_it_answers(self, running: RunningBroker) -> None:
         deadline = self._clock.monotonic() + _LONGEST_START_S

@@ -154,6 +154,19 @@ def test_a_format_that_takes_too_long_is_an_environment_failure(without_jars, mo
         devkafka.start(folder, free_port())
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("Exception: it is taken\\n\\tat kafka.Tool.main(Tool.scala)\\n\\t... 2 more", "Exception: it is taken"),
+        ("", "exit code 1"),
+    ],
+)
+def test_a_format_that_fails_is_told_with_javas_reason_and_not_with_its_stack(without_jars, said, reason):
+    folder = without_jars(f"printf '{said}' >&2; exit 1", formatted=False)
+    with pytest.raises(EnvironmentFailure, match=rf"data: cannot be formatted for Kafka: {reason}$"):
+        devkafka.start(folder, free_port())
+
+
 def test_java_gets_names_below_the_folder_in_which_it_runs_and_no_path_that_it_may_read_otherwise(without_jars):
     folder = without_jars('echo "$PWD" "$@" > arguments; exit 1', formatted=False)
     with pytest.raises(EnvironmentFailure, match="cannot be formatted"):
