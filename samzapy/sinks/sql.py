@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from datetime import date, datetime, time
+from decimal import Decimal
 from operator import itemgetter
 from typing import Any
+from uuid import UUID
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.sink import Sink, TaskAttempt
@@ -63,6 +66,36 @@ class WaitingRows:
         self._rows[:] = [each for each in self._rows if each[1] != offset or each[0] != ssp]
 
 
+#: Of one type, equal values of these are the same in every column; values of those are, if they look the same.
+_SAME_IF_EQUAL = frozenset({int, str, bytes, bool, date, UUID})
+_SAME_IF_SHOWN_ALIKE = frozenset({float, Decimal, datetime, time})
+
+
+def last_of_each_key(rows: Sequence[Row], places: Sequence[int]) -> Sequence[Row]:
+    """The rows without those that a later row with the same values at `places` replaces for certain, in order.
+
+    Python's equality does not decide: 1 and 1.0 are two texts, and no null is the same as another. The table decides about
+    all that is left.
+    """
+    kinds = [set(map(type, map(itemgetter(place), rows))) for place in places]
+    last: dict[object, int]
+    if all(len(each) == 1 and each <= _SAME_IF_EQUAL for each in kinds):
+        key_of = itemgetter(*places)
+        last = {key_of(row): number for number, row in enumerate(rows)}
+    else:
+        last = {tuple(_identity(row[place]) for place in places): number for number, row in enumerate(rows)}
+    return rows if len(last) == len(rows) else [rows[number] for number in sorted(last.values())]
+
+
+def _identity(value: object) -> object:
+    kind = type(value)
+    if kind in _SAME_IF_EQUAL:
+        return kind, value
+    if kind in _SAME_IF_SHOWN_ALIKE:
+        return kind, repr(value)
+    return object() if value is None else id(value)
+
+
 def span(rows: list[WaitingRow]) -> str:
     """The number of rows, and their first and last inputs, for an error that cannot name the row."""
     inputs = [f"{ssp}@{offset}" for ssp, offset, _ in rows if ssp is not None]
@@ -113,7 +146,7 @@ class SqlSink(Sink):
         self._connect = connect
         self._target = Target(table, tuple(columns), tuple(key))
         self._width = len(columns)
-        self._key_of = itemgetter(*map(self._target.columns.index, key)) if key else None
+        self._key = [self._target.columns.index(column) for column in key]
         self._name = name or table
         self._max_rows = max_rows
         self._waiting = WaitingRows()
@@ -139,7 +172,7 @@ class SqlSink(Sink):
             columns = ", ".join(self._target.columns)
             raise ValueError(f"table {self._target.table}: a row is a tuple of {columns}, got {row!r}")
         if envelope is None:
-            if self._key_of is None:
+            if not self._key:
                 raise ValueError(f"table {self._target.table}: a row that comes from no message needs mode='upsert'")
             self._waiting.add((None, -1, tuple(row)))
             return
@@ -163,7 +196,7 @@ class SqlSink(Sink):
             with self._transaction(opened) as cursor:
                 cursor.execute(self._target.probe)
                 self._held = opened.offsets.claim(cursor)
-            if self._key_of is None:
+            if not self._key:
                 self._repeated = dict(self._held)
         except Exception as cause:
             self.close()
@@ -228,8 +261,8 @@ class SqlSink(Sink):
         opened.connection.commit()
 
     def _load(self, database: Database, cursor: Any, rows: Sequence[Row]) -> None:
-        if self._key_of is not None:
-            rows = list({self._key_of(row): row for row in rows}.values())
+        if self._key:
+            rows = last_of_each_key(rows, self._key)
         if rows:
             database.load(cursor, self._target, rows)
 

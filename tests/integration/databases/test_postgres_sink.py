@@ -88,6 +88,24 @@ def test_an_upsert_keeps_the_last_row_of_a_key_whichever_commit_it_is_in(open_si
     assert database.execute("SELECT * FROM numbers ORDER BY id").fetchall() == [(1, "uno"), (2, "due"), (3, "tre")]
 
 
+@pytest.mark.parametrize("kind", ["TEXT", "CHAR(3)", "TEXT COLLATE ignores_case"])
+@pytest.mark.parametrize("keys", [[1, 1.0, True, 1], ["x", "X", "x ", "x"], [None, "x", None], ["a", "b"]], ids=str)
+def test_an_upsert_in_one_commit_leaves_the_rows_that_a_commit_for_each_row_leaves(open_sink, database, kind, keys):
+    database.execute(
+        "CREATE COLLATION ignores_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
+    left = []
+    for name, number in (("together", len(keys)), ("apart", 1)):
+        database.execute(f'CREATE TABLE {name} ("id%" BIGINT, kind {kind}, UNIQUE (kind))')
+        sink = open_sink(table=name, columns=['"id%"', "kind"], mode="upsert", key=["kind"])
+        for offset, key in enumerate(keys):
+            sink.write((offset, key), IncomingMessageEnvelope(SSP, offset, None, None))
+        for offset in range(number, len(keys) + 1, number):
+            sink.commit({SSP: offset})
+        left.append(database.execute(f'SELECT "id%" FROM {name} ORDER BY 1').fetchall())
+    assert left[0] == left[1]
+
+
 def test_an_upsert_of_nothing_but_the_key_keeps_the_row_that_is_there(open_sink, database):
     sink = open_sink(columns=["id"], mode="upsert", key=["id"])
     write(sink, (1,), (1,), (2,))

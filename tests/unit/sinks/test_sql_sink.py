@@ -1,7 +1,9 @@
 """A SQL sink by itself, on SQLite."""
 
+import datetime as dt
 import sqlite3
 from contextlib import closing
+from decimal import Decimal
 
 import pytest
 
@@ -9,6 +11,7 @@ from samzapy import IncomingMessageEnvelope, SystemStreamPartition, TaskAttempt
 from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskFailed, TaskMigrated
 from samzapy.sinks import SqlSink
 from samzapy.sinks.database import is_transient
+from samzapy.sinks.sql import last_of_each_key
 
 A, B = SystemStreamPartition("sys", "in", 0), SystemStreamPartition("sys", "more", 0)
 
@@ -239,6 +242,47 @@ def test_an_upsert_replaces_the_row_of_its_key_and_repeated_rows_are_written_aga
     second.write((9, "b"))
     second.commit({A: 2})
     assert table.rows == [(8, "a"), (9, "b")]
+
+
+@pytest.mark.parametrize("collation", ["BINARY", "NOCASE", "RTRIM"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["a", "b", "a"],
+        [1, 1.0, True, "1", "1.0", 1],
+        [0.0, -0.0, 0.0],
+        [None, "a", None],
+        ["x", "X", "x ", "x"],
+        [b"x", "x", b"x"],
+        [2, 2, 2.0],
+    ],
+)
+def test_an_upsert_in_one_commit_leaves_the_rows_that_a_commit_for_each_row_leaves(table, keys, collation):
+    table.query("DROP TABLE seen")
+    table.query(f"CREATE TABLE seen (id INTEGER, part INTEGER, kind TEXT COLLATE {collation}, UNIQUE (kind, part))")
+
+    def left(offsets):
+        sink = SqlSink(table.connect, "seen", ["id", "part", "kind"], mode="upsert", key=["kind", "part"])
+        sink.open(TaskAttempt("job-1", "Partition 0", 1, frozenset([A])))
+        for number, kind in enumerate(keys):
+            sink.write((number, 5, kind), message(number))
+        for offset in offsets:
+            sink.commit({A: offset})
+        sink.close()
+        rows = table.query("SELECT id FROM seen ORDER BY id")
+        table.query("DELETE FROM seen")
+        return rows
+
+    assert left([len(keys)]) == left(range(len(keys) + 1))
+
+
+def test_of_the_rows_of_one_key_only_the_last_goes_to_the_database():
+    day = dt.datetime(2024, 2, 29, tzinfo=dt.timezone.utc)
+    kinds = Decimal("1.0"), Decimal("1.00"), 0.0, day, day.replace(tzinfo=None), day.date(), "a", A, None
+    rows = [(number, kind) for number, kind in enumerate(kinds * 2)]
+    assert last_of_each_key(rows, [1]) == [rows[len(kinds) - 1], *rows[len(kinds) :]]
+    assert last_of_each_key(rows, [0]) is rows
+    assert last_of_each_key([(1, "a"), (2, "b"), (3, "a")], [1]) == [(2, "b"), (3, "a")]
 
 
 def test_rows_that_the_table_refuses_are_named_by_their_inputs_and_none_is_written(table):
