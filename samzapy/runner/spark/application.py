@@ -22,7 +22,7 @@ from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.jvm import DriverJvm, archive_options, record_beside
 from samzapy.runner.spark.jvm.folder import RunFolder
 from samzapy.runner.spark.master import Master, environment, spark_settings
-from samzapy.runner.spark.user_code import shipped_files
+from samzapy.runner.spark.user_code import shipped_files, worker_environment
 from samzapy.runner.spark.worker import warm_up
 
 logger = logging.getLogger(__name__)
@@ -70,6 +70,8 @@ def spark_application(
     """Start Spark for a job on that Java, and stop it at the end. `began` gets its JVM before that answers. Raises
     EnvironmentFailure if it does not start, ConfigError."""
     with only_one(), RunFolder() as folder:
+        with starting(master.address):
+            files = shipped_files(config, folder.path, on_this_machine=master.on_this_machine)
         home = folder.spark_home(on_this_machine=master.on_this_machine)
         archive = class_archive(java, home) if config.spark.class_archive else None
         options = archive_options(archive)
@@ -81,14 +83,16 @@ def spark_application(
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             jvm = DriverJvm(verbose=verbose, began=began)
             try:
-                context = new_context(jvm, settings, token, master.address)
+                given = settings.get("spark.executorEnv.PYTHONPATH")
+                workers = worker_environment(on_this_machine=master.on_this_machine, given=given)
+                context = new_context(jvm, settings, {TOKEN: token, **workers}, master.address)
             except BaseException:
                 jvm.close()
                 raise
         application = SparkApplication(jvm, context, master)
         try:
             with starting(master.address):
-                for path in shipped_files(config, folder.path, on_this_machine=master.on_this_machine):
+                for path in files:
                     context.addPyFile(path)
                 for path in config.spark.archives:
                     context.addArchive(path)
@@ -100,15 +104,15 @@ def spark_application(
             application.close()
 
 
-def new_context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: str) -> Any:
-    """A context in that JVM; the workers of its executors get the token. `address`: the master, for errors. Raises
+def new_context(jvm: DriverJvm, settings: Mapping[str, str], variables: Mapping[str, str], address: str) -> Any:
+    """A context in that JVM; the workers of its executors get the environment variables. `address`: the master, for errors. Raises
     EnvironmentFailure."""
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         # The token is not a Spark setting, because Spark shows its settings in several places.
         with starting(address):
-            return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
+            return SparkContext(conf=conf, gateway=jvm.gateway, environment=dict(variables))
     finally:
         if threading.current_thread() is threading.main_thread():
             # pyspark has installed its own handler of Ctrl-C.

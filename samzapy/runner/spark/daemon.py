@@ -5,6 +5,8 @@ started does not exist in the forked worker, and its locks stay locked there (pa
 
 1. This daemon imports only modules of samzapy, Spark's worker and their libraries, and opens nothing.
 2. If there is a second thread after the imports, Spark's own daemon runs instead.
+3. It imports nothing from the current folder of the executor, which `python -m` puts first on the import path: the driver's
+   program may not import from there. Since Python 3.11 an environment variable of the workers keeps the folder away.
 
 Nothing may be printed, because the daemon writes its port to standard output.
 """
@@ -52,4 +54,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if not getattr(sys.flags, "safe_path", False):
+        del sys.path[0]
     main()

@@ -1,9 +1,9 @@
 """Gets the Spark of a run: its own, a session's, or the one of the `spark-submit` that started this process.
 
 1. A Spark of its own starts with the run, with the settings of the job file, and ends with it.
-2. A session is shared and given back as it was: it is not stopped, and its settings and its log stay. Its workers stay
-   apart from the run's, because Spark separates the workers of each environment, and the run's have a token. Only
-   shipped files stay with the session, as Spark cannot remove any.
+2. A session is shared and given back as it was: it is not stopped, and its settings and its log stay. Its workers, and those
+   of other runs, stay apart from the run's, because Spark separates the workers of each environment, and the run's has
+   its name. Only shipped files stay with the session, as Spark cannot remove any; no other run imports them.
 3. A JVM without a context, as `spark-submit` provides it, gets a context for the run. The master and the settings of
    the submission take precedence over the job file.
 """
@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -51,7 +50,7 @@ from samzapy.runner.spark.master import (
     Master,
     added_settings,
 )
-from samzapy.runner.spark.user_code import shipped_files
+from samzapy.runner.spark.user_code import shipped_files, worker_environment
 from samzapy.runner.spark.yarn import check_yarn
 
 #: Set by `spark-submit` for the programs that it starts.
@@ -133,9 +132,13 @@ class SessionSpark(SparkSource):
     def application(
         self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> Iterator[SparkApplication]:
+        files = _files(config, master)
         with starting(master.address):
-            _ship(self._context, config, master)
-        made = SharedApplication(self._context, master, token)
+            for path in files:
+                # The run's functions alone name the archives: `addPyFile` would name them for the whole session, and for this process.
+                self._context.addFile(path)
+            _add_archives(self._context, config)
+        made = SharedApplication(self._context, master, token, [Path(path).name for path in files])
         try:
             yield made
         finally:
@@ -154,19 +157,23 @@ class SubmittedSpark(SparkSource):
     def application(
         self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> Iterator[SparkApplication]:
-        conf = _settings_of_jvm()
+        files, conf = _files(config, master), _settings_of_jvm()
         for key, value in added_settings(config, master).items():
             conf.setIfMissing(key, value)
         for key, (value, _) in FIXED.items():
             conf.set(key, value)
         conf.setMaster(master.address).setAppName(config.name)
+        given = conf.get("spark.executorEnv.PYTHONPATH")
+        workers = worker_environment(on_this_machine=master.on_this_machine, given=given)
         with only_one():
             with starting(master.address):
-                context = SparkContext(conf=conf, environment={TOKEN: token})
+                context = SparkContext(conf=conf, environment={TOKEN: token, **workers})
             made = SparkApplication(GivenJvm(context), context, master)
             try:
                 with starting(master.address):
-                    _ship(context, config, master)
+                    for path in files:
+                        context.addPyFile(path)
+                    _add_archives(context, config)
                 yield made
             finally:
                 made.close()
@@ -239,10 +246,13 @@ def _known(settings: Mapping[str, str], *sizes: str) -> dict[str, str]:
     }
 
 
-def _ship(context: Any, config: JobConfig, master: Master) -> None:
-    files = shipped_files(config, private_folder(), on_this_machine=master.on_this_machine)
-    for path in files:
-        context.addPyFile(path)
+def _files(config: JobConfig, master: Master) -> tuple[str, ...]:
+    """The files that Spark ships. Raises ConfigError, EnvironmentFailure."""
+    with starting(master.address):
+        return shipped_files(config, private_folder(), on_this_machine=master.on_this_machine)
+
+
+def _add_archives(context: Any, config: JobConfig) -> None:
     for path in config.spark.archives:
         context.addArchive(path)
 
@@ -288,31 +298,41 @@ class GivenJvm:
         """Do nothing: it goes on."""
 
 
-#: Held while a context's environment has the token of a run.
-_ENVIRONMENT = threading.Lock()
+#: The environment variable with the name of a run. A token may be that of several runs.
+_RUN = "SAMZAPY_RUN"
 
 
 @final
 class SharedApplication(SparkApplication):
     """The application of a session that goes on after the run."""
 
-    def __init__(self, context: Any, master: Master, token: str) -> None:
-        """`token` goes to the workers of this run alone."""
+    def __init__(self, context: Any, master: Master, token: str, shipped: Collection[str] = ()) -> None:
+        """`token` and `shipped`, the names of files that Spark has for its executors, go to the workers of this run alone."""
         super().__init__(GivenJvm(context), context, master)
-        self._token = token
         self._tag = f"samzapy-{uuid4().hex}"
+        given = context.environment.get("PYTHONPATH")
+        workers = worker_environment(on_this_machine=master.on_this_machine, given=given)
+        self._variables = {TOKEN: token, _RUN: self._tag, **workers}
+        self._shipped = [name for name in shipped if name.endswith(SparkContext.PACKAGE_EXTENSIONS)]
 
     def collect(self, tasks: Any) -> object:
         self.context.addJobTag(self._tag)
-        environment = self.context.environment
-        with _ENVIRONMENT:
-            environment[TOKEN] = self._token
-            try:
-                # Spark takes the environment with the function, here and once.
-                tasks._jrdd  # noqa: B018, SLF001
-            finally:
-                del environment[TOKEN]
+        # Spark takes the environment and the archives with the function, here and once.
+        tasks.ctx = self._context_of_run()
+        tasks._jrdd  # noqa: B018, SLF001
+        tasks.ctx = self.context
         return super().collect(tasks)
+
+    def _context_of_run(self) -> Any:
+        """The session's context, with the environment and the archives of this run. The session's own stay as they are, for
+        its other jobs."""
+        made = object.__new__(type(self.context))
+        vars(made).update(vars(self.context))
+        made.environment = {**self.context.environment, **self._variables}
+        # A worker puts each in front of those before it.
+        others = [name for name in self.context._python_includes if name not in self._shipped]  # noqa: SLF001
+        made._python_includes = [*others, *self._shipped]
+        return made
 
     def warm(self, containers: int) -> None:
         """The session's executors are there already."""

@@ -1,7 +1,7 @@
 """Brings the user's code to the executors' Python workers.
 
-1. Modules beside the job file: executors on this machine import them from the same folder. To other machines they go as
-   an archive, unless `job.spark.py.files` names the code to ship.
+1. Modules beside the job file: executors on this machine get the driver's import path, so each name is the same module
+   there. To other machines the modules go as an archive, unless `job.spark.py.files` names the code to ship.
 2. Classes of the program that started the job (a notebook's cell, a script), or made in a function: no module has them
    there, so they are pickled by value, as Spark does with functions. Rules of our own keep the parts of classes that
    msgspec reads.
@@ -12,15 +12,19 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import io
+import os
 import re
 import sys
+import sysconfig
 import typing
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pyspark import cloudpickle
 
@@ -28,7 +32,7 @@ from samzapy import plugins
 from samzapy.config.job import JobConfig
 from samzapy.config.spark import PY_FILES
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.plugins import PluginError, load_name
+from samzapy.plugins import PACKAGES, PluginError, is_installed, load_name
 from samzapy.serializers.structs import (
     arguments_of,
     complete,
@@ -52,23 +56,96 @@ _MOST_BYTES = 64 * 1024 * 1024
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
+#: Keeps the current folder off the import path of `python -m`, which is how Spark starts its workers' daemon; since Python 3.11.
+_SAFE_PATH, _PYTHON_PATH = "PYTHONSAFEPATH", "PYTHONPATH"
+#: The root of the package samzapy.
+_ROOT = str(Path(__file__).parents[3])
+
+
+@dataclass(frozen=True)
+class ImportPath:
+    """A program's own places on the import path: before Python's library, before the installed packages (a notebook has the
+    current folder there), and after them. An executor on the same machine has Python's places itself, and those of Spark.
+
+    `safe`: whether the program has chosen that Python adds no folder by itself.
+    """
+
+    first: tuple[str, ...] = ()
+    middle: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    safe: bool = False
+
+    @classmethod
+    def of_this_process(cls) -> ImportPath:
+        """The places of this process, with absolute paths."""
+        library = Path(sysconfig.get_path("stdlib"))
+        archive = library.with_name(f"python{sys.version_info.major}{sys.version_info.minor}.zip")
+        groups: tuple[list[str], list[str], list[str]] = [], [], []
+        group = 0
+        for place in map(os.path.abspath, sys.path):
+            if _has_packages(place):
+                group = 2
+            elif place == str(archive) or Path(place).is_relative_to(library):
+                group = max(group, 1)
+            else:
+                groups[group].append(place)
+        first, middle, last = map(tuple, groups)
+        return cls(first, middle, last, safe=bool(os.environ.get(_SAFE_PATH)))
+
+    def ending_with(self, folder: Path | None) -> ImportPath:
+        """The same with a folder at the end, if it is not there yet."""
+        if folder is None or str(folder) in {*self.first, *self.middle, *self.last}:
+            return self
+        return dataclasses.replace(self, last=(*self.last, str(folder)))
+
+    def variables(self, given: str) -> dict[str, str]:
+        """The environment of a Python worker that imports from these places, and not from the current folder of its executor,
+        before any code has arrived. `given`: its PYTHONPATH otherwise."""
+        root = (_ROOT,) if _ROOT in {*self.middle, *self.last} else ()
+        places = dict.fromkeys([*self.first, *root, *filter(None, given.split(os.pathsep))])
+        return {_SAFE_PATH: "1", _PYTHON_PATH: os.pathsep.join(places)}
+
+    def arrive(self) -> None:
+        """Put the places on the import path of this process. Relative places go, because a container changes to the driver's folder:
+        Spark adds the executor's folder as `.`, for files that the driver's path has, too."""
+        sent = {*self.first, *self.middle, *self.last}
+        # Before Python 3.11 the current folder is there.
+        start = 1 if sys.path[:1] == [os.getcwd()] else 0  # noqa: PTH109  # text
+        own = [place for place in sys.path[start:] if Path(place).is_absolute() and place not in sent]
+        at = next((number for number, place in enumerate(own) if _has_packages(place)), len(own))
+        sys.path[:] = [*self.first, *own[:at], *self.middle, *own[at:], *self.last]
+        if not self.safe:
+            # For the programs that a task starts.
+            os.environ.pop(_SAFE_PATH, None)
+
+
+def _has_packages(place: str) -> bool:
+    return Path(place).name in PACKAGES
+
+
+def worker_environment(*, on_this_machine: bool, given: str | None) -> dict[str, str]:
+    """The variables by which a Python worker finds modules. `given`: its PYTHONPATH otherwise."""
+    return ImportPath.of_this_process().variables(given or "") if on_this_machine else {}
+
+
 @dataclass(frozen=True)
 class TravellingCode:
-    """The code that goes to a worker with its containers' ids. `folders`: for the end of its import path. `objects`: by
-    class path, pickled by value; read only after the import path is set, because they may need those modules."""
+    """The code that goes to a worker with its containers' ids. `path`: the driver's import path, for a worker on the same machine.
+    `objects`: by class path, pickled by value; read only after the import path is set, because they may need those modules."""
 
-    folders: tuple[str, ...] = ()
+    path: ImportPath | None = None
     objects: bytes = b""
 
     @classmethod
     def of(cls, config: JobConfig, *, on_this_machine: bool) -> TravellingCode:
         """The code of a job. Raises ConfigError for a class that cannot be pickled."""
-        folders = (str(config.folder),) if on_this_machine and config.folder is not None else ()
-        return cls(folders, _pickled(config))
+        path = ImportPath.of_this_process().ending_with(config.folder) if on_this_machine else None
+        return cls(path, _pickled(config))
 
     def arrive(self) -> None:
         """Make the code importable in this process."""
-        plugins.import_also_from(self.folders)
+        if self.path is not None:
+            self.path.arrive()
         if not self.objects:
             return
         for path, (found, names) in cloudpickle.loads(self.objects).items():
@@ -177,45 +254,54 @@ def shipped_files(config: JobConfig, scratch: Path, *, on_this_machine: bool) ->
     which is made in `scratch` and must stay there as long as executors come. Raises ConfigError."""
     if config.spark.py_files or on_this_machine or config.folder is None:
         return config.spark.py_files
-    modules = dict(_modules(config.folder))
+    try:
+        modules = dict(_modules(config.folder))
+        size = sum(path.stat().st_size for path in modules.values())
+        texts = {name: modules[name].read_bytes() for name in sorted(modules)} if size <= _MOST_BYTES else {}
+    except OSError as cause:
+        message = f"the modules beside the job file cannot be read ({cause}): name the files that the job needs"
+        raise ConfigError([ConfigProblem(PY_FILES.name, None, message)]) from cause
     if not modules:
         return ()
-    size = sum(path.stat().st_size for path in modules.values())
     if size > _MOST_BYTES:
         message = (
             f"the modules beside the job file have {size:,} B, more than is shipped by itself ({_MOST_BYTES:,} B): name the "
             "files that the job needs"
         )
         raise ConfigError([ConfigProblem(PY_FILES.name, None, message)])
-    return (str(_archive(modules, scratch)),)
+    return (str(_archive(texts, scratch)),)
 
 
 def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The Python files of a folder: its modules, its packages, and other modules below it that are imported already."""
-    for path in folder.glob("*.py"):
-        yield path.name, path
-    for package in folder.glob("*/__init__.py"):
-        if not package.parent.name.startswith("."):
-            for path in package.parent.rglob("*.py"):
-                yield str(path.relative_to(folder)), path
+    """The Python files of a folder: its modules, its packages, and other modules below it that are imported already. Hidden files
+    are none of them: Emacs links `.#name.py` to nothing while the text of `name.py` is not saved."""
+    packages = [package.parent.rglob("*.py") for package in folder.glob("*/__init__.py")]
+    for path in chain(folder.glob("*.py"), *packages):
+        name = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith(".") for part in name.parts):
+            yield str(name), path
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if not file or not file.endswith(".py") or "site-packages" in file or not Path(file).is_relative_to(folder):
+        if not file or not file.endswith(".py") or is_installed(file) or not Path(file).is_relative_to(folder):
             continue
         # A module in an archive is not a file: in YARN's cluster mode pyspark itself is in one beside the job file.
         if Path(file).is_file():
             yield str(Path(file).relative_to(folder)), Path(file)
 
 
-def _archive(modules: Mapping[str, Path], scratch: Path) -> Path:
-    """An archive with a name of its contents: Spark ignores a second file of one name, whatever is in it."""
-    texts = {name: modules[name].read_bytes() for name in sorted(modules)}
+def _archive(texts: Mapping[str, bytes], scratch: Path) -> Path:
+    """An archive with a name of its contents: Spark ignores a second file of one name, whatever is in it. A file that is there
+    stays as it is, because executors of another job may be reading it."""
     digest = sha256(repr(texts).encode()).hexdigest()[:12]
     path = scratch / f"samzapy-code-{digest}.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+    if path.exists():
+        return path
+    part = scratch / f".{path.name}.{uuid4().hex}"
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as made:
         # Python looks for a package without __init__.py by its folder.
         for folder in sorted({f"{each}/" for name in texts for each in Path(name).parents if each.name}):
             made.writestr(zipfile.ZipInfo(folder, _NO_TIME), b"")
         for name, text in texts.items():
             made.writestr(zipfile.ZipInfo(name, _NO_TIME), text)
+    part.replace(path)
     return path

@@ -118,22 +118,23 @@ def test_a_script_of_two_lines_runs_under_spark_submit(place):
 
 
 @pytest.mark.slow
-def test_modules_beside_the_job_file_reach_the_executors_of_a_job_of_its_own(place):
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,1024]"])
+def test_modules_beside_the_job_file_reach_the_executors_and_those_in_the_current_folder_do_not(place, master):
     code = "import samzapy" + TASK.partition("import samzapy")[2]
     (place / "task_beside.py").write_text(TASK.partition("import samzapy")[0] + code)
     elsewhere = place / "elsewhere"
     elsewhere.mkdir()
+    (elsewhere / "task_beside.py").write_text(
+        f"{code}        raise AssertionError('the module of the current folder')\n"
+    )
+    (elsewhere / "limit_beside.py").write_text("LIMIT = 0\n")
+    (elsewhere / "orjson.py").write_text("raise AssertionError('a library of the current folder')\n")
+    # As the console script: `python -m samzapy` would import from the current folder itself.
+    script = place / "bin" / "samzapy"
+    script.parent.mkdir()
+    script.write_text("from samzapy.__main__ import main\nmain()\n")
     call(
-        *(
-            sys.executable,
-            "-m",
-            "samzapy",
-            "run",
-            "../job.properties",
-            "--until-end",
-            "--master",
-            "local-cluster[1,1,1024]",
-        ),
+        *(sys.executable, script, "run", "../job.properties", "--until-end", "--master", master),
         *("-c", "task.class=task_beside:Task", "-c", f"systems.local.path={place}/.samzapy/local.db"),
         folder=elsewhere,
     )

@@ -131,7 +131,7 @@ def record(file: Path, home: Path, scratch: Path, java: Java, spark: Path) -> st
 
 def _run_tasks(jvm: DriverJvm, master: Master, settings: dict[str, str]) -> None:
     """Make a run's calls of Spark, with tasks that do nothing."""
-    context = new_context(jvm, settings, "", master.address)
+    context = new_context(jvm, settings, {}, master.address)
     try:
         application = SparkApplication(jvm, context, master)
         application.warm(1)

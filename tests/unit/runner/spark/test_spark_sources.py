@@ -2,6 +2,9 @@
 
 import sys
 import threading
+import zipfile
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +14,7 @@ from pyspark import SparkContext
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.base import TOKEN, StopSwitch
+from samzapy.runner.spark import sources
 from samzapy.runner.spark.driver_address import coordinator_host
 from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.sources import GivenJvm, OwnSpark, SessionSpark, SubmittedSpark, spark_context, spark_source
@@ -151,6 +155,105 @@ def test_the_spark_of_the_process_is_used_and_else_a_new_one(monkeypatch):
     # For a moment, while another run submits its containers on that session.
     active.environment[TOKEN] = "of another run"
     assert isinstance(spark_source(), SessionSpark)
+
+
+class Session:
+    """A context of pyspark: the files that it ships, and what it tells the workers of a function."""
+
+    _jsc = _gateway = None
+
+    def __init__(self, master):
+        self.master, self.environment, self._python_includes = master, {"PYTHONHASHSEED": "0"}, ["own.zip"]
+
+    def addFile(self, path):  # noqa: N802  # pyspark's
+        assert zipfile.is_zipfile(path)
+
+    def addPyFile(self, path):  # noqa: N802  # pyspark's
+        self.addFile(path)
+        self._python_includes.append(Path(path).name)
+
+    def addJobTag(self, tag):  # noqa: N802  # pyspark's
+        pass
+
+
+class Tasks:
+    """An RDD whose function Spark wraps once, as its context is then."""
+
+    def __init__(self, session):
+        self.ctx, self.workers = session, []
+
+    @property
+    def _jrdd(self):
+        self.workers.append((dict(self.ctx.environment), list(self.ctx._python_includes)))
+
+    def collect(self):
+        _ = self._jrdd
+        return self.workers[0]
+
+
+def job_in(folder, text):
+    folder.mkdir(exist_ok=True)
+    (folder / "tasks.py").write_text(text)
+    (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in JOB.items()))
+    return load_job(folder / "job.properties")
+
+
+@contextmanager
+def run_of(session, job=None, token="t"):
+    """A run on the session; gives the environment of its workers, and the text of the first `tasks` on their import path."""
+    master = Master.parse(session.master)
+    config = load_job(JOB) if job is None else job
+    with SessionSpark(session).application(config, master, token, verbose=False, began=print) as application:
+
+        def started():
+            environment, includes = application.collect(Tasks(session))
+            path = []
+            for name in includes:
+                # As a worker does.
+                if name not in path:
+                    path.insert(0, name)
+            archive = sources.private_folder() / path[0]
+            return environment, zipfile.ZipFile(archive).read("tasks.py").decode() if archive.exists() else None
+
+        yield started
+
+
+@pytest.fixture
+def remote(tmp_path, monkeypatch):
+    shipped = tmp_path / "shipped"
+    shipped.mkdir()
+    monkeypatch.setattr(sources, "private_folder", lambda: shipped)
+    return Session("spark://host:7077")
+
+
+def test_runs_on_one_session_import_their_own_version_of_the_code_also_one_that_was_there_before(remote, tmp_path):
+    for text in ("first = 1\n", "second = 2\n", "first = 1\n"):
+        with run_of(remote, job_in(tmp_path / "job", text)) as started:
+            assert started()[1] == text
+
+
+def test_a_container_that_starts_again_beside_another_job_of_the_session_imports_the_code_of_its_own(remote, tmp_path):
+    with (
+        run_of(remote, job_in(tmp_path / "a", "a = 1\n")) as first,
+        run_of(remote, job_in(tmp_path / "b", "b = 2\n")) as second,
+    ):
+        assert [started()[1] for started in (first, second, first)] == ["a = 1\n", "b = 2\n", "a = 1\n"]
+
+
+def test_a_session_is_given_back_with_its_environment_and_its_archives(remote, tmp_path):
+    path = list(sys.path)
+    with run_of(remote, job_in(tmp_path / "a", "a = 1\n")) as started:
+        assert started()[0][TOKEN] == "t"
+        assert remote.environment == {"PYTHONHASHSEED": "0"}
+    assert (remote._python_includes, sys.path) == (["own.zip"], path)
+
+
+def test_runs_with_one_token_have_no_workers_in_common():
+    """Spark gives an idle worker to the next function with the same environment."""
+    session = Session("local[2]")
+    with run_of(session) as first, run_of(session) as second:
+        environments = [started()[0] for started in (first, first, second)]
+    assert environments[0] == environments[1] != environments[2]
 
 
 def test_a_spark_of_its_own_on_yarn_needs_the_settings_of_the_cluster(monkeypatch):

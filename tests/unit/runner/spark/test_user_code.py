@@ -1,12 +1,15 @@
 """The user's code on its way to the executors, without a Spark."""
 
+import os
 import pickle
 import subprocess
 import sys
+import sysconfig
 import threading
 import zipfile
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,8 +18,9 @@ from samzapy import StreamTask
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
 from samzapy.plugins import path_of
-from samzapy.runner.spark.user_code import TravellingCode, shipped_files
+from samzapy.runner.spark.user_code import ImportPath, TravellingCode, shipped_files, worker_environment
 
+ROOT = Path(__file__).parents[4]
 JOB = {
     "job.name": "code",
     "task.class": "tasks:Task",
@@ -69,15 +73,139 @@ def test_what_the_job_names_is_shipped_instead_and_nothing_to_this_machine(folde
     named = replace(job, spark=replace(job.spark, py_files=("a.zip",)))
     assert shipped_files(named, tmp_path, on_this_machine=False) == ("a.zip",)
     assert shipped_files(job, tmp_path, on_this_machine=True) == ()
-    assert TravellingCode.of(job, on_this_machine=True) == TravellingCode((str(folder),))
     assert TravellingCode.of(job, on_this_machine=False) == TravellingCode()
 
 
-def test_code_that_arrives_is_at_the_end_of_the_import_path_once(folder, monkeypatch):
-    monkeypatch.setattr(sys, "path", ["first"])
+def test_hidden_files_and_folders_with_the_name_of_a_module_are_not_shipped(folder, tmp_path):
+    """Emacs links `.#tasks.py` to nothing while the text of `tasks.py` is not saved."""
+    (folder / ".#tasks.py").symlink_to("nothing@host.1")
+    (folder / "pack" / ".#inner.py").symlink_to("nothing@host.1")
+    (folder / "folder.py").mkdir()
+    (archive,) = shipped_files(load_job(folder / "job.properties"), tmp_path, on_this_machine=False)
+    names = [name for name in zipfile.ZipFile(archive).namelist() if not name.endswith("/")]
+    assert names == ["pack/__init__.py", "pack/deep/inner.py", "tasks.py"]
+
+
+def test_a_module_that_cannot_be_read_is_named_and_spark_is_not(folder, tmp_path, monkeypatch):
+    def unreadable(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    job = load_job(folder / "job.properties")
+    monkeypatch.setattr(Path, "read_bytes", unreadable)
+    with pytest.raises(ConfigError) as refused:
+        shipped_files(job, tmp_path, on_this_machine=False)
+    assert str(refused.value) == (
+        "job.spark.py.files: the modules beside the job file cannot be read ([Errno 13] Permission denied: "
+        f"'{folder}/pack/__init__.py'): name the files that the job needs"
+    )
+
+
+def test_an_archive_that_is_there_stays_as_it_is_for_executors_that_read_it(folder, tmp_path):
+    job, scratch = load_job(folder / "job.properties"), tmp_path / "scratch"
+    scratch.mkdir()
+    (archive,) = shipped_files(job, scratch, on_this_machine=False)
+    before = Path(archive).stat()
+    assert shipped_files(job, scratch, on_this_machine=False) == (archive,)
+    after = Path(archive).stat()
+    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
+    assert list(scratch.iterdir()) == [Path(archive)], "no part is left"
+
+
+#: A Python worker as Spark starts it: with the folder of its executor as the current one, which `-m` puts on the import path.
+ARRIVAL = "import pickle, sys; pickle.loads(sys.stdin.buffer.read()).arrive(); import helpers, tasks; print(helpers.NAME, tasks.NAME)"
+
+
+def modules_of(folder, *names):
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / f"{name}.py").write_text(f"NAME = {folder.name!r}\n")
+    return folder
+
+
+def arrived(program, job_file, executor):
+    """What an executor in that folder imports of a job that a program runs, which has a folder of its own."""
+    sent = program / "program.py"
+    sent.write_text(
+        "import pickle, sys\nfrom samzapy.admin.user_code import make_importable\nfrom samzapy.config.loader import load_job\n"
+        "from samzapy.runner.spark.user_code import TravellingCode\n"
+        f"job = load_job({str(job_file)!r}); make_importable(job)\n"
+        "sys.stdout.buffer.write(pickle.dumps(TravellingCode.of(job, on_this_machine=True)))\n"
+    )
+    (executor / "arrival.py").write_text(ARRIVAL)
+    output = b""
+    for command in ([sent], ["-m", "arrival"]):
+        done = subprocess.run(
+            [sys.executable, *command],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            cwd=executor,
+            input=output,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        output = done.stdout
+    return output.decode().split()
+
+
+def test_an_executor_on_this_machine_imports_the_modules_of_the_driver_and_none_of_its_current_folder(folder, tmp_path):
+    program, executor = modules_of(tmp_path / "program"), modules_of(tmp_path / "executor", "helpers", "tasks")
+    modules_of(folder, "helpers", "tasks")
+    assert arrived(program, folder / "job.properties", executor) == ["job", "job"]
+
+
+def test_a_module_of_the_program_comes_before_one_beside_the_job_file_as_it_does_in_the_driver(folder, tmp_path):
+    program, executor = modules_of(tmp_path / "program", "helpers"), modules_of(tmp_path / "executor", "helpers")
+    modules_of(folder, "helpers", "tasks")
+    assert arrived(program, folder / "job.properties", executor) == ["program", "job"]
+
+
+def test_the_current_folder_of_a_notebook_comes_after_pythons_library_and_before_installed_packages(
+    tmp_path, monkeypatch
+):
+    library, packages = sysconfig.get_path("stdlib"), str(tmp_path / "site-packages")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["/program", library, f"{library}/lib-dynload", "", packages, "/job"])
+    path = ImportPath.of_this_process()
+    assert path == ImportPath(("/program",), (str(tmp_path),), ("/job",), safe=path.safe)
+    monkeypatch.setattr(sys, "path", ["/spark/pyspark.zip", ".", "/spark/files", "/other/lib", packages])
     for _ in range(2):
-        TravellingCode((str(folder),)).arrive()
-    assert sys.path == ["first", str(folder)]
+        path.arrive()
+        assert sys.path == [
+            "/program",
+            "/spark/pyspark.zip",
+            "/spark/files",
+            "/other/lib",
+            str(tmp_path),
+            packages,
+            "/job",
+        ]
+
+
+def test_a_worker_finds_what_the_driver_has_first_before_any_code_arrives_and_nothing_in_its_current_folder(
+    tmp_path, monkeypatch
+):
+    executor, program = modules_of(tmp_path / "executor", "helpers"), modules_of(tmp_path / "program")
+    monkeypatch.setattr(sys, "path", [str(program), *sys.path])
+    environment = {**os.environ, **worker_environment(on_this_machine=True, given=f"/given{os.pathsep}{ROOT}")}
+    places = environment["PYTHONPATH"].split(os.pathsep)
+    assert (places[0], places.count(str(ROOT)), "/given" in places) == (str(program), 1, True)
+    (program / "show.py").write_text("import helpers\n")
+    shown = subprocess.run(
+        [sys.executable, "-m", "show"], env=environment, cwd=executor, capture_output=True, text=True, check=False
+    )
+    expected = "" if sys.version_info < (3, 11) else "ModuleNotFoundError: No module named 'helpers'"
+    assert expected in shown.stderr
+    assert worker_environment(on_this_machine=False, given="/given") == {}
+
+
+@pytest.mark.parametrize("chosen", ["", "1"])
+def test_programs_of_a_task_import_from_their_folders_unless_the_driver_has_chosen_otherwise(chosen, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONSAFEPATH", chosen)
+    path = ImportPath.of_this_process()
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    path.arrive()
+    assert os.environ.get("PYTHONSAFEPATH", "") == chosen
 
 
 class Visit(msgspec.Struct):
