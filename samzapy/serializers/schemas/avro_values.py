@@ -6,9 +6,11 @@ made once for a schema and looks only where the writer is silent. Everything els
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from numbers import Integral, Real
+from decimal import Decimal
+from numbers import Integral, Rational, Real
 from typing import Any, NamedTuple
 
 from samzapy.errors import SerdeError
@@ -20,6 +22,9 @@ _NONE = type(None)
 #: Greater numbers become infinite in 32 bits.
 _LARGEST_FLOAT = (2 - 2**-24) * 2.0**127
 _BITS = {"int": 31, "long": 63}
+#: The writer would take their parts for items: text, numbers and keys. An iterator is empty when it is written a second time, and
+#: after a look at its items.
+_NO_ARRAYS = (str, bytes, bytearray, Mapping, Iterator)
 
 
 class _Misfit(Exception):
@@ -199,8 +204,7 @@ def _array(items: _Check) -> _Check:
     fits, each = items
 
     def look(value: Any) -> None:
-        # Their parts are text, numbers and keys, which the writer would take.
-        if type(value) is not list and isinstance(value, (str, bytes, bytearray, Mapping)):
+        if type(value) is not list and isinstance(value, _NO_ARRAYS):
             raise _Misfit("array", value)
         if each is not None and value is not None:
             _look_at_all(enumerate(value), fits, each)
@@ -247,6 +251,9 @@ def _look_at_whole(kind: str, logical: str | None) -> _Look:
         if type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool)):
             if not low <= int(value) <= high:
                 raise _Misfit(kind, value)
+        elif isinstance(value, _EXACT) and type(value) is not bool:
+            if not _is_whole(value) or not low <= value <= high:
+                raise _Misfit(kind, value)
         elif logical is None or isinstance(value, (bool, Real)):
             raise _Misfit(kind, value)
         elif zoned and isinstance(value, datetime) and value.tzinfo is None:
@@ -256,29 +263,55 @@ def _look_at_whole(kind: str, logical: str | None) -> _Look:
 
 
 def _look_at_float(value: Any) -> None:
-    if (type(value) is not float and not _is_number(value)) or _LARGEST_FLOAT <= abs(value) < float("inf"):
+    if type(value) is float and -_LARGEST_FLOAT < value < _LARGEST_FLOAT:
+        return
+    if not _is_number(value):
+        raise _Misfit("float", value)
+    # In 64 bits: numpy would compare in the bits of its own number.
+    if abs(_as_float(value)) >= _LARGEST_FLOAT and abs(value) != math.inf:
         raise _Misfit("float", value)
 
 
 def _look_at_double(value: Any) -> None:
-    if not _is_number(value) or (isinstance(value, Integral) and not _is_exact(int(value))):
+    if not _is_number(value):
+        raise _Misfit("double", value)
+    # Not numpy's int, which would be compared as a float.
+    number = int(value) if isinstance(value, Integral) else value
+    if _as_float(value) != number and _is_whole(number):
         raise _Misfit("double", value)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return isinstance(value, (Real, Decimal)) and not isinstance(value, bool)
 
 
-def _is_exact(value: int) -> bool:
+def _as_float(value: Any) -> float:
+    """The number in 64 bits, rounded; infinite if it is too large."""
     try:
-        return int(float(value)) == value
+        return float(value)
     except OverflowError:
-        return False
+        return math.inf
+
+
+#: Numbers that may be whole, exactly.
+_EXACT: tuple[Any, ...] = (Decimal, Rational)
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a number is whole; a float does not count."""
+    if isinstance(value, Decimal):
+        return value == value.to_integral_value()
+    return isinstance(value, Rational) and value.denominator == 1
 
 
 def _look_at_boolean(value: Any) -> None:
-    if type(value) is not bool:
+    if type(value) is not bool and not _is_bool_of_numpy(value):
         raise _Misfit("boolean", value)
+
+
+def _is_bool_of_numpy(value: Any) -> bool:
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    return bool(kind == "b") and value.shape == ()
 
 
 def _look_at_null(value: Any) -> None:

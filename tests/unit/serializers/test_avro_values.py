@@ -1,9 +1,13 @@
 """What the avro serde refuses because the writer would change it, and what it writes."""
 
+import warnings
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,6 +67,18 @@ def array(items: Any) -> dict[str, Any]:
         ),
         (["null", TIMESTAMP], AT.replace(tzinfo=None), "$.a: expected a datetime with a time zone, got datetime "),
         (TIMESTAMP, 1.5, "$.a: expected long, got float 1.5"),
+        (TIMESTAMP, Decimal("1.5"), "$.a: expected long, got Decimal Decimal('1.5')"),
+        ("long", Decimal("5.5"), "$.a: expected long, got Decimal Decimal('5.5')"),
+        ("int", Decimal(2**31), "$.a: expected int, got Decimal Decimal('2147483648')"),
+        ("int", Fraction(1, 3), "$.a: expected int, got Fraction Fraction(1, 3)"),
+        ("double", Decimal(2**53 + 1), "$.a: expected double, got Decimal Decimal('9007199254740993')"),
+        ("double", Decimal("1e400"), "$.a: expected double, got Decimal Decimal('1E+400')"),
+        ("double", 10**400, "$.a: expected double, got int 1000"),
+        ("double", np.int64(2**53 + 1), "$.a: expected double, got int64 "),
+        ("float", Decimal("1e39"), "$.a: expected float, got Decimal Decimal('1E+39')"),
+        ("float", 10**400, "$.a: expected float, got int 1000"),
+        ("boolean", np.array([True]), "$.a: expected boolean, got ndarray array([ True])"),
+        ("boolean", np.int64(1), "$.a: expected boolean, got int64 "),
     ],
 )
 def test_a_value_that_the_writer_would_change_is_refused_with_its_path(kind, value, message):
@@ -89,11 +105,41 @@ def test_a_value_that_the_writer_would_change_is_refused_with_its_path(kind, val
         ({"type": "long", "logicalType": "local-timestamp-millis"}, AT.replace(tzinfo=None), AT.replace(tzinfo=None)),
         ({"type": "int", "logicalType": "date"}, AT.date(), AT.date()),
         ({"type": "int", "logicalType": "time-millis"}, AT.time(), AT.time()),
+        ("boolean", np.True_, True),
+        ("boolean", np.array(True), True),
+        ("long", np.int32(5), 5),
+        ("long", Decimal(5), 5),
+        ("long", Decimal("5.00"), 5),
+        ("int", Fraction(6, 2), 3),
+        ("double", Decimal("0.5"), 0.5),
+        ("double", Decimal("0.1"), 0.1),
+        ("double", np.float32(0.5), 0.5),
+        ("float", Decimal("0.5"), 0.5),
+        ("float", Decimal("-Infinity"), float("-inf")),
+        ("float", np.float32(0.5), 0.5),
+        (array("long"), np.array([1, 2]), [1, 2]),
+        (TIMESTAMP, Decimal(0), datetime(1970, 1, 1, tzinfo=timezone.utc)),
     ],
 )
 def test_a_value_that_fits_is_written(kind, value, back):
     made = serde(kind)
-    assert made.from_bytes(made.to_bytes({"a": value})) == {"a": back}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert made.from_bytes(made.to_bytes({"a": value})) == {"a": back}
+
+
+@pytest.mark.parametrize("items", ["long", "string", INNER])
+@pytest.mark.parametrize("around", [lambda kind: kind, lambda kind: {"type": "map", "values": kind}])
+@pytest.mark.parametrize("made", [iter, lambda parts: (part for part in parts), lambda parts: map(str, parts)])
+def test_an_iterator_is_no_array_as_it_would_be_empty_after_one_look(items, around, made):
+    kind, value = around(array(items)), made([])
+    with pytest.raises(SerdeError, match="expected array, got "):
+        serde(kind).to_bytes({"a": value if kind == array(items) else {"x": value}})
+
+
+def test_an_iterator_is_written_if_nothing_is_checked():
+    made = serde(array("long"), validate="false")
+    assert made.from_bytes(made.to_bytes({"a": map(int, ["1", "2"])})) == {"a": [1, 2]}
 
 
 def test_a_missing_field_has_its_default():
