@@ -30,6 +30,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from samzapy import errors
+from samzapy.config.reading.secrets import MASK, without_password
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 
 LEFT_OUT = frozenset({"pyspark", "py4j"})
@@ -43,6 +44,7 @@ _COMPRESSION = 6
 _COMMENT = re.compile(r"(^|\s)#.*$")
 #: Lines that end in a backslash, each with the next line.
 _CONTINUED = re.compile(r"(?:.*\\\n)+.*")
+_URL_USER = re.compile(r"(://)[^\s/@]+@")
 _LINE_OPTION = re.compile(r"\s--\S.*$")
 
 
@@ -103,7 +105,7 @@ def read_requirements(path: Path) -> tuple[Wanted, ...]:
             found.append(Wanted(Requirement(text), where))
         except InvalidRequirement:
             allowed = "expected a package with its versions, e.g. polars>=1; install other things here, and name them"
-            problems.append(ConfigProblem(where, text, allowed))
+            problems.append(ConfigProblem(where, _without_user(text), allowed))
     if problems:
         raise ConfigError(problems)
     return tuple(found)
@@ -154,7 +156,12 @@ def _unmarked(requirement: Requirement) -> Requirement:
 
 def _missing(wanted: Wanted, what: str) -> ConfigProblem:
     message = f"{what} here: pip install it first, since the executors get what the driver has"
-    return ConfigProblem(wanted.where, str(wanted.requirement), message)
+    return ConfigProblem(wanted.where, _without_user(str(wanted.requirement)), message)
+
+
+def _without_user(text: str) -> str:
+    """`text` without passwords. The user of a URL is hidden, too: of a repository it is often a token."""
+    return _URL_USER.sub(rf"\1{MASK}@", without_password(text))
 
 
 def _joined(lines: re.Match[str]) -> str:

@@ -279,4 +279,6 @@ def _text(name: str, value: Any) -> str:
         return path_of(value)
     if isinstance(value, (list, tuple)):
         return ",".join(_text(name, each) for each in value)
-    raise ConfigError([ConfigProblem(_key(name), repr(value), "expected text, a number, true or false, or a list")])
+    # Of the value only its type is shown: it may be a secret, or contain one.
+    allowed = "expected text, a number, true or false, or a list"
+    raise ConfigError([ConfigProblem(_key(name), type(value).__name__, allowed)])

@@ -52,6 +52,18 @@ def test_a_package_brings_what_it_requires_under_any_spelling_but_not_what_spark
     assert list(closure(wanted("App.One"))) == ["app-one", "lib-two"]
 
 
+@pytest.mark.parametrize("user", ["hunter2", "me:hunter2", "x-access-token:hunter2@"])
+def test_the_token_of_a_repository_is_not_shown(tmp_path, user):
+    file = tmp_path / "requirements.txt"
+    file.write_text(f"not_here_at_all @ git+https://{user}@host/x@v1\n")
+    with pytest.raises(ConfigError, match="is not installed here") as missing:
+        closure(read_requirements(file))
+    file.write_text(f"-e git+https://{user}@host/x#egg=x\n")
+    with pytest.raises(ConfigError, match="expected a package") as refused:
+        read_requirements(file)
+    assert "hunter2" not in f"{missing.value} {refused.value}"
+
+
 def test_extras_bring_their_requirements_and_others_do_not(site):
     site.install("core", requires=["quick; extra == 'fast'", "steady; extra == 'slow'"])
     site.install("quick")

@@ -102,6 +102,21 @@ def test_a_wrong_argument_is_named(arguments, message):
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"systems.local.consumer.sasl.password": b"hunter2"}, "systems.local.consumer.sasl.password: expected text"),
+        ({"systems.local.consumer.sasl.password": ["abc", b"hunter2"]}, "or a list, got 'bytes'"),
+        ({"overrides": {"systems.local.consumer.sasl.password": "hunter2"}}, "overrides: expected text"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_told_by_its_type(given, told):
+    with pytest.raises(ConfigError) as caught:
+        samzapy.submit("job.properties", runner="local", **given)
+    assert told in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_what_is_found_after_the_start_is_raised_by_wait():
     running = samzapy.submit("job.properties", runner="local", task_inputs="local.gone")
     with pytest.raises(UnknownStream, match="topic 'gone' does not exist"):
