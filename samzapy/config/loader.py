@@ -139,7 +139,7 @@ def _into_changelog(found: dict[str, str], store: str, system: str) -> str:
     if changelog and "." not in changelog:
         found[f"{store}.changelog"] = f"{system}.{changelog}"
         return f"retired, use {store}.changelog={system}.{changelog} instead"
-    return f"has no effect: {store}.changelog names the system already"
+    return f"has no effect: {store}.changelog {'names the system already' if changelog else 'is not set'}"
 
 
 def _is_first_engine(value: str) -> bool:

@@ -41,7 +41,7 @@ def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]
     """
     found = []
     for key, base, least in _folders(config, engines):
-        reason = _reason(base.expanduser() / config.job_name, least)
+        reason = _reason(base / config.job_name, least)
         if reason is not None:
             found.append(f"{key}: {reason}, got '{base}'")
     if found:
@@ -68,9 +68,9 @@ def _folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> 
         if any(store.changelog is not None for store in local):
             by_variable = os.environ.get(BASE_DIR_VARIABLE) == str(config.logged_store_base_dir)
             key = BASE_DIR_VARIABLE if by_variable else LOGGED_STORE_BASE_DIR.name
-            yield key, config.logged_store_base_dir, STORE_BYTES
+            yield key, config.logged_store_base_dir.expanduser(), STORE_BYTES
         if any(store.changelog is None for store in local):
-            yield NON_LOGGED_STORE_BASE_DIR.name, config.non_logged_store_base_dir, STORE_BYTES
+            yield NON_LOGGED_STORE_BASE_DIR.name, config.non_logged_store_base_dir.expanduser(), STORE_BYTES
     if config.task.checkpoint is not None and config.task.checkpoint.path is not None:
         yield checkpoint.PATH.name, Path(config.task.checkpoint.path), CHECKPOINT_BYTES
     if config.state_checkpoint.path is not None:

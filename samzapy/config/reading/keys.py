@@ -5,6 +5,7 @@ The reader, the list of known keys and the documentation all come from these dec
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -104,7 +105,8 @@ def integer(low: int | None = None, high: int = LARGEST) -> Kind[int]:
 
 #: Milliseconds in each unit of a duration.
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
+#: As many digits as a number of milliseconds may have; int() refuses thousands of them.
+_DURATION = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*([a-z]+)", re.ASCII)
 
 
 def in_ms(key: str, text: str) -> str:
@@ -163,6 +165,23 @@ def _text(text: str) -> str | None:
 
 
 TEXT: Kind[str | None] = Kind("text", _text)
+
+
+def at_home(text: str) -> str:
+    """A path of this machine, with the home folder in place of a leading `~` or `~user`. Raises ValueError for a user who has
+    none."""
+    # pathlib would also take the `./` off `./~`, which is a folder named `~`.
+    found = os.path.expanduser(text)  # noqa: PTH111
+    if found.startswith("~"):
+        raise ValueError("a path, or one below the home folder of a user of this machine")
+    return found
+
+
+def _folder(text: str) -> str | None:
+    return at_home(text) if text else None
+
+
+FOLDER: Kind[str | None] = Kind("a folder", _folder)
 
 
 def is_name(text: str) -> bool:

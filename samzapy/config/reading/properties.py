@@ -18,6 +18,8 @@ from samzapy.errors import ConfigError, ConfigProblem
 _STORE_FACTORY = re.compile(r"stores\.(.+)\.factory")
 #: A `=` or `:` that ends the key.
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*[=:]")
+#: A text that begins like a key of ours. The lines of a PEM have no dots.
+_LIKE_A_KEY = re.compile(r"([A-Za-z][\w-]*(?:\.[\w-]+)+)([\s=:].*)?", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,13 @@ def _pairs(path: Path, text: str, *, strict: bool) -> Source:
     warnings: list[str] = []
     problems: list[ConfigProblem] = []
     line = 1
+    before: javaproperties.KeyValue | None = None
     try:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
                 key = element.key.strip()
                 if _is_key_alone(element):
-                    problems.append(_key_alone(path, line, key))
+                    problems.append(_key_alone(path, line, key, before))
                 else:
                     if key in seen:
                         twice = _twice(path, key, seen[key], line)
@@ -78,6 +81,7 @@ def _pairs(path: Path, text: str, *, strict: bool) -> Source:
                             warnings.append(f"{twice}; the last one counts")
                     values[key] = element.value.strip()
                     seen[key] = line
+                    before = element
             line += _lines(element.source)
     except javaproperties.InvalidUEscapeError as cause:
         raise _unreadable(f"{path} line {line}: expected \\uXXXX, got {cause.escape}") from cause
@@ -88,9 +92,16 @@ def _is_key_alone(pair: javaproperties.KeyValue) -> bool:
     return bool(pair.key) and not pair.value and not _SEPARATOR.search(pair.source)
 
 
-def _key_alone(path: Path, line: int, key: str) -> ConfigProblem:
-    message = "expected key=value (key= for an empty value)"
-    return ConfigProblem(f"{path} line {line}", MASK if is_secret(key) else key, message)
+def _key_alone(path: Path, line: int, text: str, before: javaproperties.KeyValue | None) -> ConfigProblem:
+    """The problem of a line with `text` alone, after the pair `before`. Such a line is often the rest of a value over
+    several lines, so the text is shown as far as it looks like a key, and not at all behind a secret."""
+    message, shown = "expected key=value (key= for an empty value)", MASK
+    found = _LIKE_A_KEY.fullmatch(text)
+    if before is not None and is_secret(before.key, before.value):
+        message += f"; to continue {before.key.strip()}, end the line before in a backslash, without blanks after it"
+    elif found is not None:
+        shown = f"{found[1]}..." if found[2] else text
+    return ConfigProblem(f"{path} line {line}", shown, message)
 
 
 def _twice(path: Path, key: str, first: int, second: int) -> ConfigProblem:
@@ -111,8 +122,27 @@ def _unreadable(message: str) -> ConfigError:
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
 
+#: The longest chain of references. Each of them is a call inside the last one.
+_DEEPEST = 100
+
+
 class _Unresolved(Exception):
     """Raised with the reason why a reference cannot be resolved."""
+
+
+def inlined(values: Mapping[str, str], gone: Mapping[str, str]) -> dict[str, str]:
+    """`values` with the texts of the pairs `gone`, as written, in place of the references to them."""
+
+    def text(raw: str, path: tuple[str, ...]) -> str:
+        return _REFERENCE.sub(lambda match: replacement(match, path), raw)
+
+    def replacement(match: re.Match[str], path: tuple[str, ...]) -> str:
+        name = match[1]
+        if name not in gone or name in path or len(path) > _DEEPEST:
+            return match[0]
+        return text(gone[name], (*path, name))
+
+    return {key: text(value, ()) for key, value in values.items()} if gone else dict(values)
 
 
 class References:
@@ -126,7 +156,7 @@ class References:
         self._raw, self._environ = raw, environ
         self.values: dict[str, str] = {}
         self.problems: list[ConfigProblem] = []
-        self.secret = frozenset(key for key in raw if self._from_secret(key, frozenset()))
+        self.secret = frozenset(key for key in raw if self._from_secret(key))
         for key in raw:
             try:
                 self.values[key] = self._resolve(key, ())
@@ -139,6 +169,8 @@ class References:
             return self.values[key]
         if key in path:
             raise _Unresolved(f"recursive reference: {' -> '.join((*path[path.index(key) :], key))}")
+        if len(path) > _DEEPEST:
+            raise _Unresolved(f"expected a chain of at most {_DEEPEST} references, got a longer one from {path[0]}")
         return _REFERENCE.sub(lambda match: self._replacement(match, (*path, key)), self._raw[key])
 
     def _replacement(self, match: re.Match[str], path: tuple[str, ...]) -> str:
@@ -157,11 +189,16 @@ class References:
             raise _Unresolved(f"reference {match[0]}: key {name} is not set")
         return self._resolve(name, path)
 
-    def _from_secret(self, key: str, path: frozenset[str]) -> bool:
-        raw = self._raw[key]
-        if is_secret(key, raw):
-            return True
-        return any(name not in path and self._from_secret(name, path | {name}) for name in self._keys_in(raw))
+    def _from_secret(self, key: str) -> bool:
+        reached = {key: None}
+        queue = [key]
+        for name in queue:
+            if is_secret(name, self._raw[name]):
+                return True
+            further = [each for each in self._keys_in(self._raw[name]) if each not in reached]
+            reached.update(dict.fromkeys(further))
+            queue += dict.fromkeys(further)
+        return False
 
     def _keys_in(self, raw: str) -> Iterator[str]:
         return (name for name in _REFERENCE.findall(raw) if name in self._raw)

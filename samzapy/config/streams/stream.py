@@ -133,23 +133,41 @@ PROPERTIES = Key(
 )
 KEYS = collect(globals())
 
+#: The keys below `streams.ID.` that say which stream it is.
+NAMING = frozenset({"samza.system", "samza.physical.name"})
+
 _PARTITIONS = re.compile(r"(.+)#(?:(\d{1,6})|\[(\d{1,6})-(\d{1,6})\])", re.ASCII)
 _OLDER = re.compile(r"systems\.([^.]+)\.streams\.(.+?)\.samza\..+")
 
 
 def parse_stream_ids(reader: Reader, default_system: str | None, systems: Iterable[str]) -> dict[str, SystemStream]:
-    """The streams with keys `streams.ID.*`, by id."""
-    ids = sorted({key.split(".")[1] for key in reader.values if key.startswith("streams.") and key.count(".") > 1})
-    found = {}
-    for stream_id in ids:
+    """The streams with keys `streams.ID.*`, by id. Of several ids of one stream the last one has the stream's keys; notes
+    a problem if two of them have different ones."""
+    ids = {key.split(".")[1] for key in reader.values if key.startswith("streams.") and key.count(".") > 1}
+    owned = {stream_id: _owned(reader, stream_id) for stream_id in ids}
+    found: dict[str, SystemStream] = {}
+    owner: dict[SystemStream, str] = {}
+    for stream_id in sorted(ids, key=lambda each: (bool(owned[each]), each)):
         system = reader.get(SYSTEM, stream=stream_id) or default_system
         if system is None:
             reader.problem(SYSTEM.at(stream=stream_id), "required unless job.default.system is set")
             continue
         key = SYSTEM.at(stream=stream_id)
         check_system(reader, key, system, systems)
-        found[stream_id] = SystemStream(system, reader.get(PHYSICAL_NAME, stream=stream_id) or stream_id)
+        stream = SystemStream(system, reader.get(PHYSICAL_NAME, stream=stream_id) or stream_id)
+        other = owner.get(stream, stream_id)
+        if owned[other] and owned[other] != owned[stream_id]:
+            message = (
+                f"is the same stream as streams.{other} ({stream}), with other keys: give all keys to one of the ids"
+            )
+            reader.problem(f"streams.{stream_id}", message)
+        found[stream_id], owner[stream] = stream, stream_id
     return found
+
+
+def _owned(reader: Reader, stream_id: str) -> dict[str, str]:
+    """The keys of an id that say something about the stream, and not only which stream it is."""
+    return {key: value for key, value in reader.below(f"streams.{stream_id}.").items() if key not in NAMING}
 
 
 @dataclass(frozen=True)

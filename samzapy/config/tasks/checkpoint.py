@@ -18,7 +18,7 @@ from samzapy.config.reading.classes import (
     TOPIC_CHECKPOINTS,
     TOPIC_STATE_CHECKPOINTS,
 )
-from samzapy.config.reading.keys import TEXT, Key, Kind, collect, integer, optional, split_list
+from samzapy.config.reading.keys import FOLDER, TEXT, Key, Kind, collect, integer, optional, split_list
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import check_system
 
@@ -49,10 +49,10 @@ class StateCheckpointConfig:
 
 
 def _versions(text: str) -> frozenset[int]:
-    found = frozenset(map(int, split_list(text)))
-    if not found or not found <= {1, 2}:
+    found = frozenset(split_list(text))
+    if not found or not found <= {"1", "2"}:
         raise ValueError("1, 2 or 1,2")
-    return found
+    return frozenset(map(int, found))
 
 
 FACTORY = Key(
@@ -70,7 +70,7 @@ SYSTEM = Key(
     "The system of the checkpoint topic.",
     "job.default.system, else the only input system",
 )
-PATH = Key("task.checkpoint.path", TEXT, None, "The folder of file checkpoints.", "required with file")
+PATH = Key("task.checkpoint.path", FOLDER, None, "The folder of file checkpoints.", "required with file")
 REPLICATION_FACTOR = Key(
     "task.checkpoint.replication.factor",
     optional(integer(1, 32_767)),
@@ -119,7 +119,9 @@ STATE_SYSTEM = Key(
     "The system of the topic of state checkpoints.",
     "task.checkpoint.system",
 )
-STATE_PATH = Key("state.checkpoint.path", TEXT, None, "The folder of state checkpoints in files.", "required with file")
+STATE_PATH = Key(
+    "state.checkpoint.path", FOLDER, None, "The folder of state checkpoints in files.", "required with file"
+)
 STATE_REPLICATION_FACTOR = Key(
     "state.checkpoint.replication.factor",
     optional(integer(1, 32_767)),
@@ -145,7 +147,7 @@ def parse_checkpoint(
         check_system(reader, SYSTEM.name, system, systems)
     if factory == TOPIC_CHECKPOINTS and system is None and input_systems:
         reader.problem(SYSTEM.name, "required when there are several input systems and no job.default.system")
-    if factory == FILE_CHECKPOINTS and path is None:
+    if factory == FILE_CHECKPOINTS and path is None and not _is_noted(reader, PATH):
         reader.problem(PATH.name, "required with file checkpoints, e.g. state/checkpoints")
     versions = reader.get(WRITE_VERSIONS)
     if versions == {2} or reader.get(READ_VERSIONS) == {2}:
@@ -167,7 +169,7 @@ def parse_state_checkpoint(reader: Reader, default_system: str | None) -> StateC
     """Read where state checkpoints are kept; by default in a topic on `default_system`."""
     factory = reader.get(STATE_FACTORY) or TOPIC_STATE_CHECKPOINTS
     path = reader.get(STATE_PATH)
-    if factory == FILE_STATE_CHECKPOINTS and path is None and not reader.is_broken(STATE_PATH.name):
+    if factory == FILE_STATE_CHECKPOINTS and path is None and not _is_noted(reader, STATE_PATH):
         reader.problem(STATE_PATH.name, "required with state checkpoints in files, e.g. state/checkpoints")
     return StateCheckpointConfig(
         factory,
@@ -176,3 +178,8 @@ def parse_state_checkpoint(reader: Reader, default_system: str | None) -> StateC
         path,
         reader.get(STATE_REPLICATION_FACTOR),
     )
+
+
+def _is_noted(reader: Reader, key: Key[str | None]) -> bool:
+    """Whether the value of a key is a problem already."""
+    return reader.is_broken(key.name) or any(problem.key == key.name for problem in reader.problems)

@@ -18,11 +18,10 @@ from typing import NamedTuple
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.reading.keys import Key, Kind, collect, integer, optional, split_list
+from samzapy.config.reading.properties import inlined
 from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.stream import NAMING
 from samzapy.errors import ConfigProblem
-
-#: The keys that say which streams a pattern matches, and nothing about the streams.
-_NAMING = frozenset({"samza.system", "samza.physical.name"})
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ ENTRIES: Kind[tuple[str, ...]] = Kind("a comma list", _entries)
 
 REFRESH_MS = Key(
     "job.inputs.refresh.ms",
-    optional(integer(100)),
+    optional(integer(100, 86_400_000)),
     None,
     "The interval in milliseconds at which the driver looks for new streams that match a regular expression in "
     "task.inputs. When it finds one, every task commits, and the containers start again with the new input. With "
@@ -102,9 +101,11 @@ def written_out(
 
     1. A stream's own key wins; of several patterns the first one that has the key.
     2. The `fixed` inputs come first.
+    3. A reference to a key of a pattern becomes the text of that key.
     """
     prefixes = tuple({prefix for pattern in found for prefix in _prefixes(pattern)})
-    out = {key: value for key, value in raw.items() if not key.startswith(prefixes) and key != REFRESH_MS.name}
+    gone = {key: value for key, value in raw.items() if key.startswith(prefixes) or key == REFRESH_MS.name}
+    out = {key: value for key, value in raw.items() if key not in gone}
     names = dict.fromkeys(fixed)
     for pattern, streams in found.items():
         own = _settings(raw, pattern)
@@ -113,7 +114,7 @@ def written_out(
             for leaf, value in own.items():
                 out.setdefault(f"systems.{stream.system}.streams.{stream.stream}.{leaf}", value)
     out[inputs_key] = ",".join(map(str, names))
-    return out
+    return inlined(out, gone)
 
 
 class Rewritten(NamedTuple):
@@ -136,11 +137,14 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
     Other rewriters stay unchanged; they have no effect.
     """
     done = Rewritten(dict(values), [], [])
+    gone: dict[str, str] = {}
     names = split_list(values.get(_REWRITERS, ""))
     generators = [name for name in names if values.get(f"job.config.rewriter.{name}.class", "").endswith(_GENERATOR)]
     for name in generators:
         prefix = f"job.config.rewriter.{name}."
-        own = {key.removeprefix(prefix): done.values.pop(key) for key in values if key.startswith(prefix)}
+        below = {key: done.values.pop(key) for key in values if key.startswith(prefix)}
+        own = {key.removeprefix(prefix): value for key, value in below.items()}
+        gone |= below
         missing = [leaf for leaf in ("system", "regex") if not own.get(leaf)]
         done.problems.extend(ConfigProblem(prefix + leaf, None, "required by RegExTopicGenerator") for leaf in missing)
         if missing:
@@ -156,7 +160,7 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
         rest = ",".join(name for name in names if name not in generators)
         del done.values[_REWRITERS]
         done.values.update({_REWRITERS: rest} if rest else {})
-    return done
+    return done._replace(values=inlined(done.values, gone))
 
 
 def _prefixes(pattern: InputPattern) -> list[str]:
@@ -170,6 +174,6 @@ def _settings(raw: Mapping[str, str], pattern: InputPattern) -> dict[str, str]:
     for prefix in _prefixes(pattern):
         for key, value in raw.items():
             leaf = key.removeprefix(prefix)
-            if leaf != key and leaf not in _NAMING:
+            if leaf != key and leaf not in NAMING:
                 found.setdefault(leaf, value)
     return found

@@ -207,7 +207,9 @@ def _systems(systems: Mapping[str, SystemSettings], master: Master) -> Iterator[
 
 
 def _folders(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
-    for key, path in _paths(config):
+    for key, found in _paths(config):
+        # A home folder, too, is another one on another host.
+        path = config.resolved.get(key, found)
         if path and "://" not in path and not Path(path).is_absolute():
             message = (
                 f"expected an absolute path that all hosts share: the executors of {master.address} have other folders"

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from samzapy.api.system import SystemSettings
+from samzapy.config.reading.keys import at_home
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError
 from samzapy.system.local.schema import create_tables, is_ready
 
@@ -42,6 +43,10 @@ def local_settings(settings: SystemSettings) -> LocalSettings:
     path = properties.get("path", ".samzapy/local.db")
     if not path.strip() or "\0" in path:
         problems.append(ConfigProblem(f"{prefix}path", path, "the path of a file"))
+    try:
+        file = Path(at_home(path)).absolute()
+    except ValueError as cause:
+        problems.append(ConfigProblem(f"{prefix}path", path, f"expected {cause}"))
     timeout = properties.get("busy.timeout.ms", "30000")
     if not timeout.isdecimal() or int(timeout) < 1:
         problems.append(ConfigProblem(f"{prefix}busy.timeout.ms", timeout, "expected an integer >= 1"))
@@ -50,7 +55,7 @@ def local_settings(settings: SystemSettings) -> LocalSettings:
         problems.append(ConfigProblem(f"{prefix}synchronous", synchronous, "normal or full"))
     if problems:
         raise ConfigError(problems)
-    return LocalSettings(settings.name, Path(path).absolute(), int(timeout), synchronous)
+    return LocalSettings(settings.name, file, int(timeout), synchronous)
 
 
 _RETRY_S = 0.005

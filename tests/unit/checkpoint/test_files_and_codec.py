@@ -1,6 +1,7 @@
 """Checkpoint records and the files they are kept in."""
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,13 @@ from samzapy.api.checkpoint import Checkpoint, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint import checkpoint_topic, codec
-from samzapy.checkpoint.factories import FileCheckpointManager
+from samzapy.checkpoint.factories import FileCheckpointManager, manager_for
 from samzapy.checkpoint.offsets import starting_offset
+from samzapy.config.loader import load_job
 from samzapy.config.streams import StreamConfig
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, RestoreError, TaskMigrated
+from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, RestoreError, TaskMigrated
+from samzapy.runner.folders import check_folders
+from samzapy.system.clients import job_clients
 
 SSP = SystemStreamPartition("kafka", "orders.eu", 3)
 CHECKPOINT = Checkpoint({SSP: 481}, {"counts": 92}, epoch=7, time_ms=1_700_000_000_000, clock=5)
@@ -142,3 +146,43 @@ def test_a_committed_offset_outside_the_log_names_both_numbers_and_the_repair(co
     assert message.startswith(f"kafka.orders.eu[3]@{committed}: the log holds offsets 100 to 200 (exclusive)")
     assert "--config systems.kafka.streams.orders.eu.samza.reset.offset=true" in message
     assert caught.value.exit_code == 3
+
+
+FILES = {
+    "job.name": "views",
+    "task.class": "a:B",
+    "task.inputs": "memory.in",
+    "systems.memory.samza.factory": "memory",
+    "task.checkpoint.factory": "file",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "below"), [("~/kept", "home/kept"), ("kept", "work/kept"), ("./~/kept", "work/~/kept")]
+)
+def test_a_tilde_is_the_home_folder_for_the_checkpoints_and_for_the_check_of_their_folder(
+    tmp_path, monkeypatch, given, below
+):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "work")
+    config = load_job({**FILES, "task.checkpoint.path": given, "state.checkpoint.path": given})
+    with closing(job_clients(config, "test")) as clients:
+        manager_for(config, clients).start()
+    assert (tmp_path / below / config.job_name).is_dir()
+    assert Path(config.state_checkpoint.path).absolute() == tmp_path / below
+    (tmp_path / below / config.job_name).rmdir()
+    (tmp_path / below).rmdir()
+    (tmp_path / below).write_text("")
+    with pytest.raises(EnvironmentFailure, match=r"task.checkpoint.path: expected a folder"):
+        check_folders(config, {})
+
+
+def test_the_home_folder_of_a_user_who_has_none_is_refused():
+    with pytest.raises(ConfigError) as caught:
+        load_job({**FILES, "task.checkpoint.path": "~no-such-user/kept"})
+    assert str(caught.value) == (
+        "task.checkpoint.path: expected a path, or one below the home folder of a user of this machine, "
+        "got '~no-such-user/kept'"
+    )

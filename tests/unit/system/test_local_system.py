@@ -8,6 +8,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.errors import (
+    ConfigError,
     EnvironmentFailure,
     ProducerError,
     ProducerFenced,
@@ -15,6 +16,7 @@ from samzapy.errors import (
     TransactionAborted,
     UnknownStream,
 )
+from samzapy.system.local.database import local_settings
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.system.local.schema import decode_headers, encode_headers
 from samzapy.testing import ManualClock
@@ -420,3 +422,11 @@ def test_headers_come_back_in_order_for_neighbours_that_share_them_or_not(make, 
     producer.flush()
     (batch,) = local.consumer().poll(0.0, 10)
     assert list(batch.headers) == [None, first, other, None, first]
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = SystemSettings("local", "", properties={"path": "~/log.db"})
+    assert local_settings(settings).path == tmp_path / "log.db"
+    with pytest.raises(ConfigError, match=r"systems.local.path: expected a path, or one below the home folder"):
+        local_settings(SystemSettings("local", "", properties={"path": "~no-such-user/log.db"}))

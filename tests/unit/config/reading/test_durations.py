@@ -67,3 +67,8 @@ def test_a_bad_duration_is_refused_with_examples(text):
 def test_a_duration_out_of_bounds_is_refused():
     with pytest.raises(ConfigError, match=r"job.handover.ms: expected an integer from 0 to 3600000, got '7200000'"):
         load_job({**JOB, "job.handover.ms": "2h"})
+
+
+def test_a_duration_of_thousands_of_digits_is_refused_like_any_other():
+    with pytest.raises(ConfigError, match=r"task.window.ms: expected an integer"):
+        load_job({**JOB, "task.window.ms": "9" * 4_400 + "s"})

@@ -61,10 +61,40 @@ def test_a_key_alone_on_its_line_is_a_problem_that_names_file_and_line(write):
     allowed = "expected key=value (key= for an empty value), got"
     assert [str(problem) for problem in found.problems] == [
         f"{path} line 3: {allowed} 'task.guaranteeexactly-once'",
-        f"{path} line 4: {allowed} '********'",
-        f"{path} line 5: {allowed} 'last:one'",
+        f"{path} line 4: {allowed} 'my.password...'",
+        f"{path} line 5: {allowed} '********'",
     ]
     assert found.values == {"a": "1"}
+
+
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvAIBADANBgkqhkiG9w0BAQEFAASC\nhunter2/abc+hunter2\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x.password=abc \\ \nhunter2rest\n",
+        "x.password=abc\nhunter2.rest\nhunter2.more\n",
+        f"systems.k.consumer.ssl.key.pem={PEM}",
+        f"systems.k.consumer.ssl.key.pem=\n{PEM}",
+        f"# a key on lines of its own\n{PEM}",
+    ],
+)
+def test_the_rest_of_a_secret_of_several_lines_is_not_shown(write, text):
+    found = read(write(text.encode()))
+    shown = "\n".join(map(str, found.problems))
+    assert shown
+    assert "hunter2" not in shown
+    assert "MIIE" not in shown
+
+
+def test_a_line_behind_a_secret_tells_how_to_continue_it(write):
+    path = write(b"x.password=abc \\ \nrest\n")
+    (problem,) = read(path).problems
+    assert problem.key == f"{path} line 2"
+    assert problem.message.endswith(
+        "; to continue x.password, end the line before in a backslash, without blanks after it"
+    )
 
 
 def test_an_empty_value_and_a_blank_as_separator_are_legal(write):
@@ -149,3 +179,11 @@ def test_the_process_environment_is_read_at_the_call(load, monkeypatch):
     raw = load().raw
     monkeypatch.setenv("STAGE_OF_TEST", "blue")
     assert load_job({**raw, "job.id": "${env:STAGE_OF_TEST}"}).id == "blue"
+
+
+def test_a_chain_of_references_may_be_long_but_not_endless(load, problems):
+    def chain(length):
+        return {f"x{number}": f"${{x{number + 1}}}" for number in range(length)} | {f"x{length}": "end"}
+
+    assert load(chain(90)).resolved["x0"] == "end"
+    assert problems(chain(600))[0] == "x0: expected a chain of at most 100 references, got a longer one from x0"

@@ -145,3 +145,9 @@ def test_a_changelog_over_a_store_that_forgets_warns(load):
     assert load(fifo).warnings == ()
     (warning,) = load({**fifo, "stores.s.changelog": "kafka.log"}).warnings
     assert "fifo drops the oldest entries" in warning
+
+
+def test_the_system_of_a_store_without_a_changelog_says_that_there_is_none(load):
+    keys = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
+    config = load({**keys, "stores.s.system": "kafka"})
+    assert "stores.s.system: has no effect: stores.s.changelog is not set" in config.warnings

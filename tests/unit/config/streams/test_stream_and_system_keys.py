@@ -137,3 +137,32 @@ def test_a_java_serde_without_counterpart_is_refused(problems):
 def test_a_system_that_can_be_none_is_told_in_one_line(problems):
     (line,) = problems({"job.default.system": "a\nb"})
     assert line == "job.default.system: system 'a\\nb' has no systems.NAME.samza.factory; known: kafka"
+
+
+A = {"streams.a.samza.system": "kafka", "streams.a.samza.physical.name": "page-views"}
+Z = {"streams.z.samza.system": "kafka", "streams.z.samza.physical.name": "page-views"}
+
+
+@pytest.mark.parametrize(
+    "others", [{}, {"streams.z.samza.msg.serde": "string"}, {"streams.z.cleanup.policy": "compact"}]
+)
+def test_two_ids_of_one_stream_with_different_keys_are_refused(problems, others):
+    keys = A | {"streams.a.samza.msg.serde": "json"} | Z | {"streams.z.samza.key.serde": "string"} | others
+    assert problems(keys) == [
+        "streams.z: is the same stream as streams.a (kafka.page-views), with other keys: give all keys to one of the ids"
+    ]
+
+
+@pytest.mark.parametrize(("owner", "alias"), [("a", "z"), ("z", "a")])
+def test_an_id_that_only_names_a_stream_takes_no_keys_from_another_id(load, owner, alias):
+    keys = {f"streams.{owner}.samza.msg.serde": "json", f"streams.{owner}.cleanup.policy": "compact"}
+    config = load(A | Z | keys | {"task.inputs": alias})
+    (stream,) = config.streams.values()
+    assert stream.msg_serde == "json"
+    assert stream.properties == {"cleanup.policy": "compact"}
+    assert config.systems["kafka"].streams["page-views"].properties == {"cleanup.policy": "compact"}
+
+
+def test_two_ids_of_one_stream_may_have_the_same_keys(load):
+    keys = {f"streams.{each}.samza.msg.serde": "json" for each in "az"}
+    assert load(A | Z | keys | {"task.inputs": "a"}).streams[SystemStream("kafka", "page-views")].msg_serde == "json"

@@ -4,6 +4,7 @@ import pytest
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.loader import load_job, with_inputs
+from samzapy.config.tasks.patterns import written_out
 
 ORDERS = {"task.inputs": "kafka.orders-.*"}
 EU, US = SystemStream("kafka", "orders-eu"), SystemStream("kafka", "orders-us")
@@ -138,7 +139,7 @@ def test_the_pace_of_the_looks_is_a_duration_and_none_by_default(load, problems)
     assert load(ORDERS).task.refresh_ms is None
     assert load(ORDERS | {"job.inputs.refresh.ms": "30s"}).task.refresh_ms == 30_000
     assert problems(ORDERS | {"job.inputs.refresh.ms": "5"}) == [
-        "job.inputs.refresh.ms: expected an integer >= 100, got '5'"
+        "job.inputs.refresh.ms: expected an integer from 100 to 86400000, got '5'"
     ]
 
 
@@ -186,3 +187,36 @@ def test_a_generator_without_its_keys_is_refused(problems):
     assert problems(GENERATOR | {"job.config.rewriter.orders.regex": None}) == [
         "job.config.rewriter.orders.regex: required by RegExTopicGenerator"
     ]
+
+
+def test_a_reference_to_a_key_of_a_pattern_holds_after_the_pattern_has_gone(load):
+    keys = {
+        "streams.orders.my.retention": "${env:DAYS}d",
+        "streams.orders.retention.ms": "${streams.orders.my.retention}",
+        "streams.out.samza.system": "kafka",
+        "streams.out.samza.msg.serde": "${streams.orders.samza.msg.serde}",
+        "streams.out.retention.ms": "${streams.orders.retention.ms}",
+        "streams.out.literal": "$${streams.orders.samza.msg.serde}",
+        "job.inputs.refresh.ms": "30s",
+        "my.pace.ms": "${job.inputs.refresh.ms}",
+    }
+    config = load(BY_ID | keys, {"DAYS": "7"})
+    (pattern,) = config.task.patterns
+    found = written_out(config.raw, "task.inputs", (), {pattern: [EU]})
+    assert found["streams.out.retention.ms"] == "${env:DAYS}d"
+    assert found["systems.kafka.streams.orders-eu.retention.ms"] == "${env:DAYS}d"
+    written = load(found, {"DAYS": "7"})
+    assert written.streams[SystemStream("kafka", "out")].msg_serde == "json"
+    assert written.resolved["streams.out.literal"] == "${streams.orders.samza.msg.serde}"
+    assert written.resolved["my.pace.ms"] == "30000"
+
+
+def test_a_reference_to_a_key_of_a_generator_holds(load):
+    config = load(GENERATOR | {"my.system": "${job.config.rewriter.orders.system}"})
+    assert config.resolved["my.system"] == "kafka"
+
+
+@pytest.mark.parametrize("pace", ["9223372036854775807", "2d"])
+def test_a_pace_that_no_timer_can_wait_for_is_refused(problems, pace):
+    (problem,) = problems(ORDERS | {"job.inputs.refresh.ms": pace})
+    assert problem.startswith("job.inputs.refresh.ms: expected an integer from 100 to 86400000, got")

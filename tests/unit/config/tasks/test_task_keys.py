@@ -184,8 +184,9 @@ def test_a_version_of_samzas_records_that_is_unknown_here_is_warned_of(load):
 
 
 def test_a_record_version_that_samza_does_not_have_is_refused(load):
-    with pytest.raises(ConfigError, match=r"task.checkpoint.write.versions: .*'3'"):
-        load({"task.checkpoint.write.versions": "3"})
+    for given in ("3", "v1", "\u00b2"):
+        with pytest.raises(ConfigError, match=rf"task.checkpoint.write.versions: expected 1, 2 or 1,2, got '{given}'"):
+            load({"task.checkpoint.write.versions": given})
 
 
 @pytest.mark.parametrize(

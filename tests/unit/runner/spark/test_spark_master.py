@@ -172,12 +172,13 @@ def test_a_system_on_this_machine_is_refused_for_executors_elsewhere(master, key
     assert problem.message == f"its streams are in {where}, which the executors of {master} cannot reach"
 
 
-def test_folders_that_every_executor_would_have_for_itself_are_refused_together():
+@pytest.mark.parametrize("folder", ["", "~/"])
+def test_folders_that_every_executor_would_have_for_itself_are_refused_together(folder):
     keys = {
         "task.checkpoint.factory": "file",
-        "task.checkpoint.path": "checkpoints",
+        "task.checkpoint.path": f"{folder}checkpoints",
         "state.checkpoint.factory": "file",
-        "state.checkpoint.path": "states",
+        "state.checkpoint.path": f"{folder}states",
         **STORE,
         "stores.s.changelog": "kafka.s-log",
         "stores.s.backup.path": "snapshots",
@@ -190,7 +191,9 @@ def test_folders_that_every_executor_would_have_for_itself_are_refused_together(
         problem.message.startswith("expected an absolute path that all hosts share")
         for problem in caught.value.problems
     )
-    shared = {key: f"/shared/{value}" if key.endswith(".path") else value for key, value in keys.items()}
+    shared = {
+        key: f"/shared/{value.removeprefix(folder)}" if key.endswith(".path") else value for key, value in keys.items()
+    }
     assert told("spark://host:7077", **shared, **{"job.logged.store.base.dir": "/var/state"}) == ()
     assert told("local[1,4]", **keys) == ()
 
