@@ -11,7 +11,8 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from contextlib import suppress
+from typing import Any, NoReturn, TypeGuard
 
 import click
 
@@ -107,15 +108,29 @@ class Commands(click.Group):
         try:
             code = super().main(args=given, **extra)
         except Exception as error:  # noqa: BLE001  # the last place that can report it
-            code = _reported(error, debug=debug)
+            code = _exit_code(error)
+            with suppress(OSError):
+                _report(error, debug=debug)
         except KeyboardInterrupt:
             code = _INTERRUPTED
+        _drop_unwritten_errors()
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _drop_unwritten_errors() -> None:
+    """The interpreter flushes standard error at its end, and exits with a code of its own if it cannot."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _take_any_text() -> None:
     """Make standard output accept every text: characters that its encoding lacks are escaped, and without standard
-    output (`>&-`) all of it is dropped."""
+    output (`>&-`) all of it is dropped. Without standard input (`<&-`) there is nothing to read."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115  # a device, for the life of the process
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # a device, for the life of the process
     if hasattr(sys.stdout, "reconfigure"):
@@ -129,30 +144,39 @@ def _take_debug(args: list[str]) -> tuple[bool, list[str]]:
     return len(kept) < end, [*kept, *args[end:]]
 
 
-def _reported(error: Exception, *, debug: bool) -> int:
-    """Print the error on standard error; returns the exit code."""
+def _exit_code(error: Exception) -> int:
     if isinstance(error, click.Abort):
         return _INTERRUPTED
+    if isinstance(error, click.ClickException | SamzapyError):
+        return error.exit_code
+    return EnvironmentFailure.exit_code if _is_of_a_file(error) else 1
+
+
+def _is_of_a_file(error: Exception) -> TypeGuard[OSError]:
+    """Whether a file, or the disk below standard output, is the cause."""
+    return isinstance(error, OSError) and (error.errno in _FULL or error.filename is not None)
+
+
+def _report(error: Exception, *, debug: bool) -> None:
+    """Print the error on standard error."""
+    if isinstance(error, click.Abort):
+        return
     if debug:
         traceback.print_exception(error)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
-        return error.exit_code
-    if isinstance(error, click.ClickException):
+    elif isinstance(error, click.ClickException):
         usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
         hint = f" ({usage} --help)" if usage else ""
         click.echo(f"error: {' '.join(error.format_message().split())}{hint}", err=True)
-        return error.exit_code
-    if isinstance(error, SamzapyError):
+    elif isinstance(error, SamzapyError):
         for line in str(error).splitlines() or [type(error).__name__]:
             click.echo(f"error: {line}", err=True)
-        return error.exit_code
-    if isinstance(error, OSError) and error.errno in _FULL:
+    elif _is_of_a_file(error):
         click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
-        return EnvironmentFailure.exit_code
-    hint = "" if debug else " (--debug shows where)"
-    click.echo(f"error: internal: {type(error).__name__}: {' '.join(str(error).split())}{hint}", err=True)
-    return 1
+    else:
+        hint = "" if debug else " (--debug shows where)"
+        click.echo(f"error: internal: {type(error).__name__}: {' '.join(str(error).split())}{hint}", err=True)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

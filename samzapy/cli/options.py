@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
@@ -16,17 +17,26 @@ JOB = click.argument("job", type=click.Path(path_type=Path), metavar="JOB.proper
 OVERRIDES = click.option(
     "--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file."
 )
+_UP_TO_A_SEPARATOR = re.compile(r"^(\s*[\w.-]*[^\w.-]).+", re.DOTALL)
 
 
 def pairs(texts: Iterable[str], option: str = "--config") -> dict[str, str]:
-    """Keys and values; of two equal keys the last one counts. Raises click's error for anything else."""
+    """Keys and values; of two equal keys the last one counts. Raises click's error for anything else, with the text up
+    to the first character that no key has: the rest may be a secret."""
     found = {}
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key.strip():
-            raise click.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint=option)
+            shown = _UP_TO_A_SEPARATOR.sub(r"\1...", text)
+            raise click.BadParameter(f"expected KEY=VALUE, got {shown!r}", param_hint=option)
         found[key.strip()] = value
     return found
+
+
+def look_at_target(file: Path | None) -> None:
+    """Open the file that a long command writes in the end, and leave it as it is. Raises OSError."""
+    if file is not None:
+        file.open("a").close()
 
 
 def of_job(command: Callable[..., None]) -> Callable[..., None]:

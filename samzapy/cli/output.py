@@ -32,8 +32,9 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
 
 def warn(message: str) -> None:
-    """One line on standard error."""
-    click.echo(f"warning: {message}", err=True)
+    """One line on standard error, or none if it cannot be written: that is no reason to fail."""
+    with suppress(OSError):
+        click.echo(f"warning: {message}", err=True)
 
 
 def status_console() -> Console:

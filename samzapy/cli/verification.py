@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import shlex
 import shutil
@@ -18,9 +19,10 @@ from typing import final
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from samzapy.cli.options import pairs
+from samzapy.cli.options import look_at_target, pairs
 from samzapy.cli.output import json_text, line_on, status_console, table
 from samzapy.config.guarantee import Guarantee
+from samzapy.config.reading.secrets import Masked
 from samzapy.config.tasks.task import CLASS
 from samzapy.devkafka import DevBroker
 from samzapy.errors import SamzapyError
@@ -33,6 +35,8 @@ from samzapy.verify.workload import TASKS
 _KAFKA = "kafka"
 _NAME = ("samzapy", "verify")
 _MOST_SEEDS = 1_000_000
+#: A value that is no secret itself, whatever its key.
+_VARIABLE = re.compile(r"\$\{env:[^}]*\}")
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Verification:
         folder = (self.folder or Path(tempfile.gettempdir()) / f"samzapy-verify-{secrets.token_hex(4)}").absolute()
         wanted = self._wanted(folder)
         scenarios = self._scenarios(wanted)
+        look_at_target(self.as_json)
         click.echo(f"seed {seed}; again with: {self._command(seed)}", err=True)
         for line in wanted.limits():
             click.echo(f"note: {line}", err=True)
@@ -135,7 +140,13 @@ class Verification:
         ):
             where += [f"--{name}", str(count)] if count != usual else []
         where += ["--task", self.task] if self.task != "message" else []
-        return [*where, *(part for pair in self.overrides for part in ("--config", pair))]
+        return [*where, *(part for pair in self._shown_keys() for part in ("--config", pair))]
+
+    def _shown_keys(self) -> Iterator[str]:
+        """The keys of the command line without secrets: continuous integration keeps what the command prints."""
+        given = Masked(pairs(self.overrides))
+        for key, masked in given.shown().items():
+            yield f"{key}={given[key] if _VARIABLE.fullmatch(given[key]) else masked}"
 
     def _print(self, rows: Sequence[Row]) -> None:
         if self.soak is not None:

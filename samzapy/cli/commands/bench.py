@@ -9,7 +9,7 @@ from uuid import uuid4
 import click
 from rich.console import Console
 
-from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.options import JOB, OVERRIDES, look_at_target, pairs
 from samzapy.cli.output import json_text, table, warn
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError
@@ -167,6 +167,8 @@ def store(
 
     plan = read_plan(file, pairs(overrides)).only(only)
     before = only_tests(read_results(baseline), only) if baseline else None
+    for target in (json_file, plot):
+        look_at_target(target)
     results = run_plan(plan, scale=scale, on_progress=_say)
     ratios = ratio_results(plan.ratios, results)
     table(f"{file.name}: medians of {plan.repeats} repeats", CASE_COLUMNS, case_rows(results))

@@ -265,6 +265,11 @@ def test_a_baseline_that_is_none_is_refused_before_anything_runs(samzapy, tmp_pa
     assert "--compare: expected what --json wrote" in told
 
 
+@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_a_file_that_cannot_be_written_is_told_before_anything_runs(samzapy, option):
+    assert samzapy(option, "missing/file") == (3, "", "error: missing/file: No such file or directory\n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["kv-perf", "store"])
 def test_the_files_that_come_with_it_run(file):

@@ -53,6 +53,8 @@ FAILURES = [
     (StoreLocked("held by 7"), 3, "error: held by 7\n"),
     (TaskFailed("k.s[0]@1: ValueError"), 1, "error: k.s[0]@1: ValueError\n"),
     (ValueError("two\nlines"), 1, "error: internal: ValueError: two lines (--debug shows where)\n"),
+    (FileNotFoundError(2, "No such file or directory", "a/b"), 3, "error: a/b: No such file or directory\n"),
+    (OSError("nothing known"), 1, "error: internal: OSError: nothing known (--debug shows where)\n"),
     (KeyboardInterrupt(), 130, ""),
     (click.Abort(), 130, ""),
     (click.UsageError("no"), 2, "error: no (samzapy check --help)\n"),
@@ -128,3 +130,26 @@ def test_what_the_encoding_of_the_terminal_lacks_is_escaped():
         check=False,
     )
     assert done.stdout == "caf\u00e9 \\u2603\n".encode("latin-1")
+
+
+def test_the_exit_code_does_not_depend_on_who_reads_the_error():
+    program = [sys.executable, "-c", "from samzapy.cli.main import main; main()", "check", "nope.properties"]
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
+        assert subprocess.run(program, stderr=full, check=False).returncode == 2
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as unread:
+        assert subprocess.run(program, stderr=unread, check=False).returncode == 2
+
+
+def test_without_standard_input_there_is_nothing_to_read():
+    program = (
+        "from samzapy.cli.main import _take_any_text; _take_any_text(); import sys; print(sys.stdin.buffer.read())"
+    )
+    done = subprocess.run(
+        ["sh", "-c", 'exec <&-; exec "$0" -c "$1"', sys.executable, program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("b''\n", "")
