@@ -12,6 +12,7 @@ the inputs.
 
     m|<partition>    time    the newest event time of a partition, `system.stream[3]`
     clock            time    up to where event time has come
+    grace            ms      the grace of the windows, or the lateness of the join: what ended by `clock` less this is over
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ LATEST_MS = 9 * 10**13
 LONGEST_MS = 36_525 * _UNITS["d"]
 
 _CLOCK = "clock"
+_GRACE = "grace"
 _WHOLE = frozenset({int})
 
 
@@ -80,8 +82,11 @@ class _Source:
 class EventTime:
     """The marks of a task's partitions, and the event time that follows from them.
 
-    `over` is the event time as of the last look: windows that ended by then are over. It never goes back, not even in a
-    restart.
+    1. `over` is the event time as of the last look: a window is over when its end plus the grace has come. It never goes
+       back, not even in a restart with the same grace.
+    2. With another grace than in the last run `over` begins as far ahead or back as the grace has grown or shrunk. So the
+       windows that were over stay over, and no other window is.
+    3. A store of an earlier version does not have its grace. It gets the present one, and `over` stays.
     """
 
     def __init__(
@@ -90,12 +95,14 @@ class EventTime:
         ssps: Iterable[SystemStreamPartition],
         now: float,
         idle_s: float | None,
+        grace_ms: int,
         users: str,
         remedy: str = "",
     ) -> None:
         """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others back;
-        None: they always wait for it. `users` (the objects that need event times, in the plural) and `remedy` go into
-        the error for a message without a proper event time."""
+        None: they always wait for it. `grace_ms`: how far event time passes an end before the users close it. `users` (the
+        objects that need event times, in the plural) and `remedy` go into the error for a message without a proper event
+        time."""
         self._store = store
         self._get, self._put = store.get, store.put
         self._users, self._remedy = users, remedy
@@ -103,8 +110,20 @@ class EventTime:
         self._rule = IdleRule(self._sources, now, idle_s or 0.0)
         self._last = next(iter(self._sources.values()))
         self._marks = self._kept()
+        self._take_grace(grace_ms)
         self.over = 0
         self.recall()
+
+    def _take_grace(self, grace_ms: int) -> None:
+        """Write another grace into the store, and move event time by the difference."""
+        before: int | None = self._get(_GRACE)
+        if before == grace_ms:
+            return
+        changes = {_GRACE: grace_ms}
+        over: int | None = self._get(_CLOCK)
+        if over and before is not None:
+            changes[_CLOCK] = max(0, over + grace_ms - before)
+        self._store.put_all(changes)
 
     def recall(self) -> None:
         """Take `over` from the store: the message of the last look may have failed, and its change was undone."""

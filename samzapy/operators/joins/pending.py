@@ -28,7 +28,8 @@ class TimeRules:
     """The event-time settings of a join. Durations are milliseconds or text such as "5m" (see `Duration`).
 
     `lateness` (default 0): the largest disorder of the messages of one partition. A message is late if it is older
-    than the newest of its own partition by more than that. The order of different partitions does not matter.
+    than the newest of its own partition by more than that. The order of different partitions does not matter. A run
+    with another lateness goes on from where the last one was: messages that were late for all partitions stay late.
 
     `idle` (default None: never): the silence, in processing time, after which the other partitions no longer wait for a
     partition. When all partitions are idle, event time advances with the clock. A partition that is only behind can look
@@ -94,9 +95,9 @@ class PendingMessages:
         self.store: KeyValueStore[str, Any] = context.get_store(store)
         must_keep_entries(context, store)
         self._clock = clock
-        self._time = EventTime(self.store, partitions, clock.monotonic(), rules.idle_s, "joins")
-        self._lateness_ms = rules.lateness_ms
         self._index = ExpiryIndex(self.store)
+        self._lateness_ms = rules.lateness_ms
+        self._time = EventTime(self.store, partitions, clock.monotonic(), rules.idle_s, self._lateness_ms, "joins")
         #: Lets an entry (time, name, value) wait without counting it: no new message has brought it.
         self.keep = self._index.add
         self._get, self._put, self._hear = self.store.get, self.store.put, self._time.hear

@@ -6,6 +6,7 @@ order of time:
     d|<definition>        1       the definition of the windows; a task that wants others is refused
     m|<partition>         time    the newest event time of a partition, `system.stream[3]`
     clock                 time    the event time so far: windows that were over then stay over
+    grace                 ms      the grace of the last run, see `EventTime`
     w|<end>|<key>         fold    a tumbling or hopping window, if it is not kept in panes
     k|<key>               ...     the sessions, the panes, or the recent values of a key
     x|<due>|<key>         0       the time to look at `k|<key>`; at most one a key

@@ -66,7 +66,8 @@ class EventTimeWindows:
     1. The store has string keys, and values in json or msgpack (or long, for tumbling and hopping counts and sums of whole
        numbers). It is restored with the task and committed with its offsets, so a restart at any message changes no result.
     2. A window is over when the event time of every partition has reached its end plus the grace. The next `advance`
-       closes it. Windows that end first are closed first.
+       closes it. Windows that end first are closed first. The grace may differ from the last run's: windows that were over
+       stay over.
     3. Messages are late by the event time of their own partition. The order of different partitions does not matter.
 
     Not for several threads, and not for an AsyncStreamTask with more than one message in flight.
@@ -85,11 +86,12 @@ class EventTimeWindows:
         windows, fold = aggregation.windows, aggregation.aggregation
         now = clock.monotonic()
         idle_s = None if aggregation.idle is None else milliseconds(aggregation.idle, "idle", 1) / 1000
-        remedy = "; give another one with time_ms"
-        self._time = EventTime(held, _partitions(context, aggregation), now, idle_s, "windows", remedy)
+        partitions = _partitions(context, aggregation)
         self._state = windows.state(held, fold)
         definition = definition_of(windows, fold) + self._state.layout
         _remember(held, definition, f"{context.task.task_name}: store '{store}'")
+        remedy = "; give another one with time_ms"
+        self._time = EventTime(held, partitions, now, idle_s, windows.grace_ms, "windows", remedy)
         self._on_change = isinstance(aggregation.emit, OnChange)
         self._early_s = aggregation.emit.period_s if isinstance(aggregation.emit, Early) else None
         self._early_at = now + (self._early_s or 0.0)

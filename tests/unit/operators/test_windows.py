@@ -330,6 +330,75 @@ def test_a_task_that_wants_other_windows_than_the_store_holds_is_refused(rig):
         rig(Tumbling("1h"), Sum())
 
 
+KINDS = {
+    "tumbling": lambda grace: Tumbling(10, grace=grace),
+    "panes": lambda grace: Hopping(40, 10, grace=grace),
+    "sliding": lambda grace: Sliding(10, grace=grace),
+    "sessions": lambda grace: Sessions(10, grace=grace),
+}
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_a_longer_grace_opens_no_window_that_was_over(rig, make):
+    before = rig(make(0))
+    for time in (1, 2, 70):
+        before.add("a", time)
+    final = {result[:3] for result in before.advance()}
+    assert final
+    before.commit()
+    windows = rig(make(200))
+    assert not windows.add("a", 5)
+    assert [envelope.timestamp for envelope in windows.sent.late] == [5]
+    assert windows.add("a", 70), "its windows were not over"
+    windows.add("a", 500)
+    windows.advance()
+    assert not final & {result[:3] for result in windows.sent.results}
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_a_longer_grace_opens_no_window_that_the_end_of_a_run_has_closed(rig, make):
+    before = rig(make(0))
+    before.add("a", 1)
+    assert before.finish()
+    before.commit()
+    assert not rig(make(200)).add("a", 1)
+
+
+def test_a_grace_that_was_longer_for_a_while_closes_nothing_early(rig):
+    before = rig(Tumbling(10))
+    before.add("a", 15)
+    before.advance()
+    for grace in (200, 0, 200):
+        rig(Tumbling(10, grace=grace))
+    windows = rig(Tumbling(10))
+    assert not windows.add("a", 9)
+    assert windows.add("a", 16)
+    assert windows.advance() == []
+    windows.add("a", 20)
+    assert shown(windows.advance()) == [("a", 10, 20, 2)]
+
+
+def test_values_after_the_end_of_a_run_are_not_late_under_a_shorter_grace(rig):
+    before = rig(Tumbling(10, grace=200))
+    before.add("a", 5)
+    assert shown(before.finish()) == [("a", 0, 10, 1)]
+    before.commit()
+    windows = rig(Tumbling(10))
+    assert not windows.add("a", 9)
+    assert windows.add("a", 12)
+    assert shown(windows.finish()) == [("a", 10, 20, 1)]
+
+
+def test_a_store_without_its_grace_gets_the_present_one(rig):
+    before = rig(Tumbling(10))
+    before.add("a", 15)
+    before.advance()
+    before.opened.store.delete("grace")
+    windows = rig(Tumbling(10, grace=5))
+    assert windows.opened.store.get("grace") == 5
+    assert (windows.add("a", 9), windows.opened.store.get("clock")) == (False, 15)
+
+
 @pytest.mark.parametrize("time", [-1, 1_700_000_000_000_000, 1.5])
 def test_an_event_time_that_is_none_is_refused_with_the_messages_position(rig, time):
     windows = rig(Tumbling(10))

@@ -119,13 +119,18 @@ class JoinBench:
         del self.outputs[count:]
         self._start()
 
+    def restart(self, make: Callable[[Context], Any]) -> None:
+        """Open another join on what the store has."""
+        self._make = make
+        self._start()
+
     def contents(self) -> dict[str, Any]:
         with self.opened.store.all() as entries:
             return dict(entries)
 
     def kept(self) -> dict[str, Any]:
-        """What the store has beside event time."""
-        known = {"clock", "passed", "taken/due/"}
+        """What the store has beside event time and the interval."""
+        known = {"clock", "grace", "passed", "taken/due/", "within"}
         return {key: value for key, value in self.contents().items() if key not in known and not key.startswith("m|")}
 
     def late(self) -> int:

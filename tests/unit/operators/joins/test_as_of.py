@@ -96,6 +96,35 @@ def test_a_run_that_goes_on_after_the_end_meets_what_was_ahead_of_it(tmp_path):
         assert bench.outputs[2:] == [Joined("a", Side(15, "later"), Side(12, 12))]
 
 
+def test_a_longer_lateness_opens_no_time_that_was_closed(tmp_path):
+    with JoinBench(tmp_path, make()) as bench:
+        for source, key, time_ms in ((2, "a", 10), (2, "a", 300), (0, "z", 500), (1, "z", 500), (2, "z", 500)):
+            bench.send(source, key, time_ms, time_ms)
+        bench.window()
+        bench.commit()
+        bench.restart(make(lateness=1_000))
+        assert bench.send(0, "a", 100, "left") + bench.send(2, "a", 50, 50) == []
+        assert bench.late() == 2, "the newest right message is that of 300"
+        bench.send(0, "a", 501, "left")
+        bench.finish()
+        assert bench.outputs[-1] == Joined("a", Side(501, "left"), Side(300, 300))
+
+
+def test_a_lateness_that_was_longer_for_a_while_closes_nothing_early(tmp_path):
+    with JoinBench(tmp_path, make()) as bench:
+        for source in range(3):
+            bench.send(source, "z", 500)
+        bench.window()
+        bench.restart(make(lateness=1_000))
+        bench.restart(make())
+        bench.send(0, "a", 600, "left")
+        bench.window()
+        assert bench.send(2, "a", 500, 500) == []
+        assert (bench.outputs, bench.late()) == ([], 0)
+        bench.finish()
+        assert Joined("a", Side(600, "left"), Side(500, 500)) in bench.outputs
+
+
 def test_left_messages_come_in_the_order_of_event_time(tmp_path):
     times = [30, 10, 20, 10, 40]
     lefts = [("a", time_ms, place) for place, time_ms in enumerate([*times, 99])]
