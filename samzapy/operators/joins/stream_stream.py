@@ -9,8 +9,10 @@ from typing import Any
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.errors import StoreError
 from samzapy.operators.columns import Messages, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
@@ -26,6 +28,9 @@ _LEFT, _RIGHT = 0, 1
 
 #: The most buckets per message that a batch reads together.
 _BUCKETS_A_MESSAGE = 4
+
+#: The entry of the store with the interval: [before, after], in milliseconds.
+_INTERVAL = "within"
 
 _TEXT = frozenset({str})
 
@@ -84,12 +89,13 @@ class StreamStreamJoin:
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
         nothing else. `limit`: entries that one call takes at most. `clock` serves the idle rule. Raises EnvironmentFailure
-        for inputs that do not meet."""
+        for inputs that do not meet, StoreError for a store in which messages wait for another interval."""
         self._side = sides(context, streams)
         self._pending = PendingMessages(context, store, self._side, rules, limit, clock)
         self._store = self._pending.store
         self._get, self._put = self._store.get, self._store.put
         before_ms, after_ms = within.before_ms, within.after_ms
+        _take_interval(self._store, [before_ms, after_ms], f"{context.task.task_name}: store '{store}'")
         #: The longest time for which a message of either side waits for the other.
         self._waits_ms = (after_ms, before_ms)
         #: Wide enough that all partners of a message lie in two buckets.
@@ -229,6 +235,24 @@ class StreamStreamJoin:
         self._store.put_all([(place, bucket) for place, bucket in changed if bucket is not None])
         self._store.delete_all([place for place, bucket in changed if bucket is None])
         return lonely
+
+
+def _take_interval(store: KeyValueStore[str, Any], wanted: list[int], where: str) -> None:
+    """Write the interval into the store. A store of an earlier version does not have it, and gets the present one.
+
+    Raises StoreError if messages wait for another interval: their places in the store depend on it."""
+    known: list[int] | None = store.get(_INTERVAL)
+    if known == wanted:
+        return
+    if known is not None:
+        with store.prefix("key/") as waiting:
+            if any(True for _ in waiting):
+                held, task = (f"{before} ms before to {after} ms after" for before, after in (known, wanted))
+                raise StoreError(
+                    f"{where}: messages wait in it for partners from {held}, the task wants {task}: "
+                    "give it a new store with a changelog of its own, or the interval it had"
+                )
+    store.put(_INTERVAL, wanted)
 
 
 def _pairs(key: str, side: int, message: Side, others: Sequence[Waiting]) -> list[Joined]:

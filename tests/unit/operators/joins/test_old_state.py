@@ -41,6 +41,7 @@ def test_a_stream_stream_join_finds_the_messages_that_waited_one_by_one(tmp_path
     }
     make = lambda made: StreamStreamJoin(made, "joined", (LEFT, RIGHT), Within(4, 5))  # noqa: E731
     with left_behind(tmp_path, make, entries) as bench:
+        assert bench.contents()["within"] == [4, 5], "it did not know its interval"
         assert bench.send(2, "a", 17, "late partner") == [Joined("a", Side(12, "waits"), Side(17, "late partner"))]
         bench.send(0, "z", 40)
         bench.send(1, "z", 40)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, ordered, run
 
 from samzapy.clock import SYSTEM_CLOCK
+from samzapy.errors import StoreError
 from samzapy.operators.joins import Joined, Side, StreamStreamJoin, TimeRules, Within
 from samzapy.testing import ManualClock
 
@@ -157,6 +158,34 @@ def test_a_message_meets_all_that_are_within_the_bounds_and_none_beyond(tmp_path
         found = bench.send(0, "a", 10, "left")
         assert [joined.right.time_ms for joined in found] == [8, 10, 13]
         assert {joined.left for joined in found} == {Side(10, "left")}
+
+
+def test_another_interval_is_refused_while_messages_wait(tmp_path):
+    with JoinBench(tmp_path, make(after=30)) as bench:
+        bench.send(0, "a", 100, "left")
+        message = (
+            "^Partition 1: store 'joined': messages wait in it for partners from 0 ms before to 30 ms after, "
+            "the task wants 0 ms before to 60 ms after: give it a new store"
+        )
+        with pytest.raises(StoreError, match=message):
+            bench.restart(make(after=60))
+        with pytest.raises(StoreError, match="the task wants 30 ms before to 0 ms after"):
+            bench.restart(make(before=30))
+        bench.restart(make(after=30))
+        assert bench.send(2, "a", 110, "right") == [Joined("a", Side(100, "left"), Side(110, "right"))]
+
+
+def test_another_interval_is_taken_when_no_message_waits(tmp_path):
+    with JoinBench(tmp_path, make(after=30)) as bench:
+        bench.send(0, "a", 100, "left")
+        bench.finish()
+        bench.restart(make(after=60))
+        bench.send(0, "a", 200, "left")
+        assert len(bench.send(2, "a", 260, "right")) == 1
+        with pytest.raises(
+            StoreError, match="from 0 ms before to 60 ms after, the task wants 0 ms before to 30 ms after"
+        ):
+            bench.restart(make(after=30))
 
 
 def test_bounds_and_limits_that_mean_nothing_are_refused(tmp_path):
