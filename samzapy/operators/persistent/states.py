@@ -261,7 +261,8 @@ class WindowState(MonoidState[T, dict[int, T]]):
     2. The window only moves forward, so a message in the open window was never late. The value is the total of *every*
        message with a `timestamp` in the window, independent of their order and of restarts.
     3. With a Group the cost of a slide follows the items that leave the window, with another monoid the items that stay.
-    4. Totals are kept by interval of gcd(size, step), on either side of a checkpoint time.
+    4. Totals are kept by interval of gcd(size, step), on either side of a checkpoint time. So a checkpoint of windows with
+       another size or step is refused.
     """
 
     def __init__(self, monoid: Monoid[T], size_ms: int, step_ms: int | None = None) -> None:
@@ -340,10 +341,18 @@ class WindowState(MonoidState[T, dict[int, T]]):
         self._current = self._plus_all(self._current, total, range(before + self._size, within.stop))
 
     def checkpoint(self, time_ms: int) -> Any:
-        return {"sides": super().checkpoint(time_ms), "start": self._start, "late": self.late}
+        lengths = [self._size, self._step]
+        return {"sides": super().checkpoint(time_ms), "start": self._start, "late": self.late, "lengths": lengths}
 
     def recover(self, plain: Any) -> None:
-        super().recover(plain["sides"])
+        sides = plain["sides"]
+        # A checkpoint of an earlier version does not have its lengths.
+        size, step = plain.get("lengths", (self._size, self._step))
+        if (size, step) != (self._size, self._step):
+            raise ValueError(
+                f"totals of windows of {size} ms every {step} ms, the task wants {self._size} ms every {self._step} ms"
+            )
+        super().recover(sides)
         self._start, self.late = plain["start"], int(plain["late"])
         if self._start is not None:
             self._current = self._fold(self._sides.total, range(self._start, self._start + self._size))

@@ -158,6 +158,32 @@ def test_a_window_goes_on_from_its_checkpoint():
     assert (again.window, again.value) == ((20, 40), 1)
 
 
+@pytest.mark.parametrize(("size", "step"), [(90, 30), (120, 60), (60, 30)])
+def test_a_window_does_not_go_on_from_windows_of_other_lengths(size, step):
+    state = WindowState(Sum(), 60)
+    state.open(10)
+    feed(state, (10, 1), (45, 2))
+    taken = decode(encode(StateCheckpoint(20, {}, state.checkpoint(20))), "here").state
+    again = WindowState(Sum(), size, step)
+    again.open(10)
+    message = f"^totals of windows of 60 ms every 60 ms, the task wants {size} ms every {step} ms$"
+    with pytest.raises(ValueError, match=message):
+        again.recover(taken)
+
+
+def test_a_window_goes_on_from_a_checkpoint_without_its_lengths():
+    state = WindowState(Sum(), 20, 10)
+    state.open(10)
+    feed(state, (5, 1), (15, 2))
+    state.advance(15)
+    taken = state.checkpoint(10)
+    del taken["lengths"]
+    again = WindowState(Sum(), 20, 10)
+    again.open(10)
+    again.recover(taken)
+    assert (again.window, again.value) == ((0, 20), 3)
+
+
 @pytest.mark.parametrize(("size", "step"), [(0, 0), (10, 11), (10, -1)])
 def test_a_window_that_cannot_be_is_refused(size, step):
     with pytest.raises(ValueError, match="0 < step <= size"):
