@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +20,7 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.offsets import Positions, Target
-from samzapy.checkpoint.records import Startpoint, is_followed, startpoints_from_json, startpoints_to_json
+from samzapy.checkpoint.records import Startpoint, pending, pending_of_all, startpoints_from_json, startpoints_to_json
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.checkpoint import CheckpointConfig
@@ -117,6 +117,7 @@ def move_positions(
        `wait` as many seconds as an unseen run takes to notice
     3  read the checkpoints, and write them with the new offsets: all in one transaction, where there are transactions
 
+    The startpoints of the moved partitions that were written before become void: the move is the later request.
     Changelog offsets and local stores stay unchanged. Raises EnvironmentFailure when refused, and ConfigError if the
     tasks keep positions inside their own state: a startpoint moves both.
     """
@@ -136,7 +137,8 @@ def move_positions(
             )
             # 3  the checkpoints
             before = _read(model, clients, checkpoints)
-            write_checkpoints(config.job_name, clients, checkpoints, claim.state, _moved(before, after, model, clock))
+            changed = _moved(before, after, model, _written(checkpoints), clock)
+            write_checkpoints(config.job_name, clients, checkpoints, claim.state, changed)
     return [
         Moved(task.name, ssp, _committed(before, task.name).get(ssp), after[ssp])
         for task in model.tasks
@@ -177,26 +179,38 @@ def write_checkpoints(
     producer.commit()
 
 
-def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock) -> dict[str, Checkpoint]:
+def _moved(
+    before: JobPositions, after: Positions, model: JobModel, startpoints: Sequence[Startpoint], clock: Clock
+) -> dict[str, Checkpoint]:
     changed = {}
     for task in model.tasks:
         moved = {ssp: after[ssp] for ssp in task.ssps if ssp in after}
         if not moved:
             continue
-        changed[task.name] = moved_to(before.checkpoints[task.name], moved, clock)
+        changed[task.name] = moved_to(before.checkpoints[task.name], moved, task.name, startpoints, clock)
     return changed
 
 
 def moved_to(
-    old: Checkpoint | None, moved: Mapping[SystemStreamPartition, int], clock: Clock = SYSTEM_CLOCK
+    old: Checkpoint | None,
+    moved: Mapping[SystemStreamPartition, int],
+    task: str,
+    startpoints: Sequence[Startpoint],
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Checkpoint:
-    """The checkpoint of a task after a tool has moved some of its positions, or none."""
-    old = replace(old or Checkpoint({}), time_ms=clock.wall_ms())
+    """The checkpoint of a task after a tool has moved some of its positions, or none. `startpoints`: those of the job."""
+    now = clock.wall_ms()
+    old = replace(old or Checkpoint({}), time_ms=now)
     if not moved:
         return old
     return replace(
         old,
         input_offsets={**old.input_offsets, **moved},
+        # The next start would follow them and undo the move.
+        startpoints={
+            **old.startpoints,
+            **{ssp: each.id for ssp, each in pending(startpoints, task, moved, old, now).items()},
+        },
         # Event times and senders describe the messages before the old position.
         event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
         senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
@@ -254,52 +268,54 @@ def write_startpoints(
     """Let the next start of the job begin at `position`, for `inputs` (none: all) and for one task or all tasks.
 
     Startpoints that were followed, have expired, or are replaced are dropped. Raises ConfigError for a task or an input
-    that the job does not have.
+    that the job does not have, and for a job that follows no startpoints.
     """
+    if not config.startpoints:
+        raise ConfigError([ConfigProblem("job.startpoint.enabled", "false", "must be true to follow a startpoint")])
     Target(position).check()
     names = [each.name for each in model.tasks]
     if task is not None and task not in names:
         raise ConfigError([ConfigProblem("--task", task, f"a task of the job: {', '.join(names)}")])
     read_by_task = {ssp for each in model.tasks if task in {None, each.name} for ssp in each.ssps}
-    now = clock.wall_ms()
-    new = [Startpoint(secrets.token_hex(8), ssp, position, now, task) for ssp in chosen_inputs(read_by_task, inputs)]
-    replaced = {(each.ssp, each.task) for each in new}
+    chosen = chosen_inputs(read_by_task, inputs)
     with _checkpoints(config) as checkpoints:
-        kept = [each for each in _valid(checkpoints, model, now) if (each.ssp, each.task) not in replaced]
+        known = _written(checkpoints)
+        # The newest counts, also if the clock of the machine that wrote an earlier one is ahead.
+        now = max([clock.wall_ms(), *(each.created_ms + 1 for each in known)])
+        new = [Startpoint(secrets.token_hex(8), ssp, position, now, task) for ssp in chosen]
+        # One for all counts for a task that has followed one of its own before only without that one.
+        left = _pending(known, checkpoints, model, now)
+        kept = _pending([*left, *new], checkpoints, model, now)
         checkpoints.start()
-        checkpoints.write_record(JobRecord.STARTPOINTS, startpoints_to_json([*kept, *new]))
+        checkpoints.write_record(JobRecord.STARTPOINTS, startpoints_to_json(kept))
     return new
 
 
 def read_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> list[Startpoint]:
     """The startpoints that the next start will follow."""
     with _checkpoints(config) as checkpoints:
-        return _valid(checkpoints, model, clock.wall_ms())
+        return _pending(_written(checkpoints), checkpoints, model, clock.wall_ms())
 
 
 def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> int:
     """Drop all startpoints; returns the number that the next start would have followed."""
     with _checkpoints(config) as checkpoints:
-        dropped = len(_valid(checkpoints, model, clock.wall_ms()))
+        dropped = len(_pending(_written(checkpoints), checkpoints, model, clock.wall_ms()))
         if dropped:
             checkpoints.write_record(JobRecord.STARTPOINTS, startpoints_to_json([]))
     return dropped
 
 
-def _valid(checkpoints: CheckpointManager, model: JobModel, now_ms: int) -> list[Startpoint]:
-    """The startpoints that have not expired, and that some of their tasks have not followed yet."""
-    written = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
-    of_task = checkpoints.read_all(task.name for task in model.tasks)
-    return [
-        each
-        for each in written
-        if not each.expired(now_ms)
-        and not all(
-            is_followed(each, of_task[task.name])
-            for task in model.tasks
-            if each.ssp in task.ssps and each.task in {None, task.name}
-        )
-    ]
+def _written(checkpoints: CheckpointManager) -> tuple[Startpoint, ...]:
+    return startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
+
+
+def _pending(
+    startpoints: Sequence[Startpoint], checkpoints: CheckpointManager, model: JobModel, now_ms: int
+) -> list[Startpoint]:
+    """Those that some tasks of the job have yet to follow."""
+    ssps = {task.name: task.ssps for task in model.tasks}
+    return pending_of_all(startpoints, ssps, checkpoints.read_all(ssps), now_ms)
 
 
 @contextmanager

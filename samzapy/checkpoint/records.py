@@ -25,14 +25,15 @@ reads such a store, so everything that would read it refuses:
 
 1. An operator writes one at any time, also while the job runs. The next start follows it, once. It is void after twelve
    hours.
-2. Samza deletes a startpoint after a commit. Here that commit names the startpoints that it followed, so a crash
+2. Of several for a partition and a task the newest counts, as in Samza. It makes the older ones void for good.
+3. Samza deletes a startpoint after a commit. Here that commit names the startpoints that it followed, so a crash
    neither follows one twice nor loses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -241,11 +242,37 @@ def pending(
     checkpoint: Checkpoint | None,
     now_ms: int,
 ) -> dict[SystemStreamPartition, Startpoint]:
-    """The startpoints to follow at the task's start: of each partition the newest, one for this task before one for
-    all."""
+    """The startpoints to follow at the task's start: of each partition the newest, unless it was followed or has expired. No
+    older one takes its place then."""
     own = set(ssps)
-    chosen: dict[SystemStreamPartition, Startpoint] = {}
-    for each in sorted(startpoints, key=lambda each: (each.task is not None, each.created_ms)):
-        if each.ssp in own and each.task in {None, task} and not each.expired(now_ms):
-            chosen[each.ssp] = each
-    return {ssp: each for ssp, each in chosen.items() if not is_followed(each, checkpoint)}
+    # Older versions followed one for the task before a newer one for all, which they kept beside it. Since then no record
+    # has one for all beside an older one for a task.
+    done = {each.ssp for each in startpoints if each.task == task and is_followed(each, checkpoint)}
+    newest: dict[SystemStreamPartition, Startpoint] = {}
+    for each in sorted(startpoints, key=lambda each: (each.created_ms, each.id)):
+        if each.ssp in own and (each.task == task or (each.task is None and each.ssp not in done)):
+            newest[each.ssp] = each
+    return {ssp: each for ssp, each in newest.items() if not each.expired(now_ms) and not is_followed(each, checkpoint)}
+
+
+def pending_of_all(
+    startpoints: Sequence[Startpoint],
+    tasks: Mapping[str, Collection[SystemStreamPartition]],
+    checkpoints: Mapping[str, Checkpoint | None],
+    now_ms: int,
+) -> list[Startpoint]:
+    """The startpoints that some of the `tasks` have yet to follow.
+
+    One for all tasks becomes one for each of the tasks that have yet to follow it, if there are others: without those
+    that made it void for a task, it would count again.
+    """
+    of_task = {name: pending(startpoints, name, ssps, checkpoints[name], now_ms) for name, ssps in tasks.items()}
+    found = []
+    for each in startpoints:
+        readers = [name for name, ssps in tasks.items() if each.ssp in ssps and each.task in {None, name}]
+        waiting = [name for name in readers if of_task[name].get(each.ssp) == each]
+        if waiting == readers:
+            found += [each] if readers else []
+        else:
+            found += [replace(each, task=name) for name in waiting]
+    return found

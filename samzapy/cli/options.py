@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -18,6 +19,16 @@ OVERRIDES = click.option(
     "--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file."
 )
 _UP_TO_A_SEPARATOR = re.compile(r"^(\s*[\w.-]*[^\w.-]).+", re.DOTALL)
+
+
+class Number(click.FloatRange):
+    """A number in a range. `nan` is in none, but click's comparisons let it through, and no time ever passes it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"expected a number, got {value!r}", param, ctx)
+        return number
 
 
 def pairs(texts: Iterable[str], option: str = "--config") -> dict[str, str]:

@@ -131,9 +131,7 @@ class ContainerBuilder:
             refuse_made_anew(self.config, task, checkpoint, followed, ids)
             offsets = first_offsets(self.config, task, checkpoint, followed, logs, self._clients.admin)
             own_ids = {stream: ids[stream] for ssp in offsets if (stream := ssp.system_stream) in ids}
-            starts[task.name] = TaskStart(
-                offsets, checkpoint, {ssp: each.id for ssp, each in followed.items()}, own_ids
-            )
+            starts[task.name] = TaskStart(offsets, checkpoint, followed, own_ids)
             if checkpoint is not None:
                 count_moves(checkpoint.input_offsets, offsets, self.metrics)
         return starts

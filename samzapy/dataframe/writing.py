@@ -22,7 +22,7 @@ from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.offsets import Positions, Target
-from samzapy.checkpoint.records import Adopted, refuse_unfinished
+from samzapy.checkpoint.records import Adopted, Startpoint, refuse_unfinished, startpoints_from_json
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -270,15 +270,16 @@ def commit_positions(
     Raises JobTakenOver if the job was started meanwhile; then nothing is committed.
     """
     before = checkpoints.read_all(updates)
-    merged = {task: _merged(before[task], new) for task, new in updates.items()}
+    startpoints = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
+    merged = {task: _merged(before[task], new, task, startpoints) for task, new in updates.items()}
     with closing(Ownership.of(config, run_id)) as ownership:
         ownership.look()
     # The owner is read before the transaction: a reader of the topic waits for every open transaction in it.
     write_checkpoints(config.job_name, clients, checkpoints, state_transactions(config, has_transactions), merged)
 
 
-def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:
-    moved = moved_to(old, new.input_offsets)
+def _merged(old: Checkpoint | None, new: Checkpoint, task: str, startpoints: Sequence[Startpoint]) -> Checkpoint:
+    moved = moved_to(old, new.input_offsets, task, startpoints)
     return replace(
         moved,
         changelog_offsets={**moved.changelog_offsets, **new.changelog_offsets},

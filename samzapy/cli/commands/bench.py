@@ -9,7 +9,7 @@ from uuid import uuid4
 import click
 from rich.console import Console
 
-from samzapy.cli.options import JOB, OVERRIDES, look_at_target, pairs
+from samzapy.cli.options import JOB, OVERRIDES, Number, look_at_target, pairs
 from samzapy.cli.output import json_text, table, warn
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError
@@ -118,7 +118,7 @@ def events(
 @click.option("--only", multiple=True, metavar="TEST", help="Only this test; repeatable.")
 @click.option(
     "--scale",
-    type=click.FloatRange(0, 1000, min_open=True),
+    type=Number(0, 1000, min_open=True),
     default=1.0,
     show_default=True,
     help="Factor for all counts.",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from samzapy.cli.options import JOB, OVERRIDES, of_job, pairs
-from samzapy.cli.output import table, utc
+from samzapy.cli.options import JOB, OVERRIDES, Number, of_job, pairs
+from samzapy.cli.output import table, utc, warn
 from samzapy.config.job import JobConfig
 from samzapy.job.model import JobModel
 
@@ -16,9 +16,9 @@ from samzapy.job.model import JobModel
 def startpoint() -> None:
     """Set the position of the next start of a job. The job may be running.
 
-    A startpoint overrides the committed position once, and expires after 12 hours, as in Samza. Stores keep their
-    entries, so a job that counts will count twice after going back. To move a stopped job at once, use
-    `samzapy checkpoint set`.
+    A startpoint overrides the committed position once, and expires after 12 hours, as in Samza. Of several for a
+    partition the newest counts. Stores keep their entries, so a job that counts will count twice after going back. To
+    move a stopped job at once, use `samzapy checkpoint set`: it makes the startpoints of these partitions void.
     """
 
 
@@ -51,6 +51,8 @@ def show(config: JobConfig, model: JobModel) -> None:
     """Show the startpoints that the next start will follow."""
     from samzapy.admin.positions import read_startpoints
 
+    if not config.startpoints:
+        warn("job.startpoint.enabled is false: no start follows them")
     rows = [
         (each.ssp, each.task or "all", each.position, utc(each.created_ms)) for each in read_startpoints(config, model)
     ]
@@ -70,9 +72,7 @@ def clear(config: JobConfig, model: JobModel) -> None:
 @JOB
 @OVERRIDES
 @click.option("--no-wait", is_flag=True, help="Do not wait for the end.")
-@click.option(
-    "--timeout", type=click.FloatRange(0), default=600.0, show_default=True, help="Seconds to wait for the end."
-)
+@click.option("--timeout", type=Number(0), default=600.0, show_default=True, help="Seconds to wait for the end.")
 def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: float) -> None:
     """Let a running job process its inputs up to their current ends, call on_drain of its tasks, commit and stop.
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from samzapy.cli.options import Number
+
 _GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-once")
 
 
@@ -47,7 +49,7 @@ _GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-onc
     "--scenario", "scenarios", multiple=True, metavar="NAME", help="Only these scenarios; default: all possible ones."
 )
 @click.option("--seed", type=click.IntRange(0), help="The seed of events, faults and their times; default: a new one.")
-@click.option("--soak", type=click.FloatRange(1), metavar="SECONDS", help="Run random scenarios for this time.")
+@click.option("--soak", type=Number(1), metavar="SECONDS", help="Run random scenarios for this time.")
 @click.option(
     "--task", type=click.Choice(["message", "batch"]), default="message", show_default=True, help="The kind of task."
 )

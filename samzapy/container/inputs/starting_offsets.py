@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from samzapy.checkpoint.offsets import Target, starting_offset
 from samzapy.checkpoint.records import Startpoint, pending
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, SamzapyError
 from samzapy.job.model import TaskModel
 
 logger = logging.getLogger(__name__)
@@ -71,11 +71,18 @@ def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Ch
     return replace(checkpoint, input_offsets=kept)
 
 
+class Followed(NamedTuple):
+    """The startpoints that a task is done with once it has committed: their `ids`, and the `offsets` of those that led to one."""
+
+    offsets: Offsets
+    ids: dict[SystemStreamPartition, str]
+
+
 def refuse_made_anew(
     config: JobConfig,
     task: TaskModel,
     checkpoint: Checkpoint | None,
-    followed: Collection[SystemStreamPartition],
+    followed: Followed,
     ids: Mapping[SystemStream, str],
 ) -> None:
     """Raise EnvironmentFailure if a committed position is of an earlier stream of the same name: the offset may be there, but
@@ -84,7 +91,7 @@ def refuse_made_anew(
     if checkpoint is None:
         return
     valid = still_valid(checkpoint, ids)
-    for ssp in sorted(task.ssps - set(followed)):
+    for ssp in sorted(task.ssps - followed.offsets.keys()):
         stream = ssp.system_stream
         committed = checkpoint.input_offsets.get(ssp)
         if committed is not None and ssp not in valid and not config.stream(stream).reset_offset:
@@ -106,13 +113,6 @@ def still_valid(checkpoint: Checkpoint | None, ids: Mapping[SystemStream, str]) 
     return {ssp: offset for ssp, offset in checkpoint.input_offsets.items() if ssp.system_stream not in anew}
 
 
-class FollowedStartpoint(NamedTuple):
-    """The offset that a startpoint leads to, and its id."""
-
-    offset: int
-    id: str
-
-
 def follow(
     config: JobConfig,
     startpoints: Sequence[Startpoint],
@@ -121,32 +121,42 @@ def follow(
     logs: Mapping[SystemStreamPartition, OffsetRange],
     admin_of: Callable[[str], SystemAdmin],
     now_ms: int,
-) -> dict[SystemStreamPartition, FollowedStartpoint]:
-    """The startpoints that the task follows. One without a valid offset is logged and skipped, as in Samza."""
-    found = {}
+) -> Followed:
+    """The startpoints that the task follows. One without a valid offset is logged and passed over for good, as in Samza: a
+    later start must not follow it when the partition has grown. Other errors are raised."""
+    followed = Followed({}, {})
     for ssp, startpoint in pending(startpoints, task.name, task.ssps, checkpoint, now_ms).items():
         try:
             offset = Target(startpoint.position).offsets(config.offset_default, {ssp: logs[ssp]}, admin_of)[ssp]
-        except SamzapyError as cause:
+        except (ConfigError, OffsetOutOfRange) as cause:
             logger.warning("%s: the startpoint %s of %s is passed over: %s", task.name, startpoint.position, ssp, cause)
-            continue
-        logger.info("%s: %s starts at %d, by the startpoint %s", task.name, ssp, offset, startpoint.position)
-        found[ssp] = FollowedStartpoint(offset, startpoint.id)
-    return found
+        except SamzapyError:
+            logger.warning(
+                "%s: the startpoint %s of %s has no offset yet; to start without it: samzapy startpoint clear JOB.properties",
+                task.name,
+                startpoint.position,
+                ssp,
+            )
+            raise
+        else:
+            logger.info("%s: %s starts at %d, by the startpoint %s", task.name, ssp, offset, startpoint.position)
+            followed.offsets[ssp] = offset
+        followed.ids[ssp] = startpoint.id
+    return followed
 
 
 def first_offsets(
     config: JobConfig,
     task: TaskModel,
     checkpoint: Checkpoint | None,
-    followed: Mapping[SystemStreamPartition, FollowedStartpoint],
+    followed: Followed,
     logs: Mapping[SystemStreamPartition, OffsetRange],
     admin_of: Callable[[str], SystemAdmin],
 ) -> dict[SystemStreamPartition, int]:
     """The first offset of each partition of the task: by its startpoint, else by its checkpoint, else by default."""
     return {
-        ssp: followed[ssp].offset
-        if ssp in followed
+        ssp: followed.offsets[ssp]
+        if ssp in followed.offsets
         else starting_offset(
             ssp,
             checkpoint,

@@ -15,7 +15,7 @@ from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import TaskAttempt
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import Clock
@@ -37,7 +37,7 @@ from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import ControlSender
 from samzapy.container.event_time.timers import NO_TIMERS, NoTimers, TaskTimers
-from samzapy.container.inputs.starting_offsets import Offsets, count_moves, still_valid
+from samzapy.container.inputs.starting_offsets import Followed, Offsets, count_moves, still_valid
 from samzapy.container.outputs.batch_ids import IdentifiedBatches
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
 from samzapy.container.outputs.output_ids import IdentifiedProcess, OutputIds
@@ -72,12 +72,12 @@ class Plugins:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """The start of a task: its `offsets`, which become its live map, its last checkpoint, by partition the startpoints that it
-    follows now, and the ids of its input streams."""
+    """The start of a task: its `offsets`, which become its live map, its last checkpoint, the startpoints that it follows now,
+    and the ids of its input streams."""
 
     offsets: Offsets
     checkpoint: Checkpoint | None
-    startpoints: Mapping[SystemStreamPartition, str]
+    followed: Followed
     input_ids: Mapping[SystemStream, str]
 
 
@@ -175,7 +175,7 @@ class TaskBuilder:
             self._metrics,
             epoch,
             task.checkpoints.given,
-            reset | start.startpoints.keys(),
+            reset | start.followed.offsets.keys(),
             task.seen_stores[config.timers_store] if config.timers_store else None,
         )
         job = config.context
@@ -191,7 +191,7 @@ class TaskBuilder:
                 TaskAttempt(config.job_name, task.name, epoch, context.ssps, start.input_ids),
                 offsets,
                 still_valid(checkpoint, start.input_ids),
-                free=reset | context.moved | start.startpoints.keys(),
+                free=reset | context.moved | start.followed.offsets.keys(),
                 may_be_behind=config.task.guarantee is Guarantee.AT_MOST_ONCE,
             )
             self._metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
@@ -277,7 +277,7 @@ class TaskBuilder:
             start.offsets,
             event_clock,
             noted=PositionNotes(
-                {**(checkpoint.startpoints if checkpoint else {}), **start.startpoints}, start.input_ids
+                {**(checkpoint.startpoints if checkpoint else {}), **start.followed.ids}, start.input_ids
             ),
             timers=timers,
             checkpoints=self._state_checkpoints(name, user.task, start, lease),

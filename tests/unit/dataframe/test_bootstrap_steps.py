@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 import pytest
 from job_files import PARTITIONS, TASKS, JobFolder, number
 
+from samzapy.admin.positions import write_startpoints
 from samzapy.api.checkpoint import Checkpoint, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
@@ -171,6 +172,8 @@ def test_a_moved_position_drops_what_is_known_of_the_messages_before_it(job):
 
 def test_a_job_that_was_filled_and_positioned_restores_it_and_processes_what_is_left(job):
     job.append(0, *[(b"/a", b"{}")] * 3, stream="views")
+    # The positions are the later request.
+    write_startpoints(job.config, prepare(job.config).model, "oldest", ())
     job.append(0, (b"/a", number(40)))
     with opened(job) as (clients, checkpoints, tasks):
         run = own(job.config, clients, checkpoints, tasks, "", never)

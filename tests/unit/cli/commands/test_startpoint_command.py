@@ -2,6 +2,7 @@
 
 import shutil
 
+import pytest
 from counting_job import COUNTS, run_job
 
 
@@ -23,3 +24,27 @@ def test_a_position_that_is_none_is_refused_on_one_line(samzapy, ran):
     code, _, errors = samzapy("startpoint", "set", "job.properties", "sideways")
     assert code == 2
     assert errors.startswith("error: position: oldest, newest, upcoming, default, an offset")
+
+
+def test_a_job_that_follows_no_startpoints_gets_none(samzapy, ran):
+    shutil.copytree(ran, ".", dirs_exist_ok=True)
+    disabled = ("job.properties", "-c", "job.startpoint.enabled=false")
+    code, _, errors = samzapy("startpoint", "set", *disabled, "oldest")
+    assert code == 2
+    assert errors.startswith("error: job.startpoint.enabled: must be true")
+    samzapy("startpoint", "set", "job.properties", "oldest")
+    assert "job.startpoint.enabled is false: no start follows them" in samzapy("startpoint", "show", *disabled)[2]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("drain", "job.properties", "--timeout", "nan"),
+        ("verify", "--soak", "NaN"),
+        ("bench", "store", "f", "--scale", "nan"),
+    ],
+)
+def test_a_number_that_is_none_is_refused(samzapy, arguments):
+    code, _, errors = samzapy(*arguments)
+    assert code == 2
+    assert "expected a number, got " in errors

@@ -1,22 +1,43 @@
 """Startpoints: followed once, whatever was committed, and whatever crashes."""
 
 import json
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import InitableTask, StreamTask
-from samzapy.admin.positions import clear_startpoints, read_startpoints, write_startpoints
+from samzapy.admin.positions import (
+    Move,
+    clear_startpoints,
+    move_positions,
+    read_startpoints,
+    write_startpoints,
+)
+from samzapy.admin.running import NO_DRIVER
 from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord
+from samzapy.api.system import OffsetRange, OutgoingRecord
 from samzapy.checkpoint import codec
-from samzapy.checkpoint.records import EXPIRY_MS, Startpoint, pending, startpoints_from_json, startpoints_to_json
+from samzapy.checkpoint.offsets import Target
+from samzapy.checkpoint.records import (
+    EXPIRY_MS,
+    Startpoint,
+    pending,
+    pending_of_all,
+    startpoints_from_json,
+    startpoints_to_json,
+)
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError, RestoreError
+from samzapy.container.inputs.starting_offsets import follow
+from samzapy.container.supervision.job_records import open_job
+from samzapy.errors import ConfigError, RestoreError, Unreachable
 from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.job.model import TaskModel
 from samzapy.runner.prepare import prepare
+from samzapy.testing import ManualClock
 
 SSPS = [SystemStreamPartition("mem", "in", partition) for partition in (0, 1)]
 
@@ -37,18 +58,23 @@ class SeeingTask(StreamTask, InitableTask):
         self.calls.append((self.partition, envelope.offset))
 
 
+def append(job, count, first=0):
+    """Records of the times from 1000 + `first` on, in each of two partitions."""
+    records = [
+        OutgoingRecord("in", b"k", json.dumps({"id": n}).encode(), p, timestamp=1000 + n)
+        for p in (0, 1)
+        for n in range(first, first + count)
+    ]
+    job.producer.send(records)
+    job.producer.flush()
+
+
 def make(folder, **keys):
     """Ten records in each of two partitions, of the times 1000 to 1009, processed and committed."""
     job = MemoryJob(folder, task=SeeingTask, **{"task.commit.ms": "50000", **keys})
     for key in [key for key in job.flat if key.startswith("stores.")]:
         del job.flat[key]
-    records = [
-        OutgoingRecord("in", b"k", json.dumps({"id": n}).encode(), p, timestamp=1000 + n)
-        for p in (0, 1)
-        for n in range(10)
-    ]
-    job.producer.send(records)
-    job.producer.flush()
+    append(job, 10)
     job.run()
     job.task.calls.clear()
     return job
@@ -99,11 +125,72 @@ def test_a_startpoint_is_followed_once_after_a_crash_at(tmp_path, guarantee, ste
     assert processed(job) == {0: [], 1: []}
 
 
-def test_one_for_a_task_goes_before_one_for_all(job):
+def test_the_newest_counts_whether_it_is_for_a_task_or_for_all(job):
+    write(job, "8")
+    write(job, "2", task="Partition 1")
+    job.run()
+    assert processed(job) == {0: [8, 9], 1: list(range(2, 10))}
     write(job, "2", task="Partition 1")
     write(job, "8")
     job.run()
-    assert processed(job) == {0: [8, 9], 1: list(range(2, 10))}
+    assert processed(job) == {0: [8, 9], 1: [8, 9]}
+
+
+def test_one_for_all_is_followed_by_a_task_that_has_followed_one_of_its_own(job):
+    write(job, "2", task="Partition 1")
+    job.run()
+    assert processed(job) == {0: [], 1: list(range(2, 10))}
+    write(job, "8")
+    job.run()
+    assert processed(job) == {0: [8, 9], 1: [8, 9]}
+
+
+def test_a_newer_one_for_all_of_an_older_version_is_not_followed_after_the_tasks_own():
+    # These versions let the task's own go first, and kept both.
+    written = [Startpoint("own", SSPS[0], "2", 1_000, "Partition 0"), Startpoint("all", SSPS[0], "5", 2_000)]
+    followed = Checkpoint({}, startpoints={SSPS[0]: "own"})
+    assert not pending(written, "Partition 0", SSPS, followed, 3_000)
+    assert set(pending(written, "Partition 1", SSPS, followed, 3_000)) == {SSPS[0]}
+    assert pending(written, "Partition 0", SSPS, None, 3_000) == {SSPS[0]: written[1]}
+
+
+@pytest.mark.parametrize("tasks", [(None, "Partition 1"), ("Partition 1", None)])
+def test_what_a_newer_one_has_made_void_is_not_followed_later(job, tasks):
+    for position, task in zip(("8", "2"), tasks, strict=True):
+        write(job, position, "mem.in[1]", task=task)
+    job.run()
+    assert processed(job) == {0: [], 1: list(range(2, 10))}
+    # Drops what was followed.
+    write(job, "9", "mem.in[0]")
+    job.run()
+    assert processed(job) == {0: [9], 1: []}
+
+
+def test_the_newest_counts_also_if_an_earlier_one_is_of_a_machine_whose_clock_is_ahead(job):
+    write(job, "2", clock=ManualClock(SYSTEM_CLOCK.wall_ms() + 60_000))
+    write(job, "8")
+    job.run()
+    assert processed(job) == {0: [8, 9], 1: [8, 9]}
+
+
+def test_no_older_one_takes_the_place_of_one_that_has_expired_or_was_followed():
+    older = Startpoint("older", SSPS[0], "2", 2_000)
+    newer = Startpoint("newer", SSPS[0], "5", 1_000, "Partition 0")
+    for each in (older, replace(older, task="Partition 0", created_ms=500), replace(older, created_ms=500)):
+        followed = Checkpoint({}, startpoints={SSPS[0]: "newer"})
+        assert not pending([each, newer], "Partition 0", SSPS, followed, EXPIRY_MS + 1_500)
+    assert not pending([replace(older, created_ms=500), newer], "Partition 0", SSPS, None, EXPIRY_MS + 1_000)
+
+
+def test_one_for_all_stays_for_the_tasks_that_have_yet_to_follow_it():
+    for_all = Startpoint("all", SSPS[0], "2", 1_000)
+    own = Startpoint("own", SSPS[0], "5", 1_001, "a")
+    tasks = {"a": SSPS[:1], "b": SSPS[:1], "c": SSPS[:1], "d": SSPS[1:]}
+    followed = {"a": None, "b": None, "c": Checkpoint({}, startpoints={SSPS[0]: "all"}), "d": None}
+    nobody = dict.fromkeys(tasks)
+    assert pending_of_all([for_all], tasks, nobody, 2_000) == [for_all]
+    assert pending_of_all([for_all, own], tasks, followed, 2_000) == [replace(for_all, task="b"), own]
+    assert pending_of_all([replace(for_all, ssp=SystemStreamPartition("mem", "gone", 0))], tasks, nobody, 2_000) == []
 
 
 def test_a_startpoint_that_leads_nowhere_is_passed_over(job, caplog):
@@ -111,12 +198,60 @@ def test_a_startpoint_that_leads_nowhere_is_passed_over(job, caplog):
     job.run()
     assert processed(job) == {0: [], 1: []}
     assert "Partition 0: the startpoint 11 of mem.in[0] is passed over: mem.in[0]@11" in caplog.text
+    append(job, 5, first=10)
+    job.run()
+    job.run()
+    assert processed(job) == {0: list(range(10, 15)), 1: list(range(10, 15))}
+
+
+def test_a_startpoint_is_not_passed_over_because_the_system_does_not_answer(job):
+    class SilentAdmin:
+        def offsets_at(self, ssps, time_ms):
+            raise Unreachable("kafka: no answer")
+
+    task = TaskModel("Partition 0", frozenset(SSPS[:1]), 0)
+    startpoints = [Startpoint("a", SSPS[0], "@1004", 1_000)]
+    with pytest.raises(Unreachable):
+        follow(
+            job.config,
+            startpoints,
+            task,
+            None,
+            {SSPS[0]: OffsetRange(0, 10)},
+            lambda system: SilentAdmin(),
+            now_ms=1_000,
+        )
 
 
 def test_startpoints_that_are_not_enabled_are_not_followed(job):
     write(job, "oldest")
     job.run(**{"job.startpoint.enabled": "false"})
     assert processed(job) == {0: [], 1: []}
+
+
+def test_no_startpoint_is_written_for_a_job_that_follows_none(job):
+    job.config = load_job(job.flat | {"job.startpoint.enabled": "false"})
+    with pytest.raises(ConfigError, match=r"job\.startpoint\.enabled: must be true"):
+        write(job, "oldest")
+
+
+def move(job, position, *inputs):
+    model = prepare(load_job(job.flat)).model
+    with open_job(job.config, "test") as (_, checkpoints):
+        # The driver of that run has ended.
+        checkpoints.write_owner(replace(checkpoints.read_owner(), pid=NO_DRIVER))
+    move_positions(job.config, model, Move(Target(position), inputs), lambda _: None)
+
+
+def test_a_move_makes_the_earlier_startpoints_of_its_partitions_void(job):
+    write(job, "4")
+    move(job, "8", "mem.in[0]")
+    job.run()
+    assert processed(job) == {0: [8, 9], 1: list(range(4, 10))}
+    move(job, "8")
+    write(job, "9")
+    job.run()
+    assert processed(job) == {0: [9], 1: [9]}
 
 
 def test_what_was_followed_is_forgotten_with_the_next_one_and_what_is_left_can_be_cleared(job):
