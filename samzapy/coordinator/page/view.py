@@ -249,7 +249,7 @@ def _cell(names: Sequence[str], lags: Sequence[int]) -> Cell:
 @lru_cache(maxsize=100_000)
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """A sort key that puts `in[10]` after `in[9]`."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name))
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
 
 
 @lru_cache(maxsize=4_096)

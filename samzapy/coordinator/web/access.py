@@ -17,11 +17,11 @@ import hashlib
 import hmac
 import re
 from collections.abc import Collection, Iterable, Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -124,11 +124,9 @@ class Guard:
         return any([_same(given, self._tokens.read), _same(given, self._tokens.act)])
 
     def _has_cookie(self, headers: Mapping[bytes, bytes]) -> bool:
-        try:
-            morsel = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(self._cookie)
-        except CookieError:
-            return False
-        return _same("" if morsel is None else str(morsel.value), self._tokens.cookie)
+        # A browser sends the cookies of all ports of a host together. Python's own parser stops at the first odd one.
+        cookies = cookie_parser(headers.get(b"cookie", b"").decode("latin-1"))
+        return _same(cookies.get(self._cookie, ""), self._tokens.cookie)
 
 
 def _name(host: bytes) -> str:

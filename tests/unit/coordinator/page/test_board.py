@@ -21,6 +21,7 @@ from samzapy.coordinator.page.routes import page_routes
 from samzapy.coordinator.page.view import StoreSums
 from samzapy.coordinator.progress import ChangelogSize
 from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.job.facts import PartitionLag
 from samzapy.testing import ManualClock
 
 
@@ -214,6 +215,13 @@ def test_a_container_that_sends_new_metrics_is_added_up_anew():
     assert sums.rows(status) == sums.rows(status)
     newer = replace(status.containers[0], metrics={"Partition 0": {"store.counts.estimate-num-keys": 99}})
     assert sums.rows(replace(status, containers=(newer,)))[0][0].entries == 99
+
+
+def test_a_partition_may_have_any_name():
+    names = ["local.5\u00b27[0]", "local.\u0663[10]", "local.\u0663[9]", "local.\u2460"]
+    status = job(container(0, lags={name: PartitionLag(1, 2, 1, 0) for name in names}))
+    html = board_of(status).page()
+    assert all(name in html for name in names)
 
 
 def test_a_snapshot_that_cannot_be_had_leaves_the_page_as_it_was():
