@@ -9,10 +9,14 @@ from itertools import islice
 from samzapy.admin.store_queries import Question, store_entries
 from samzapy.admin.streams import Literal, Range, Record, as_text, records
 from samzapy.api.stream import SystemStream
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.page.inspector import LONGEST, Asked, Found, Inspector
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
 from samzapy.serializers import serde_registry
+
+#: Seconds without progress after which a message is given up: the readers of a page wait for one another.
+_PATIENCE_S = 10.0
 
 
 class JobInspector(Inspector):
@@ -21,8 +25,9 @@ class JobInspector(Inspector):
     Stores without a changelog are left out: their entries are only on the hosts of their containers.
     """
 
-    def __init__(self, config: JobConfig) -> None:
+    def __init__(self, config: JobConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self._config = config
+        self._clock = clock
 
     @property
     def stores(self) -> Sequence[str]:
@@ -51,9 +56,10 @@ class JobInspector(Inspector):
         if not asked.partition.isdecimal() or len(asked.partition) > 9:
             raise ConfigError([ConfigProblem("partition", asked.partition, "expected a number from 0")])
         stream = SystemStream.parse(asked.stream)
-        wanted = Range(asked.offset, (int(asked.partition),))
+        wanted = Range(asked.offset, (int(asked.partition),), patience_s=_PATIENCE_S)
+        settings = self._config.systems[stream.system]
         try:
-            with closing(records(self._config.systems[stream.system], stream, wanted)) as found:
+            with closing(records(settings, stream, wanted, self._clock)) as found:
                 return [self._shown(stream, record) for record in islice(found, 1)]
         except OffsetOutOfRange as cause:
             raise ConfigError([ConfigProblem("offset", asked.offset, str(cause))]) from cause

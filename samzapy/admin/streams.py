@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -12,7 +13,8 @@ import orjson
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin, SystemProducer, SystemSettings
-from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, UnknownStream
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, RetriableError, UnknownStream
 from samzapy.serializers import as_json, decode_failure, encode_failure
 from samzapy.system.factories import system_factory
 
@@ -84,12 +86,14 @@ class Range(NamedTuple):
     """The records to read.
 
     `start`: oldest, newest (the last record of each partition), upcoming, or an offset. `partitions`: none for all.
-    `follow`: go on after the end.
+    `follow`: go on after the end. `patience_s`: seconds without progress after which the read fails: records behind a
+    transaction that is still open come when it ends.
     """
 
     start: str = "oldest"
     partitions: tuple[int, ...] = ()
     follow: bool = False
+    patience_s: float = math.inf
 
 
 def stream_admin(settings: SystemSettings) -> closing[SystemAdmin]:
@@ -102,10 +106,13 @@ def stream_producer(settings: SystemSettings) -> closing[SystemProducer]:
     return closing(system_factory(settings).producer(settings, _CLIENT))
 
 
-def records(settings: SystemSettings, stream: SystemStream, what: Range) -> Generator[Record, None, None]:
+def records(
+    settings: SystemSettings, stream: SystemStream, what: Range, clock: Clock = SYSTEM_CLOCK
+) -> Generator[Record, None, None]:
     """The records, in order within each partition.
 
-    Raises UnknownStream, OffsetOutOfRange, ConfigError for a start that is neither a known word nor an offset.
+    Raises UnknownStream, OffsetOutOfRange, ConfigError for a start that is neither a known word nor an offset, RetriableError
+    at the end of the patience.
     """
     with stream_admin(settings) as admin:
         description = admin.describe(stream.stream)
@@ -121,12 +128,22 @@ def records(settings: SystemSettings, stream: SystemStream, what: Range) -> Gene
             if start < ranges[ssp].upcoming:
                 ends[ssp] = ranges[ssp].upcoming
         consumer.start()
+        positions: list[int] = []
+        moved = clock.monotonic()
         while ends or what.follow:
             for batch in consumer.poll(_WAIT_S, _BATCH):
                 end = None if what.follow else ends.get(batch.ssp, 0)
                 for row in zip(batch.offsets, batch.timestamps, batch.keys, batch.values, strict=True):
                     if end is None or row[0] < end:
                         yield Record(batch.ssp, *row)
+            reached = [consumer.position(ssp) for ssp in ssps]
+            if reached != positions:
+                positions, moved = reached, clock.monotonic()
+            elif clock.monotonic() - moved > what.patience_s:
+                raise RetriableError(
+                    f"{stream}: no record for {what.patience_s:g} s: a transaction before it is still open, or the system does "
+                    "not answer"
+                )
             ends = {ssp: end for ssp, end in ends.items() if consumer.position(ssp) < end}
 
 
