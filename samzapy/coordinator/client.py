@@ -303,9 +303,16 @@ class HttpQuestions(QuestionSource):
     def exchange(self, answers: Sequence[tuple[int, Answered]]) -> Sequence[tuple[int, Question]]:
         """See `QuestionSource.exchange`. Raises RetriableError if the coordinator does not answer, TaskMigrated if another
         attempt has the container."""
-        body = pack_questions(Handed(self._epoch(), list(answers)))
+        return self._asked(Handed(self._epoch(), list(answers)), WAIT_S + ANSWER_S)
+
+    def hand_over(self, answers: Sequence[tuple[int, Answered]]) -> None:
+        """See `QuestionSource.hand_over`. Raises as `exchange`."""
+        self._asked(Handed(self._epoch(), list(answers), busy=True), ANSWER_S)
+
+    def _asked(self, handed: Handed, answer_s: float) -> Sequence[tuple[int, Question]]:
+        body = pack_questions(handed)
         try:
-            asked = read_asked(self._client.questions(self._path, body, WAIT_S + ANSWER_S))
+            asked = read_asked(self._client.questions(self._path, body, answer_s))
         except ValueError as cause:
             raise RetriableError(f"the coordinator sent an unreadable answer to {self._path}: {cause}") from cause
         if not asked.owned:

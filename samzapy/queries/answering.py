@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two requests to a driver that does not answer.
 _AGAIN_S = 0.5
+#: Bytes of keys and values in answers after which they are handed over, before further questions are answered. With the one
+#: answer that exceeds it they stay below the limit of the driver.
+_HANDED_BYTES = 8_388_608
 #: Characters of an unexpected error in an answer.
 _LONGEST_REASON = 500
 
@@ -34,6 +37,10 @@ class QuestionSource(ABC):
 
         Raises SamzapyError if there is no driver that takes them.
         """
+
+    @abstractmethod
+    def hand_over(self, answers: Sequence[tuple[int, Answer]]) -> None:
+        """Hand over answers, and wait for no questions. Raises as `exchange`."""
 
     def close(self) -> None:  # noqa: B027  # a source may end its wait by itself
         """End a wait that is under way, if that is possible; any thread."""
@@ -69,7 +76,7 @@ class Answering:
         failing = False
         while not self._closed.is_set():
             try:
-                questions = self._source.exchange(answers)
+                answers = self._answered(self._source.exchange(answers))
                 failing = False
             except Exception as cause:  # an error here must not end the thread
                 logger.log(
@@ -81,8 +88,19 @@ class Answering:
                 failing = True
                 answers = []
                 self._closed.wait(_AGAIN_S)
-                continue
-            answers = [(number, self._answer(question)) for number, question in questions]
+
+    def _answered(self, questions: Sequence[tuple[int, Question]]) -> list[tuple[int, Answer]]:
+        """Answer the questions. Returns the answers that have not been handed over yet."""
+        answers: list[tuple[int, Answer]] = []
+        size = 0
+        for number, question in questions:
+            if size >= _HANDED_BYTES:
+                self._source.hand_over(answers)
+                answers, size = [], 0
+            answer = self._answer(question)
+            answers.append((number, answer))
+            size += answer.size
+        return answers
 
     def _answer(self, question: Question) -> Answer:
         began = self._clock.monotonic()

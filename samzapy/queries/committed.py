@@ -3,7 +3,9 @@
 1. A commit writes to an engine once, after its records and its checkpoint are durable. So all entries of an engine are
    committed. Readers never touch the object caches and the uncommitted bytes above it.
 2. The entries and the marker of one read belong to one commit, as `StorageEngine.read_committed` promises.
-3. The container publishes its stores when they are restored, and withdraws them before it closes them. In between, readers
+3. The tasks are read one after the other. Once their entries fill a page, the others are read up to its end only: a page costs
+   the memory of a few pages, however many tasks there are.
+4. The container publishes its stores when they are restored, and withdraws them before it closes them. In between, readers
    cost its tasks no lock, neither to process nor to commit.
 """
 
@@ -79,10 +81,25 @@ class CommittedStores:
             if not all(partition in parts for partition in wanted):
                 return Answer(problem=Problem.MOVING, message="the container does not have these tasks")
             try:
-                answers = [_read(question, partition, parts[partition]) for partition in wanted]
+                return _page(question, [(partition, parts[partition]) for partition in wanted])
             except (StoreError, ValueError) as cause:
                 return Answer(problem=Problem.REFUSED, message=f"store '{question.store}': {cause}")
-        return merged(answers, question.most, question.most_bytes)
+
+
+def _page(question: Question, parts: Iterable[tuple[int, PublishedStore]]) -> Answer:
+    most, most_bytes = question.most, question.most_bytes
+    answers: list[Answer] = []
+    count = size = 0
+    bounded = question
+    for partition, store in parts:
+        answer = _read(bounded, partition, store)
+        answers.append(answer)
+        count, size = count + len(answer.entries), size + answer.size
+        if answer.entries and (count > most or size > most_bytes):
+            full = merged(answers, most, most_bytes)
+            answers, count, size = [full], len(full.entries), full.size
+            bounded = question.within(full)
+    return merged(answers, most, most_bytes)
 
 
 def _read(question: Question, partition: int, store: PublishedStore) -> Answer:

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 _M = TypeVar("_M")
 
@@ -36,6 +37,18 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
     most_bytes: int
     partitions: tuple[int, ...] | None = None
     after: Place | None = None
+
+    @property
+    def is_of_a_key(self) -> bool:
+        """Whether only one key is asked for."""
+        return self.lower is not None and self.upper == self.lower + b"\x00"
+
+    def within(self, found: Answer) -> Question:
+        """The same question for further tasks, where others have `found` entries: without those behind a page that is full."""
+        if not found.more or not found.entries:
+            return self
+        beyond = found.entries[-1].key + b"\x00"
+        return replace(self, upper=beyond if self.upper is None else min(beyond, self.upper))
 
     def lower_of(self, partition: int) -> bytes | None:
         """The lower bound in that partition, `after` included."""
@@ -93,6 +106,11 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     problem: Problem | None = None
     message: str = ""
 
+    @property
+    def size(self) -> int:
+        """The bytes of its keys and values."""
+        return sum(len(entry.key) + len(entry.value) for entry in self.entries)
+
 
 def unanswered(container: str, timeout_s: float) -> Answer:
     """The answer in place of a container that did not answer in time."""
@@ -123,10 +141,12 @@ def merged(answers: Iterable[Answer], most: int, most_bytes: int) -> Answer:
 
 
 class Handed(msgspec.Struct, array_like=True):
-    """The body of a container: the epoch of its attempt, and its answers by the number of the question."""
+    """The body of a container: the epoch of its attempt, and its answers by the number of the question. `busy`: it has further
+    questions to answer, and takes no new ones yet."""
 
     epoch: int
     answers: list[tuple[int, Answer]]
+    busy: bool = False
 
 
 class Asked(msgspec.Struct, array_like=True):

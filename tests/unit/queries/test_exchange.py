@@ -142,6 +142,50 @@ def test_published_stores_answer_until_they_are_withdrawn():
     assert stores.answer(QUESTION).problem is Problem.MOVING
 
 
+def test_a_page_of_many_tasks_reads_little_more_than_a_page():
+    keys = sorted(b"%04d" % number for number in range(5_000))
+    read = []
+
+    def noting(engine):
+        page_of = engine.read_committed
+
+        def read_committed(*asked):
+            page = page_of(*asked)
+            read.append(len(page.pairs))
+            return page
+
+        engine.read_committed = read_committed
+        return engine
+
+    stores = CommittedStores()
+    tasks = range(100)
+    stores.publish(
+        {"counts": {n: PublishedStore(noting(engine_with(dict.fromkeys(keys[n::100], b"1"), 3))) for n in tasks}}
+    )
+    for lower, limits in ((None, (50, 1_000_000)), (b"2500", (1_000_000, 250))):
+        read.clear()
+        page = stores.answer(Question("counts", lower, None, *limits))
+        assert [each.key for each in page.entries] == [key for key in keys if lower is None or key >= lower][:50]
+        assert (page.more, page.as_of) == (True, dict.fromkeys(tasks, 3))
+        assert sum(read) < 500
+
+
+def test_the_pages_of_many_tasks_have_every_entry_once_and_in_order():
+    stores = CommittedStores()
+    parts = {n: {b"%03d" % key: b"1" for key in range(200) if key % (n + 2) < 2} for n in range(7)}
+    stores.publish({"counts": {n: PublishedStore(engine_with(entries, 3)) for n, entries in parts.items()}})
+    expected = sorted((key, n) for n, entries in parts.items() for key in entries)
+    for limits in ((1, 1_000), (7, 1_000), (1_000, 1), (1_000, 30)):
+        found, after = [], None
+        while True:
+            page = stores.answer(Question("counts", b"010", b"190", *limits, None, after))
+            found += [each.place for each in page.entries]
+            if not page.more:
+                break
+            after = page.entries[-1].place
+        assert found == [place for place in expected if b"010" <= place[0] < b"190"]
+
+
 def test_a_standby_says_how_far_it_is_behind():
     stores = CommittedStores()
     stores.publish({"counts": {0: PublishedStore(engine_with({}, 3), lambda: 10)}})
@@ -190,6 +234,9 @@ class Announcing(QuestionSource):
         finally:
             self.waits.set()
 
+    def hand_over(self, answers):
+        self._inner.hand_over(answers)
+
     def close(self):
         self._inner.close()
 
@@ -221,6 +268,9 @@ def test_a_source_that_fails_is_asked_again(failure):
             self.asked += 1
             if self.asked == 2:
                 self.again.set()
+            raise failure
+
+        def hand_over(self, answers):
             raise failure
 
     source = Failing()
