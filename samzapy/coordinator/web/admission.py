@@ -8,7 +8,8 @@ the length of its lease stops. So a connection is a stranger until one of its re
    chance. The limit grows with the job, because all containers may connect at once. Connections that have shown a token have
    no limit.
 3. A connection that has shown a token is closed after `IDLE_S` seconds without a request, and if an answer has not begun
-   `REQUEST_S` seconds after its request. An answer that has begun may last as long as its reader stays.
+   `REQUEST_S` seconds after its request. An answer that has begun may last as long as its reader stays. An application
+   with limits of its own asks for more time (`take_time`).
 
 A TLS connection is a stranger from before its handshake (`samzapy.coordinator.web.tls`).
 
@@ -21,6 +22,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from starlette.types import Scope
+
+#: The key in a request's scope for the function that lifts the limit of its answer.
+SLOW = "samzapy.slow"
 #: Seconds in which a stranger has to show a token and an answer has to begin, and after which an idle connection is closed.
 STRANGER_S, REQUEST_S, IDLE_S = 10.0, 15.0, 90.0
 #: Strangers at a time, besides two connections for each container.
@@ -40,7 +45,7 @@ OPEN_FILES = 65_536
 class Visit:
     """One connection, as the admission sees it. Times are the event loop's, in seconds."""
 
-    __slots__ = ("close", "is_answered", "known", "since", "under_way")
+    __slots__ = ("close", "is_answered", "known", "since", "slow", "under_way")
 
     def __init__(self, close: Callable[[], None], since: float, is_answered: Callable[[], bool] = bool) -> None:
         """`close` ends the connection at once. `is_answered`: whether the answer to the request under way has begun."""
@@ -49,6 +54,14 @@ class Visit:
         self.is_answered = is_answered
         self.known = False
         self.under_way = False
+        self.slow = False
+
+
+def take_time(scope: Scope) -> None:
+    """Let the answer to a request begin later than after `REQUEST_S`. The caller limits the time itself."""
+    lift = scope.get(SLOW)
+    if lift is not None:
+        lift()
 
 
 class Admission:
@@ -106,7 +119,7 @@ class Admission:
         overdue = [visit for visit in self._strangers if now - visit.since > STRANGER_S]
         for visit in self._known:
             allowed = REQUEST_S if visit.under_way else IDLE_S
-            if now - visit.since > allowed and not (visit.under_way and visit.is_answered()):
+            if now - visit.since > allowed and not (visit.under_way and (visit.slow or visit.is_answered())):
                 overdue.append(visit)
         for visit in overdue:
             self.leave(visit)

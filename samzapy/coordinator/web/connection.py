@@ -18,6 +18,7 @@ instead of 230 us for a heartbeat, 0.32 ms instead of 1.05 ms for details with 1
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +29,11 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from samzapy.coordinator.web.access import TRUST
-from samzapy.coordinator.web.admission import Admission, Visit
+from samzapy.coordinator.web.admission import SLOW, Admission, Visit
+
+#: uvicorn's lines about requests. It warns of each one that is not HTTP: anyone could fill the job's log with such lines.
+_quiet = logging.getLogger(__name__)
+_quiet.setLevel(logging.ERROR)
 
 #: Answers the body of a request: the HTTP status, and the body of the answer. It raises nothing.
 Call = Callable[[bytes], tuple[int, bytes]]
@@ -85,6 +90,7 @@ class Connection(H11Protocol):
     def __init__(self, admission: Admission, visit: Visit, **more: Any) -> None:
         """`visit` is the connection as `admission` sees it; `more` is uvicorn's."""
         super().__init__(**more)
+        self.logger = _quiet
         self._admission, self._visit = admission, visit
         self._application = self.app
         self.app = self._run
@@ -137,6 +143,7 @@ class Connection(H11Protocol):
         # Of requests in a row, the bytes that came at rest have the first one's head only.
         began, self._began = self._began, b""
         scope[TRUST] = partial(self._admission.trust, self._visit)
+        scope[SLOW] = self._takes_time
         scope[REPEAT] = partial(self._keep, began, b"POST %s HTTP/1.1\r\n" % scope["raw_path"])
         whole = self._listens = False
 
@@ -158,7 +165,10 @@ class Connection(H11Protocol):
         visit = self._visit
         if visit.known:
             visit.since = self.loop.time()
-        visit.under_way = True
+        visit.under_way, visit.slow = True, False
+
+    def _takes_time(self) -> None:
+        self._visit.slow = True
 
     def _is_over(self) -> None:
         visit = self._visit

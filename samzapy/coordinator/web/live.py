@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import TimeoutError as TooLate
+from concurrent.futures import wait
 
 import msgspec
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from samzapy.coordinator.page.inspector import LONGEST, Asked, Found, Inspector
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError
 from samzapy.queries.exchange import Exchange
 from samzapy.queries.owners import StoreOwners
-from samzapy.queries.questions import Answer, Entry, Problem, merged, question_of_key, unanswered
+from samzapy.queries.questions import Entry, Problem, merged, question_of_key, unanswered
 from samzapy.queries.text import StoreText
 
 
@@ -31,7 +31,7 @@ class LiveInspector(Inspector):
         texts: Mapping[str, StoreText],
         timeout_s: float,
     ) -> None:
-        """`timeout_s`: the time for each container's answer."""
+        """`timeout_s`: the time for the answers of all containers."""
         self._streams = streams
         self._exchange = exchange
         self._owners = owners
@@ -60,13 +60,11 @@ class LiveInspector(Inspector):
             (container, self._exchange.ask(container, replace(question, partitions=partitions)))
             for container, partitions in self._owners.of_key(text.name, key).items()
         ]
-        answers: list[Answer] = []
-        for container, each in waiting:
-            try:
-                answers.append(each.result(self._timeout_s))
-            except TooLate:
-                each.cancel()
-                answers.append(unanswered(container, self._timeout_s))
+        wait([each for _, each in waiting], self._timeout_s)
+        # One that is answered at this moment cannot be cancelled any more.
+        answers = [
+            unanswered(container, self._timeout_s) if each.cancel() else each.result() for container, each in waiting
+        ]
         answer = merged(answers, question.most, question.most_bytes)
         if answer.problem is Problem.MOVING:
             raise RetriableError(f"store '{text.name}': {answer.message}; ask again")

@@ -28,13 +28,14 @@ import base64
 import binascii
 import logging
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes
 
 from msgspec.structs import replace
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -43,6 +44,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from samzapy.config.supervision import QueryConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page.inspector import Inspector, NoInspector
+from samzapy.coordinator.web.admission import take_time
 from samzapy.errors import SerdeError
 from samzapy.queries.exchange import WAIT_S, Exchange
 from samzapy.queries.owners import Owners, StoreOwners
@@ -50,6 +52,7 @@ from samzapy.queries.questions import (
     STANDBY_LAG,
     Answer,
     Asked,
+    Entry,
     Place,
     Problem,
     Question,
@@ -67,6 +70,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds after which a client may ask again.
 RETRY_S = 1
+#: Containers that are asked for a page at once, the first time. Each answer is a page at most, and a page of a large job would
+#: need the memory of one page for each container.
+_WAVE = 16
 #: Most bytes of a container's request.
 _BODY_LIMIT = 67_108_864
 
@@ -164,6 +170,8 @@ class StoreQueries(Queries):
         self, request: Request, answer: Callable[[Request, StoreText], Coroutine[Any, Any, Response]]
     ) -> Response:
         name = request.path_params["name"]
+        # Each container that is asked has its own time, and standbys are asked after their owner.
+        take_time(request.scope)
         try:
             return await answer(request, self._text(name))
         except BadQuestion as bad:
@@ -216,7 +224,8 @@ class StoreQueries(Queries):
         answer = await self._asked(text, question, owners, given)
         body = {
             "store": text.name,
-            "entries": [text.shown(entry) for entry in answer.entries if text.is_alive(entry)],
+            # Heartbeats are answered meanwhile.
+            "entries": await run_in_threadpool(_shown, text, answer.entries),
             "as_of": _as_of(answer),
             "next": _cursor(answer.entries[-1].place) if answer.more and answer.entries else None,
         }
@@ -234,15 +243,30 @@ class StoreQueries(Queries):
         standby = {"true": True, "false": False}.get(given.get("standby", "false"))
         if standby is None:
             raise BadQuestion(f"standby: expected true or false, got {given['standby']!r}")
-        answers = await asyncio.gather(
-            *(self._of_container(container, question, owners[container], standby=standby) for container in owners)
-        )
-        answer = merged(answers, question.most, question.most_bytes)
+        answer = await self._of_owners(question, owners, standby=standby)
         if answer.problem is Problem.MOVING:
             raise _Failure(503, f"store '{text.name}': {answer.message}; ask again")
         if answer.problem is Problem.REFUSED:
             raise _Failure(409, answer.message)
         return answer
+
+    async def _of_owners(self, question: Question, owners: Owners, *, standby: bool) -> Answer:
+        """A key is asked of all of them at once. For a page they are asked in waves, each twice as large as the one before it;
+        what a wave has found bounds the next one."""
+        most, most_bytes = question.most, question.most_bytes
+        waiting, wave = list(owners), len(owners) if question.is_of_a_key else _WAVE
+        found = Answer()
+        while waiting and found.problem is None:
+            bounded, asked, waiting = question.within(found), waiting[:wave], waiting[wave:]
+            answers = await asyncio.gather(
+                *(self._of_container(container, bounded, owners[container], standby=standby) for container in asked)
+            )
+            if question.is_of_a_key:
+                found = merged(answers, most, most_bytes)
+            else:
+                found = await run_in_threadpool(merged, (found, *answers), most, most_bytes)
+            wave *= 2
+        return found
 
     async def _of_container(
         self, container: str, question: Question, partitions: tuple[int, ...] | None, *, standby: bool
@@ -275,6 +299,8 @@ class StoreQueries(Queries):
             return 404, b"unknown container\n"
         exchange, epoch = self._exchange, handed.epoch
         exchange.answered(container, epoch, handed.answers)
+        if handed.busy:
+            return 200, pack(Asked([], owned=self._coordinator.holder(container) == epoch))
         loop, news = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -301,6 +327,10 @@ class StoreQueries(Queries):
         refused = [(number, _UNSENDABLE) for number, _ in taken if number not in kept]
         self._exchange.answered(container, epoch, refused)
         return pack(Asked(sound))
+
+
+def _shown(text: StoreText, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    return [text.shown(entry) for entry in entries if text.is_alive(entry)]
 
 
 def _can_be_packed(question: Question) -> bool:

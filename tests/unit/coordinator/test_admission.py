@@ -86,6 +86,18 @@ def test_an_answer_that_goes_on_is_not_closed():
     assert rig.closed == []
 
 
+def test_an_answer_that_takes_its_time_is_not_closed():
+    rig = Rig()
+    visit = rig.arrive("browser")
+    rig.admission.trust(visit)
+    visit.under_way = visit.slow = True
+    rig.look(1_000_000.0)
+    assert rig.closed == []
+    visit.under_way = False
+    rig.look(1_000_000.0)
+    assert rig.closed == ["browser"]
+
+
 def test_reports_get_their_turn_between_the_ends_of_many_strangers(monkeypatch):
     monkeypatch.setattr(admission_module, "_LOOK_S", 0.0)
     monkeypatch.setattr(admission_module, "STRANGER_S", -1.0)
@@ -170,6 +182,13 @@ def test_headers_without_an_end_are_refused(service):
         except ConnectionError:
             return
         assert is_closed(endless) or endless.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_bytes_that_are_no_request_leave_no_line_in_the_log(service, caplog):
+    with connect(service) as stranger:
+        stranger.sendall(b"x\r\n\r\n")
+        assert stranger.recv(100).startswith(b"HTTP/1.1 400")
+    assert caplog.records == []
 
 
 def test_a_refused_request_closes_its_connection(service):

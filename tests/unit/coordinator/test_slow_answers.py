@@ -1,0 +1,161 @@
+"""Answers that take long, or are large: they come whole, nobody waits for a reader who has gone, and reports pass meanwhile."""
+
+import asyncio
+import json
+import time
+from contextlib import ExitStack, closing
+
+import pytest
+import urllib3
+from jobs.job_status import container, job
+from starlette.applications import Starlette
+
+from samzapy.api.engine import EngineSettings
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.config.loader import load_job
+from samzapy.coordinator.client import CoordinatorClient, HttpQuestions
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.page.board import Board
+from samzapy.coordinator.page.inspector import Asked, Inspector
+from samzapy.coordinator.page.routes import page_routes
+from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.web import admission as admission_module
+from samzapy.coordinator.wire import JobSpec
+from samzapy.errors import RetriableError
+from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.metrics import Registry
+from samzapy.queries.answering import Answering
+from samzapy.queries.committed import CommittedStores, PublishedStore
+from samzapy.queries.exchange import Exchange, LocalQuestions
+from samzapy.queries.questions import question_of_key
+from samzapy.runner.serving import records_of
+from samzapy.storage.kv import InMemoryStorageEngineFactory
+from samzapy.storage.local.marker import Marker, StoreIdentity
+from samzapy.testing import ManualClock
+from samzapy.verify.processes import until
+
+TOKEN = "correct-horse"
+FLAT = {
+    "job.name": "j",
+    "task.class": "a:B",
+    "task.inputs": "m.in",
+    "systems.m.samza.factory": "memory",
+    "job.query.enabled": "true",
+    "job.query.timeout.ms": "300",
+    "job.query.page.max.entries": "20",
+    "stores.counts.factory": "inmemory",
+    "stores.counts.key.serde": "string",
+    "stores.counts.msg.serde": "json",
+}
+
+
+def store_with(entries, partition):
+    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("counts"))
+    engine.write(entries, Marker(StoreIdentity("j-1", "counts", partition), 17, 0).to_bytes())
+    stores = CommittedStores()
+    stores.publish({"counts": {partition: PublishedStore(engine)}})
+    return stores
+
+
+class Scene:
+    """A job with one task in each container. Its containers are attempts that are registered, and silent."""
+
+    def __init__(self, containers):
+        tasks = [TaskModel(f"Partition {n}", frozenset({SystemStreamPartition("m", "in", n)}), n) for n in containers]
+        model = JobModel(tuple(ContainerModel(str(n), (tasks[n],)) for n in containers))
+        self.coordinator = Coordinator("j", JobSpec(model, FLAT), 60.0)
+        self.exchange = Exchange(self.coordinator.holder)
+        self.epochs = [self.coordinator.register(str(n)) for n in containers]
+        for number, epoch in enumerate(self.epochs):
+            self.exchange.take(str(number), epoch)
+        self.records = records_of(load_job(FLAT), self.coordinator, self.exchange)
+        self.service = CoordinatorService(self.coordinator, TOKEN, records=self.records)
+
+    def get(self, path):
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        return urllib3.request("GET", self.service.url + path, headers=headers, retries=False, timeout=60)
+
+    def close(self):
+        self.service.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/stores/counts/a", 503), ("/stores/counts", 503), ("/?store=counts&key=a", 200)]
+)
+def test_a_question_may_take_longer_than_other_requests(monkeypatch, path, status):
+    monkeypatch.setattr(admission_module, "_LOOK_S", 0.02)
+    with closing(Scene(range(1))) as scene:
+        monkeypatch.setattr(admission_module, "REQUEST_S", 0.1)
+        answer = scene.get(path)
+    assert (answer.status, b"has not answered for 0.3 s" in answer.data) == (status, True)
+
+
+def test_silent_containers_cost_the_page_the_time_of_one():
+    with closing(Scene(range(30))) as scene:
+        began = time.monotonic()
+        with pytest.raises(RetriableError, match="has not answered"):
+            scene.records.inspector.answer(Asked("counts", "a"))
+        assert time.monotonic() - began < 30 * 0.3 / 2
+
+
+class Noting(Inspector):
+    stores, streams = ("counts",), ()
+
+    def __init__(self):
+        self.asked = []
+
+    def answer(self, asked):
+        self.asked.append(asked.key)
+        return []
+
+
+@pytest.mark.parametrize(("event", "asked"), [("http.request", ["a"]), ("http.disconnect", [])])
+def test_the_question_of_a_reader_who_has_gone_is_not_looked_up(event, asked):
+    inspector = Noting()
+    status = job(container(0))
+    page = Starlette(routes=page_routes(Board(lambda: status, inspector, ManualClock())))
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"store=counts&key=a"}
+
+    async def receive():
+        return {"type": event, "body": b"", "more_body": False}
+
+    async def send(_):
+        pass
+
+    asyncio.run(page(scope, receive, send))
+    assert inspector.asked == asked
+
+
+def test_answers_that_are_large_together_reach_all_who_asked():
+    value = b'"%s"' % (b"x" * 1_000_000)
+    keys = [b"%d" % number for number in range(90)]
+    with closing(Scene(range(1))) as scene, closing(CoordinatorClient(scene.service.url, TOKEN)) as client:
+        answers = [scene.exchange.ask("0", question_of_key("counts", key, 1)) for key in keys]
+        stores = store_with(dict.fromkeys(keys, value), 0)
+        with Answering(HttpQuestions(client, "0", lambda: scene.epochs[0]), stores, Registry()):
+            assert [each.result(30).entries[0].key for each in answers] == keys
+
+
+def test_a_page_of_a_large_job_is_not_a_page_of_each_container():
+    numbers = range(40)
+    keys = sorted(f"{n:04}" for n in range(800))
+    with closing(Scene(numbers)) as scene, ExitStack() as answering:
+        registries = [Registry() for _ in numbers]
+        for number, epoch in enumerate(scene.epochs):
+            stores = store_with({key.encode(): b"1" for key in keys[number::40]}, number)
+            source = LocalQuestions(scene.exchange, str(number), lambda epoch=epoch: epoch)
+            answering.enter_context(Answering(source, stores, registries[number]))
+        desks = scene.exchange._desks
+        until(lambda: all(desk.wake for desk in desks.values()), "a container does not ask")
+        found, path = [], "/stores/counts"
+        first = json.loads(scene.get(path).data)
+        sent = sum(each.snapshot()["queries"]["entries"] for each in registries)
+        while True:
+            page = json.loads(scene.get(path).data)
+            found += [entry["key"] for entry in page["entries"]]
+            if page["next"] is None:
+                break
+            path = f"/stores/counts?after={page['next']}"
+    assert len(first["entries"]) == 20
+    assert sent < 400, "each of the first containers sends a page, the others what has room in it"
+    assert found == keys
