@@ -8,6 +8,7 @@
    is left out, and so is a metric that is not a number.
 4. A piece without an acknowledgement may have arrived, so the next one is a `first` again. The coordinator asks for a `first`
    if a piece is missing.
+5. Such a piece may still arrive after later ones. Its sequence number is smaller than theirs, so it changes nothing.
 
 A metric is named once and has a number from then on. The coordinator keeps the values of a container in one array, and one
 copy of each list of names that tasks share: five million values of a thousand containers take some 60 MB.
@@ -194,6 +195,11 @@ class Reported:
     lags: Mapping[str, PartitionLag] = field(default_factory=dict)
     metrics: MetricValues = field(default_factory=MetricValues)
     stalled: Stall | None = None
+    newest: int = 0
+
+    def is_late(self, piece: Details) -> bool:
+        """Whether a later piece of this attempt is here already. A piece without a sequence number is never late."""
+        return piece.epoch == self.epoch and 0 < piece.sequence <= self.newest
 
     def changed(self, piece: Details) -> Reported:
         """A copy with the changes of a piece. Raises WireError."""
@@ -205,6 +211,8 @@ class Reported:
             new["metrics"] = before.metrics.changed(piece)
         if piece.facts is not None:
             new["stalled"] = piece.facts.stalled
+        if piece.sequence:
+            new["newest"] = piece.sequence
         return replace(before, **new) if new else before
 
     def report(

@@ -195,6 +195,7 @@ class HttpLease(ContainerLease):
         self._pace = Pace()
         self._pace_s = self._pace.heartbeat_s
         self._changes = Changes()
+        self._beats, self._pieces = count(1), count(1)
         self._phase = ""
         self._details_due = self._metrics_due = -math.inf
         self._failing = False
@@ -234,7 +235,7 @@ class HttpLease(ContainerLease):
     def report(self, report: ContainerReport) -> Directive:
         """Send a heartbeat. Raises RetriableError when the coordinator does not answer."""
         self._note(report.facts)
-        beat = Heartbeat(report.epoch, report.phase, report.processed, report.commits)
+        beat = Heartbeat(report.epoch, report.phase, report.processed, report.commits, next(self._beats))
         try:
             answer = self._client.call(Answer, "POST", self._path, beat)
         except TaskMigrated:
@@ -281,6 +282,7 @@ class HttpLease(ContainerLease):
     def _send(self, report: ContainerReport, began: float, *, metrics: bool) -> None:
         answer_s = min(ANSWER_S, self._duration_s / 3)
         for piece in self._changes.pieces(report, metrics=metrics):
+            piece.sequence = next(self._pieces)
             if self._client.details(self._details_path, pack(piece), answer_s).again:
                 self._changes.forget()
                 return

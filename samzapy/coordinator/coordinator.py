@@ -185,6 +185,11 @@ class Coordinator:
         self._on_facts(report.container_id, report.facts)
         return directive
 
+    def directive(self, container_id: str, epoch: int) -> Directive:
+        """The present directive for an attempt. This renews no lease."""
+        with self._changed:
+            return self._leases.directive(container_id, epoch)
+
     def detail(self, report: ContainerReport) -> bool:
         """Take the details of an attempt, without renewing its lease; returns whether it still has the container."""
         with self._changed:

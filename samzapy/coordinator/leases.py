@@ -98,12 +98,18 @@ class Leases:
 
     def renew(self, container_id: str, epoch: int) -> Directive:
         """Renew the lease; this revives an expired lease, unless another attempt has registered."""
+        directive, grant = self.directive(container_id, epoch), self._grants[container_id]
+        if directive is not Directive.ABANDON and grant is not None:
+            if grant.state is not ContainerState.DONE:
+                self._revive(container_id, grant)
+            grant.expires = self._expiry()
+        return directive
+
+    def directive(self, container_id: str, epoch: int) -> Directive:
+        """The answer to a report of this attempt, without a renewal of its lease."""
         grant = self._grants[container_id]
         if self._abandoned or grant is None or grant.epoch != epoch:
             return Directive.ABANDON
-        if grant.state is not ContainerState.DONE:
-            self._revive(container_id, grant)
-        grant.expires = self._expiry()
         if self._stopping or container_id in self._released:
             return Directive.STOP
         return Directive.DRAIN if self._draining else Directive.CONTINUE

@@ -3,7 +3,7 @@
 ==============================  =================================================
 POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, spec, predecessor,
                                 checkpoint_clock}
-POST /containers/ID/heartbeat   {epoch, phase, processed, commits}: {directive, checkpoint_clock, pace, again}
+POST /containers/ID/heartbeat   {epoch, phase, processed, commits, sequence}: {directive, checkpoint_clock, pace, again}
 POST /containers/ID/details     Details, packed: {again}
 POST /containers/ID/epoch       have a greater epoch {epoch, newest}: {epoch}, null if superseded
 POST /containers/ID/failure     {epoch, error, message, exit_code, permanent, user}: {final}
@@ -88,7 +88,11 @@ _NO_RECORDS = Records()
 
 
 class Calls:
-    """The ASGI application for calls with the token that acts, most of them by containers. One event loop runs it."""
+    """The ASGI application for calls with the token that acts, most of them by containers. One event loop runs it.
+
+    The network may deliver a report long after its container has given it up and sent later ones, or after the attempt has
+    failed. Such a late report is answered, but it changes nothing and renews no lease.
+    """
 
     def __init__(self, coordinator: Coordinator, registered: Callable[[], None]) -> None:
         """`registered` is called after each registration."""
@@ -96,6 +100,7 @@ class Calls:
         self._registered = registered
         self._reported: dict[str, Reported] = {}
         self._counters: dict[str, Heartbeat] = {}
+        self._failed: dict[str, int] = {}
         self._routes: dict[str, Callable[[str, bytes], bytes]] = {
             "attempts": self._register,
             "heartbeat": self._heartbeat,
@@ -161,6 +166,9 @@ class Calls:
     def _heartbeat(self, container_id: str, body: bytes) -> bytes:
         beat = read(Heartbeat, body)
         coordinator = self._coordinator
+        if self._is_late(container_id, beat):
+            directive = coordinator.directive(container_id, beat.epoch)
+            return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace_of(container_id)))
         reported = self._reported.get(container_id)
         again = reported is None or reported.epoch != beat.epoch
         if reported is None or again:
@@ -172,9 +180,18 @@ class Calls:
             self._reported[container_id] = reported
         return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace_of(container_id), again))
 
+    def _is_late(self, container_id: str, beat: Heartbeat) -> bool:
+        """Whether a later heartbeat of this attempt, or its failure, is here already."""
+        if self._failed.get(container_id) == beat.epoch:
+            return True
+        newest = self._counters.get(container_id)
+        return newest is not None and newest.epoch == beat.epoch and 0 < beat.sequence <= newest.sequence
+
     def _details(self, container_id: str, body: bytes) -> bytes:
         piece = unpack(body)
         known = self._reported.get(container_id)
+        if known is not None and known.is_late(piece):
+            return _TAKEN
         if known is None or known.epoch != piece.epoch:
             if not piece.first:
                 return _AGAIN
@@ -193,7 +210,9 @@ class Calls:
         return encode(Outgrown(self._coordinator.outgrow(container_id, asked.epoch, asked.newest)))
 
     def _failure(self, container_id: str, body: bytes) -> bytes:
-        return encode(Verdict(self._coordinator.fail(read_failure(container_id, body))))
+        failure = read_failure(container_id, body)
+        self._failed[container_id] = max(failure.epoch, self._failed.get(container_id, failure.epoch))
+        return encode(Verdict(self._coordinator.fail(failure)))
 
 
 def _answered(path: str, call: Callable[[bytes], bytes], body: bytes) -> tuple[int, bytes]:

@@ -217,12 +217,17 @@ class Pace:
 
 
 class Heartbeat(msgspec.Struct):
-    """The sign of life of an attempt. Its size does not depend on tasks, stores or metrics."""
+    """The sign of life of an attempt. Its size does not depend on tasks, stores or metrics.
+
+    `sequence` numbers the heartbeats of a lease from 1; 0 is not numbered. A connection that its client has given up may still
+    deliver an old one, which must not count.
+    """
 
     epoch: int
     phase: str
     processed: int = 0
     commits: int = 0
+    sequence: int = 0
 
 
 class Answer(msgspec.Struct):
@@ -239,7 +244,7 @@ class Details(msgspec.Struct, omit_defaults=True):
 
     `lags` are the `partitions` of facts; `facts` are the other facts since the previous details. `names` are new
     metrics, by group; in this order they get the next numbers, from 0. `numbers` are the numbers of metrics with new
-    `values`.
+    `values`. `sequence` numbers the pieces of a lease from 1, as that of heartbeats.
     """
 
     epoch: int
@@ -254,6 +259,7 @@ class Details(msgspec.Struct, omit_defaults=True):
     names: list[tuple[str, list[str]]] = []
     numbers: list[int] = []
     values: list[float] = []
+    sequence: int = 0
 
 
 class Taken(msgspec.Struct):
