@@ -63,7 +63,8 @@ class ContainerStatus:
     """One container. `processed` and `commits` count all its attempts; `remaining` is None for an endless run.
 
     `lags` has its input partitions by SSP as text, as of the last request for their ends; `stalled` is set while it makes no
-    progress; `failure` is the last failure of the user's code."""
+    progress; `failure` is the last failure of the user's code. Until the newest attempt reports, its phase is `starting`, and positions,
+    ends, lags and metrics are the last ones of the attempt before."""
 
     id: str
     state: str
@@ -360,22 +361,24 @@ class Progress:
         report, (state, attempts, epoch) = account.report, account.standing
         if report is None:
             return ContainerStatus(container_id, state, "", attempts, epoch, 0, 0, None, None)
-        restoring = tuple(report.restoring.values())
+        is_own = report.epoch == epoch
+        restoring = tuple(report.restoring.values()) if is_own else ()
         return ContainerStatus(
             container_id,
             state,
-            report.phase,
+            # Readiness and the places of state follow the phase, so it must not be that of the attempt before.
+            report.phase if is_own else "starting",
             attempts,
             epoch,
             account.processed_before + report.processed,
             account.commits_before + report.commits,
-            _remaining(report),
+            _remaining(report) if is_own else None,
             (sum(done for done, _ in restoring), sum(total for _, total in restoring)) if restoring else None,
             report.positions,
             report.ends,
             report.metrics,
             account.lags,
-            report.facts.stalled,
+            report.facts.stalled if is_own else None,
             account.failure,
         )
 

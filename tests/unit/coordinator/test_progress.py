@@ -45,6 +45,26 @@ def test_a_superseded_attempt_is_not_counted_any_more():
     assert job.status().processed == 5
 
 
+def test_until_a_new_attempt_reports_it_starts_and_has_the_positions_of_the_one_before():
+    job = coordinator()
+    first = LocalLease(job, "0")
+    stall = Stall("in process of m.in[0]@3", 60.0)
+    known = {"positions": {"m.in[0]": 40}, "ends": {"m.in[0]": 100}, "metrics": {"g": {"n": 1.0}}}
+    lags = {"m.in[0]": PartitionLag(40, 90, 50, 7)}
+    restoring = {"Partition 0/s": (1, 9)}
+    first.report(report(first, processed=30, restoring=restoring, facts=Facts(lags, stall), **known))
+    before = job.status().containers[0]
+    assert (before.phase, before.stalled, before.restoring, before.remaining) == ("running", stall, (1, 9), 60)
+    second = LocalLease(job, "0")
+    status = job.status().containers[0]
+    assert (status.state, status.phase) == ("running", "starting")
+    assert (status.stalled, status.restoring, status.remaining) == (None, None, None)
+    assert status.partitions == {"m.in[0]": PartitionSnapshot(40, 90, 50, 0.007)}
+    assert (status.processed, status.ends, status.metrics) == (30, known["ends"], known["metrics"])
+    second.report(report(second, phase="restoring", restoring=restoring))
+    assert (job.status().containers[0].phase, job.status().containers[0].restoring) == ("restoring", (1, 9))
+
+
 def test_what_remains_is_known_when_every_container_has_told_its_ends():
     job = coordinator()
     left, right = LocalLease(job, "0"), LocalLease(job, "1")

@@ -74,6 +74,14 @@ def test_a_job_is_ready_when_every_container_processes(state, phase, ready):
     assert are_ready([processing, other]) == ready
 
 
+def test_a_job_is_not_ready_while_nothing_is_heard_of_a_containers_new_attempt(coordinator):
+    lease = LocalLease(coordinator, "0")
+    lease.report(ContainerReport("0", lease.epoch, "running"))
+    assert are_ready(coordinator.status().containers)
+    LocalLease(coordinator, "0")
+    assert not are_ready(coordinator.status().containers)
+
+
 def test_a_job_that_stops_is_alive_and_not_ready(service, coordinator):
     lease = LocalLease(coordinator, "0")
     lease.report(ContainerReport("0", lease.epoch, "running"))

@@ -310,6 +310,31 @@ def test_an_attempt_that_failed_before_it_had_restored_leaves_the_state_where_it
     assert spark.tries[2].locations == ["executor_a_1", "a"]
 
 
+def test_an_attempt_that_failed_before_its_first_report_leaves_the_state_where_it_was():
+    spark = Spark(copies=1)
+    spark.nth(0).registers(A).ends("lost")
+    silent = spark.nth(1)
+    spark.coordinator.register("0", AttemptProcess("here", 1, 2, 3, B))
+    spark.looks(3)
+    silent.ends("lost again")
+    assert spark.nth(2).locations == ["executor_a_1", "a"]
+
+
+def test_a_standby_that_starts_again_has_not_caught_up_before_its_first_report():
+    spark = Spark()
+    spark.places.append(Place("a", "4"))
+    lost = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B)
+    standby.ends("lost")
+    again = spark.nth(2)
+    spark.coordinator.register("0-1", AttemptProcess("here", 1, 2, 3, B))
+    spark.looks(3)
+    spark.places.remove(A)
+    lost.ends("ExecutorLostFailure (executor 1 exited)")
+    assert spark.nth(3).locations == ["a"]
+    assert not again.cancelled
+
+
 def test_it_gives_up_after_as_many_tries_in_a_row_as_spark_would_make():
     spark = Spark(copies=1, tries=2)
     spark.nth(0).ends("first")
