@@ -4,6 +4,8 @@
    superseded, or has let its lease run out, answers nothing.
 2. A container waits for questions all the time. If it neither waits nor has open questions, its tasks are moving.
 3. If an attempt is superseded or leaves, its open questions are answered with `MOVING`.
+4. A request may wait on a connection that has died unnoticed, while the container waits with another one. So the newest request gets
+   the questions, and the end of an older one means nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +36,24 @@ class _Desk:
         self.epoch = epoch
         self.waiting: deque[tuple[int, Question]] = deque()
         self.open: dict[int, Future[Answer]] = {}
-        self.wake: Callable[[], None] | None = None
+        # Requests by the functions that wake them: those that wait, oldest first; the newest of all; the last one woken.
+        self.requests: list[Callable[[], None]] = []
+        self.newest: Callable[[], None] | None = None
+        self.woken: Callable[[], None] | None = None
+
+    def next_to_wake(self) -> Callable[[], None] | None:
+        """The newest request that waits, unless it has been woken already."""
+        newest = self.requests[-1] if self.requests else None
+        if newest is self.woken:
+            return None
+        self.woken = newest
+        return newest
+
+    def end(self, request: Callable[[], None]) -> bool:
+        """Note that a request waits no longer; returns whether no newer one waits."""
+        is_last = self.requests[-1:] == [request]
+        self.requests = [each for each in self.requests if each is not request]
+        return is_last
 
 
 class Exchange:
@@ -64,7 +83,7 @@ class Exchange:
                 desk.open[number] = answer
                 desk.waiting.append((number, question))
                 opened = desk.open
-                wake, desk.wake = desk.wake, None
+                wake = desk.next_to_wake()
         if refusal is not None:
             answer.set_result(refusal)
             return answer
@@ -77,7 +96,7 @@ class Exchange:
         self, container_id: str, epoch: int, wake: Callable[[], None] | None = None
     ) -> list[tuple[int, Question]] | None:
         """The next questions for that attempt, None if it does not own the container. If there are none yet, `wake` is
-        called once, on any thread, when one comes."""
+        called once, on any thread, when one comes; the request waits until `take_waited` or `leave`."""
         holder = self._holder(container_id)
         with self._lock:
             desk = self._desks.get(container_id)
@@ -87,10 +106,21 @@ class Exchange:
             if desk is None or desk.epoch != epoch:
                 gone = [] if desk is None else list(desk.open.values())
                 desk = self._desks[container_id] = _Desk(epoch)
-            taken = _next(desk)
-            desk.wake = None if taken else wake
+            taken, desk.newest = _next(desk), wake
+            if not taken and wake is not None:
+                desk.requests.append(wake)
         _answer_all(gone)
         return taken
+
+    def take_waited(self, container_id: str, epoch: int, wake: Callable[[], None]) -> list[tuple[int, Question]] | None:
+        """The questions for the request that has waited for `wake` and is answered now, none while a newer one waits. None if the
+        attempt does not own the container."""
+        holder = self._holder(container_id)
+        with self._lock:
+            desk = self._desks.get(container_id)
+            if holder != epoch:
+                return None
+            return _next(desk) if desk is not None and desk.epoch == epoch and desk.end(wake) else []
 
     def answered(self, container_id: str, epoch: int, answers: Iterable[tuple[int, Answer]]) -> None:
         """Take answers. Answers of a superseded attempt and answers to cancelled questions are dropped."""
@@ -104,15 +134,24 @@ class Exchange:
         for future, answer in found:
             _answer(future, answer if owned else _MOVING)
 
-    def leave(self, container_id: str, epoch: int) -> None:
-        """Note that the attempt waits no longer."""
+    def leave(self, container_id: str, epoch: int, wake: Callable[[], None] | None = None) -> None:
+        """Note that the attempt waits no longer, if the request that has waited for `wake` was its newest (None: in any case)."""
+        other: Callable[[], None] | None = None
+        gone: list[Future[Answer]] = []
         with self._lock:
             desk = self._desks.get(container_id)
             if desk is None or desk.epoch != epoch:
                 return
-            del self._desks[container_id]
-            gone = list(desk.open.values())
+            if wake is not None:
+                desk.end(wake)
+            if wake is None or (wake is desk.newest and not desk.requests):
+                del self._desks[container_id]
+                gone = list(desk.open.values())
+            elif desk.waiting:
+                other = desk.next_to_wake()
         _answer_all(gone)
+        if other is not None:
+            other()
 
 
 def _next(desk: _Desk) -> list[tuple[int, Question]]:
@@ -155,12 +194,13 @@ class LocalQuestions(QuestionSource):
         self._news.clear()
         if self._closed:
             return []
-        taken = self._exchange.take(self._container_id, epoch, self._news.set)
+        wake = self._news.set
+        taken = self._exchange.take(self._container_id, epoch, wake)
         if taken is None:
             raise TaskMigrated(f"another attempt has container {self._container_id}")
         if not taken:
             self._news.wait(self._wait_s)
-            taken = self._exchange.take(self._container_id, epoch) or []
+            taken = self._exchange.take_waited(self._container_id, epoch, wake) or []
         return taken
 
     def hand_over(self, answers: Sequence[tuple[int, Answer]]) -> None:

@@ -311,9 +311,9 @@ class StoreQueries(Queries):
         if taken == []:
             left = await _left_before(news, receive)
             if left:
-                exchange.leave(container, epoch)
+                exchange.leave(container, epoch, wake)
                 return 499, b""
-            taken = exchange.take(container, epoch)
+            taken = exchange.take_waited(container, epoch, wake)
         return 200, pack(Asked([], owned=False)) if taken is None else self._packed(container, epoch, taken)
 
     def _packed(self, container: str, epoch: int, taken: list[tuple[int, Question]]) -> bytes:

@@ -78,7 +78,7 @@ class Container:
 
         def asks():
             desk = desks.get(container_id)
-            return desk is not None and desk.epoch == self.lease.epoch and desk.wake
+            return desk is not None and desk.epoch == self.lease.epoch and desk.requests
 
         until(asks, "it does not ask")
 

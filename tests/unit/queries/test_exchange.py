@@ -54,6 +54,81 @@ def test_a_container_that_waits_is_woken_once():
     assert len(exchange.take("0", 1)) == 2
 
 
+class Request:
+    """A request of the container: it waits if there is no question, and counts how often it was woken."""
+
+    def __init__(self, exchange):
+        self.woken = 0
+        self._exchange = exchange
+        self._wake = self._count
+        self.taken = exchange.take("0", 1, self._wake)
+
+    def _count(self):
+        self.woken += 1
+
+    def ends(self):
+        """Woken, or over in time: the questions that it gets."""
+        return self._exchange.take_waited("0", 1, self._wake)
+
+    def is_cut(self):
+        """The end of its connection is noticed."""
+        self._exchange.leave("0", 1, self._wake)
+
+
+def test_a_request_that_another_has_replaced_gets_no_questions_and_its_end_means_nothing():
+    exchange = Exchange(Holder())
+    dead, cut, live = (Request(exchange) for _ in range(3))
+    assert dead.ends() == []
+    cut.is_cut()
+    asked = exchange.ask("0", QUESTION)
+    assert not asked.done()
+    assert (dead.woken, cut.woken, live.woken) == (0, 0, 1)
+    ((number, question),) = live.ends()
+    assert question is QUESTION
+    exchange.answered("0", 1, [(number, ANSWER)])
+    assert asked.result(0) is ANSWER
+
+
+def test_questions_that_came_with_a_replaced_request_still_open_go_to_the_newest():
+    exchange = Exchange(Holder())
+    dead, live = Request(exchange), Request(exchange)
+    exchange.ask("0", QUESTION)
+    exchange.ask("0", QUESTION)
+    assert dead.ends() == []
+    assert live.woken == 1
+    assert len(live.ends()) == 2
+
+
+def test_the_end_of_a_replaced_request_gives_up_no_question_that_the_container_is_answering():
+    exchange = Exchange(Holder())
+    dead = Request(exchange)
+    live = Request(exchange)
+    asked = exchange.ask("0", QUESTION)
+    ((number, _),) = live.ends()
+    dead.is_cut()
+    exchange.answered("0", 1, [(number, ANSWER)])
+    assert asked.result(0) is ANSWER
+
+
+def test_a_request_that_arrives_after_its_replacement_leaves_the_questions_to_it_when_it_ends():
+    exchange = Exchange(Holder())
+    live, late = Request(exchange), Request(exchange)
+    asked = exchange.ask("0", QUESTION)
+    assert (live.woken, late.woken) == (0, 1)
+    late.is_cut()
+    assert live.woken == 1
+    assert not asked.done()
+    assert len(live.ends()) == 1
+
+
+def test_an_attempt_whose_only_request_is_cut_is_moving():
+    exchange = Exchange(Holder())
+    Request(exchange).is_cut()
+    assert exchange.ask("0", QUESTION).result(0).problem is Problem.MOVING
+    assert Request(exchange).taken == []
+    assert not exchange.ask("0", QUESTION).done()
+
+
 def test_an_attempt_with_a_successor_gets_and_answers_nothing():
     holder = Holder()
     exchange = Exchange(holder)
