@@ -4,7 +4,8 @@ a consumer group.
 1. One request for all partitions of a system, which the client splits by broker. A broker that does not answer holds up
    this thread alone. Other threads see for how long, so a container that cannot reach its broker says so.
 2. The age of the oldest unprocessed record: it is younger than the last processed one, and it came after the last look at
-   which the partition ended before it. The later of the two counts. Without either, its age since the first look.
+   which the partition ended before it. The later of the two counts. Without either, its age since the first look. Only the time
+   of a record is compared with the time of day, once, so a partition that stands still has the right age when the clock is set.
 3. No processed message passes the records that are not messages (the ends of transactions). So the run loop notes its
    consumers' positions whenever it has nothing to do.
 4. The consumer group is for tools that show lag. It is a copy: nothing reads it, and a failure is one line in the log.
@@ -47,16 +48,21 @@ class Progress:
 
 
 class EndsSeen:
-    """The ends that one partition had, and when it still had them."""
+    """The ends that one partition had, when it still had them, and its last processed record. `now_ms` are milliseconds of the
+    monotonic clock."""
 
-    __slots__ = ("_looks",)
+    __slots__ = ("_began", "_looks", "_processed")
 
     def __init__(self) -> None:
+        self._began: int | None = None
         self._looks: list[tuple[int, int]] = []
+        self._processed: tuple[int, int] | None = None
 
     def add(self, now_ms: int, end: int) -> None:
         """The partition ends at `end` now."""
         looks = self._looks
+        if self._began is None:
+            self._began = now_ms
         if looks and looks[-1][1] == end:
             looks[-1] = now_ms, end
             return
@@ -64,12 +70,17 @@ class EndsSeen:
         if len(looks) > _MOST_LOOKS:
             del looks[1:-1:2]
 
-    def age_ms(self, position: int, now_ms: int, processed_ms: int) -> int:
-        """The longest time in milliseconds that the record at `position` can have waited; `processed_ms` is the time of
-        the last processed record (-1: not known)."""
-        before = [at for at, end in self._looks if end <= position]
-        since = max([*before[-1:], processed_ms]) if before or processed_ms > 0 else self._looks[0][0]
-        return max(0, now_ms - since)
+    def note(self, now_ms: int, processed_ms: int, wall_ms: int) -> None:
+        """The last processed record has the time `processed_ms`; both this time and `wall_ms` are in milliseconds since 1970."""
+        if self._processed is None or self._processed[0] != processed_ms:
+            self._processed = processed_ms, now_ms - max(0, wall_ms - processed_ms)
+
+    def age_ms(self, position: int, now_ms: int) -> int:
+        """The longest time in milliseconds that the record at `position` can have waited."""
+        known = [at for at, end in self._looks if end <= position][-1:]
+        if self._processed is not None:
+            known.append(self._processed[1])
+        return now_ms - max(known, default=now_ms if self._began is None else self._began)
 
 
 @final
@@ -199,15 +210,17 @@ class LagWatch:
             self._warned = True
 
     def _measured(self, ends: Positions, progress: Progress) -> dict[str, PartitionLag]:
-        now_ms = self._clock.wall_ms()
+        now_ms, wall_ms = round(self._clock.monotonic() * 1000), self._clock.wall_ms()
         found: dict[str, PartitionLag] = {}
         for ssp, end in ends.items():
             seen = self._seen[ssp]
             seen.add(now_ms, end)
+            if (processed_ms := progress.processed_ms.get(ssp, -1)) > 0:
+                seen.note(now_ms, processed_ms, wall_ms)
             position = progress.positions.get(ssp)
             if position is not None:
                 lag = max(0, end - position)
-                age_ms = seen.age_ms(position, now_ms, progress.processed_ms.get(ssp, -1)) if lag else 0
+                age_ms = seen.age_ms(position, now_ms) if lag else 0
                 found[str(ssp)] = PartitionLag(position, end, lag, age_ms)
         return found
 

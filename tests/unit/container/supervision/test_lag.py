@@ -79,22 +79,23 @@ def test_the_age_is_the_time_since_the_partition_still_ended_before_the_record()
     seen = EndsSeen()
     for now, end in ((0, 10), (5_000, 10), (10_000, 12), (15_000, 20)):
         seen.add(now, end)
-    assert seen.age_ms(10, 20_000, -1) == 15_000
-    assert seen.age_ms(12, 20_000, -1) == 10_000
-    assert seen.age_ms(11, 20_000, -1) == 15_000
+    assert seen.age_ms(10, 20_000) == 15_000
+    assert seen.age_ms(12, 20_000) == 10_000
+    assert seen.age_ms(11, 20_000) == 15_000
 
 
 def test_the_age_in_an_old_backlog_is_that_of_the_last_processed_record():
     seen = EndsSeen()
-    seen.add(1_000_000, 500)
-    assert seen.age_ms(7, 1_000_000, 400_000) == 600_000
+    seen.add(1_000, 500)
+    seen.note(1_000, 400_000, 1_000_000)
+    assert seen.age_ms(7, 1_000) == 600_000
 
 
 def test_without_any_other_knowledge_the_age_counts_from_the_first_look():
     seen = EndsSeen()
     seen.add(1_000, 500)
     seen.add(6_000, 600)
-    assert seen.age_ms(7, 9_000, -1) == 8_000
+    assert seen.age_ms(7, 9_000) == 8_000
 
 
 def test_many_looks_at_one_partition_take_bounded_memory():
@@ -102,7 +103,37 @@ def test_many_looks_at_one_partition_take_bounded_memory():
     for look in range(10_000):
         seen.add(look, look)
     assert len(seen._looks) <= 64
-    assert seen.age_ms(0, 10_000, -1) == 10_000
+    assert seen.age_ms(0, 10_000) == 10_000
+
+
+class SetClock(ManualClock):
+    """A clock whose time of day can be set."""
+
+    ahead_s = 0
+
+    def wall_ms(self):
+        return super().wall_ms() + self.ahead_s * 1000
+
+
+@pytest.mark.parametrize("ahead_s", [-3_600, 3_600], ids=["back", "forward"])
+@pytest.mark.parametrize("processed_s", [None, 20], ids=["nothing processed", "a record of 20 s ago processed"])
+def test_the_age_in_a_partition_that_stands_still_goes_on_when_the_time_of_day_is_set(broker, ahead_s, processed_s):
+    clock = SetClock()
+    processed_ms = {} if processed_s is None else {A: clock.wall_ms() - processed_s * 1000}
+    lag = watch(broker, clock, Progress({A: 7, B: 5}, {}, processed_ms))
+    lag.look()
+    clock.ahead_s = ahead_s
+    clock.advance(60)
+    lag.look()
+    assert lag.take()[str(A)].age_ms == (60 + (processed_s or 0)) * 1000
+
+
+def test_a_record_of_the_future_is_as_old_as_the_look_that_found_it_processed(broker, clock):
+    lag = watch(broker, clock, Progress({A: 7, B: 5}, {}, {A: clock.wall_ms() + 3_600_000}))
+    lag.look()
+    clock.advance(60)
+    lag.look()
+    assert lag.take()[str(A)].age_ms == 60_000
 
 
 def test_records_behind_an_open_transaction_of_another_are_named(broker, clock):
