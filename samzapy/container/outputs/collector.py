@@ -303,7 +303,10 @@ def _column(
         return None
     if all(map(is_not, given, repeat(None))):
         found = map(convert, given)
-        return list(found if keep is None else map(keep, found))
+        whole = list(found if keep is None else map(keep, found))
+        if len(whole) == len(given):
+            return whole
+        # A StopIteration of a serde has ended the `map` without a word. Out of a comprehension it is an error.
     if keep is None:
         return [None if each is None else convert(each) for each in given]
     return [None if each is None else keep(convert(each)) for each in given]

@@ -158,7 +158,7 @@ class EntryCodec:
             data = list(map(self.key_bytes, keys))
         except Exception:  # noqa: BLE001 - found again, and named, one by one
             return list(map(self.encode_key, keys))
-        if not set(map(type, data)) <= _BYTES:
+        if len(data) < len(keys) or not set(map(type, data)) <= _BYTES:
             return list(map(self.encode_key, keys))
         if self._key_doubt is None or set(map(type, keys)) <= self.plain_types or self._key_doubt not in b"".join(data):
             return data

@@ -130,6 +130,21 @@ def test_a_merge_that_fails_to_combine_changes_nothing(opened):
     assert dict(opened.store.all()) == {"a": 1, "z": 1}
 
 
+def test_a_merge_whose_function_stops_early_changes_nothing(opened):
+    opened.store.put_all({"a": 1, "b": 2, "c": 3})
+    opened.commit()
+
+    def combine(held, given):
+        return next(held + each for each in (given,) if held != 2)
+
+    with pytest.raises(StopIteration):
+        opened.store.merge_all({"a": 1, "b": 1, "c": 1}, combine)
+    with pytest.raises(StopIteration):
+        opened.store.merge_all({"a": 1, "b": 1, "new": 1}, combine)
+    assert dict(opened.store.all()) == {"a": 1, "b": 2, "c": 3}
+    assert opened.store.get("a") == 1
+
+
 @pytest.mark.parametrize("entries", [{"a": 1, None: 1}, {"b": 1, "a": None}])
 def test_a_merge_is_checked_before_the_first_is_written(store, entries):
     store.put("a", 1)

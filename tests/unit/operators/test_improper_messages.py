@@ -14,9 +14,11 @@ from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.errors import ConfigError
 from samzapy.metrics import Registry
 from samzapy.operators.joins import AsOfJoin, StreamStreamJoin, Within
+from samzapy.operators.persistent import NonWindowState, Sum
 from samzapy.operators.windows import (
     Count,
     EventTimeWindows,
+    Hopping,
     OnChange,
     OnClose,
     Sessions,
@@ -83,6 +85,38 @@ def test_a_batch_with_a_key_that_is_no_string_changes_no_window(tmp_path, emit):
             with pytest.raises(TypeError, match=re.escape("mem.in[0]@17: keys of windows are strings, got")):
                 rig.windows.add_all([message(16), message(17, key)], rig.sent)
         assert (entries(opened), rig.sent.pending) == (before, [])
+
+
+def first_number(message):
+    """A function of the user as one is often written: without a match it raises StopIteration."""
+    return next(each for each in message if each > 0)
+
+
+@pytest.mark.parametrize("column", ["key", "value", "time"])
+@pytest.mark.parametrize("windows", [*KINDS.values(), Hopping("40s", "10s")], ids=lambda made: made.name)
+def test_a_function_of_a_column_that_stops_early_fails_the_batch_and_changes_no_window(tmp_path, windows, column):
+    with opened_store(tmp_path) as opened:
+        rig = WindowsRig(opened, WindowedAggregation(windows, Count(), None))
+        before = entries(opened)
+        for contents in ([[], [5]], [[5], [], [6], [7]], [[5], []]):
+            batch = MessageBatch(SIDES[0], range(len(contents)), ["a"] * len(contents), contents, [5] * len(contents))
+            with pytest.raises(StopIteration):
+                rig.windows.add_all(batch, rig.sent, **{column: first_number})
+            with pytest.raises(StopIteration):
+                rig.windows.add_all(list(batch), rig.sent, **{column: first_number})
+        assert (entries(opened), rig.sent.pending) == (before, [])
+
+
+def test_a_function_of_a_column_that_stops_early_fails_the_batch_of_a_persistent_state():
+    state = NonWindowState(Sum())
+    state.open(1_000)
+    for contents in ([[], [5]], [[5], [], [6], [7]]):
+        batch = MessageBatch(SIDES[0], range(len(contents)), ["a"] * len(contents), contents, [5] * len(contents))
+        state.begin_batch()
+        with pytest.raises(StopIteration):
+            state.add_all(batch, value=first_number)
+        state.roll_back()
+    assert state.value == 0
 
 
 @pytest.mark.parametrize("make", JOINS.values(), ids=JOINS)

@@ -5,6 +5,7 @@ import pytest
 from ledgers import JOB, OUT
 
 from samzapy import BatchTask, OutgoingMessageEnvelope
+from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.errors import SerdeError, TaskFailed
 from samzapy.testing import TaskTestDriver
 
@@ -73,6 +74,32 @@ def test_the_output_that_does_not_serialize_is_named(policy):
 
     with pytest.raises(SerdeError, match=r"key='b', message=\{2\}.*output 1 of a batch, from the input at offset 0"):
         sent(send, **policy)
+
+
+class Reluctant(Serde):
+    """Its way to refuse a value is the one of an iterator without a next element."""
+
+    def to_bytes(self, value):
+        return next(str(each).encode() for each in (value,) if each != 2)
+
+    def from_bytes(self, data):
+        return data.decode()
+
+
+class ReluctantFactory(SerdeFactory):
+    def serde(self, name, properties):
+        return Reluctant()
+
+
+@pytest.mark.parametrize("column", ["key", "msg"])
+def test_a_serde_that_stops_early_loses_no_output_behind_the_one_that_it_refuses(column):
+    keys = {
+        "serializers.registry.reluctant.class": f"{__name__}:ReluctantFactory",
+        f"systems.sys.streams.out.samza.{column}.serde": "reluctant",
+    }
+    for keys_of_outputs in (None, ["a", "b", "c"]) if column == "msg" else ([1, 2, 3],):
+        with pytest.raises(SerdeError, match=r"output 1 of a batch, from the input at offset 0"):
+            sent(lambda collector: collector.send_batch(OUT, keys_of_outputs, [1, 2, 3], inputs=[0, 0, 0]), **keys)  # noqa: B023
 
 
 def test_columns_of_different_lengths_are_refused():

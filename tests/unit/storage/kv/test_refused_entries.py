@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from samzapy.api.serde import Serde
 from samzapy.errors import SerdeError
+from samzapy.serializers.primitives import StringSerde
+from samzapy.storage.kv.codec import EntryCodec
 from samzapy.testing import open_store
 
 JOB = {
@@ -128,3 +131,23 @@ def test_a_key_with_a_number_that_json_does_not_have_is_refused_since_it_would_s
         opened.crash()
         assert opened.store.get(("a", None)) == "kept"
         assert opened.store.get(("a", "null", 1.5)) == "too"
+
+
+class Reluctant(Serde):
+    """Its way to refuse a value is the one of an iterator without a next element."""
+
+    def to_bytes(self, value):
+        return next(str(each).encode() for each in (value,) if each != 2)
+
+    def from_bytes(self, data):
+        return data.decode()
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_serde_that_stops_early_has_the_entry_named_that_it_refuses(place):
+    some = [1, 3]
+    some.insert(place, 2)
+    with pytest.raises(SerdeError, match="^store 's': key 2: "):
+        EntryCodec("s", Reluctant(), StringSerde()).encode_keys(some)
+    with pytest.raises(SerdeError, match="^store 's': value of key 2: "):
+        EntryCodec("s", StringSerde(), Reluctant()).encode_values(some, some, with_deletions=False)
