@@ -40,6 +40,8 @@ class Checkpoint:
                         in the job file; empty in records of older versions
     input_ids           by input stream, the id of the stream that the offsets are of; empty in records of older versions
     held_by, idle       for people: the partition or sender that held the clock back, and the sources that were idle or over
+    told                the last watermark that `on_watermark` was called with, -1 for none; None if that is the watermark of
+                        `senders`
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -55,6 +57,7 @@ class Checkpoint:
     input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
     held_by: str = ""
     idle: tuple[str, ...] = ()
+    told: int | None = None
 
 
 @dataclass(frozen=True)

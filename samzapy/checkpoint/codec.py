@@ -6,8 +6,9 @@ checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "event-times": {"kafka.orders[0]": 1699999999000},
              "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}},
              "atomic": true, "serdes": {"counts": ["string", "json"]}, "input-ids": {"kafka.orders": "Xq3..."},
-             "held-by": "kafka.orders[0] (sender shop-1/Partition 0)", "idle": ["kafka.orders[1]"]}
-             (the last eight are left out if they are empty)
+             "held-by": "kafka.orders[0] (sender shop-1/Partition 0)", "idle": ["kafka.orders[1]"],
+             "told": 1699999998000}
+             (the last nine are left out if they are empty)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42,
              "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0,
@@ -18,7 +19,7 @@ owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host":
    sender of an intermediate input. `serdes` names the serdes of each store's keys and values. `input-ids` are the ids of the
    streams that the offsets are of: a stream that is deleted and created again has another id.
 3. `held-by` names the source that held the task's clock back, `idle` the sources that were idle or had ended. No run
-   reads them.
+   reads them. `told` is the last watermark that the task was told, -1 for none, if the senders have sent a later one.
 4. The owner is the run that was started last.
 5. Every other record of a job is a JSON object with a format and its own fields.
 """
@@ -65,6 +66,7 @@ class _Checkpoint(msgspec.Struct, rename="kebab", omit_defaults=True):
     input_ids: dict[str, str] = {}
     held_by: str = ""
     idle: tuple[str, ...] = ()
+    told: Time | None = None
 
 
 class _Partitions(msgspec.Struct):
@@ -107,6 +109,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
             {str(stream): each for stream, each in checkpoint.input_ids.items()},
             checkpoint.held_by,
             checkpoint.idle,
+            checkpoint.told,
         )
     )
 
@@ -132,6 +135,7 @@ def decode(value: bytes, where: str) -> Checkpoint:
             {SystemStream.parse(stream): each for stream, each in read.input_ids.items()},
             read.held_by,
             read.idle,
+            read.told,
         )
 
 

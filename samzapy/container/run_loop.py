@@ -315,8 +315,8 @@ class RunLoop:
             task.tell_time()
             self.after_call(task)
         self.fire(task)
-        time_ms = task.event_clock.take_watermark()
-        if time_ms is not None and not self.stopping:
+        # Once stopping, the watermark is left to the next start, which fires the rest of the timers before it.
+        if not self.stopping and (time_ms := task.event_clock.take_watermark()) is not None:
             self._executor.leave_nothing_to_undo(self, task)
             task.watermark(time_ms)
             self.after_call(task)

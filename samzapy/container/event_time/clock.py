@@ -127,7 +127,9 @@ class EventClock:
                 if senders.ended:
                     self.over.add(ssp)
                 self._follow(ssp)
-        self._reported = self._stages.current
+        now, told = self._stages.current, checkpoint.told
+        # A partition that starts before its committed offset takes the watermark back.
+        self._reported = now if now is None or told is None else min(now, told)
 
     def _still_true(
         self, kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint
@@ -204,6 +206,14 @@ class EventClock:
     def watermark(self) -> int | None:
         """The least watermark of the intermediate partitions, None until all of them have one."""
         return self._stages.current
+
+    @property
+    def told(self) -> int | None:
+        """The last watermark that was taken, -1 for none; None if it has not moved since. It goes with the checkpoint: timers and
+        `on_clock` may commit, or stop the task, before `on_watermark` is called."""
+        if self._stages.current in {None, self._reported}:
+            return None
+        return -1 if self._reported is None else self._reported
 
     def take_watermark(self) -> int | None:
         """The watermark if it has moved since the last call, else None."""

@@ -258,6 +258,7 @@ class TaskInstance(TaskPosition, UserCalls):
             senders=self.event_clock.senders,
             held_by=self.event_clock.held_by,
             idle=tuple(self.event_clock.silent),
+            told=self.event_clock.told,
             atomic=atomic,
             serdes=self.stores.serdes,
             input_ids=self._input_ids,

@@ -23,6 +23,7 @@ from samzapy import (
     WatermarkListenerTask,
 )
 from samzapy.api.collector import CONTROL_HEADER
+from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ConfigError, SerdeError, TaskFailed
@@ -77,6 +78,33 @@ class TimedListener(Listening, StreamTask, TimerTask, InitableTask):
 
     def on_timer(self, key, time_ms, collector, coordinator):
         self.note(key)
+
+
+class Committing(Listening, StreamTask, ClockListenerTask):
+    """Commits whenever its clock moves."""
+
+    def process(self, envelope, collector, coordinator):
+        self.note(envelope.message)
+
+    def on_clock(self, clock, collector, coordinator):
+        self.note(("clock", clock.time_ms))
+        coordinator.commit()
+
+
+class CommittingCoroutine(Listening, CoroutineTask, ClockListenerTask):
+    async def process(self, envelope, collector, coordinator):
+        self.note(envelope.message)
+
+    on_clock = Committing.on_clock
+
+
+class StoppingTimers(TimedListener):
+    """Stops at the timers of 20 and 30, one at a time."""
+
+    def on_timer(self, key, time_ms, collector, coordinator):
+        self.note(key)
+        if time_ms in {20, 30}:
+            coordinator.shutdown()
 
 
 GUARANTEES = [
@@ -201,6 +229,33 @@ def test_a_crash_anywhere_repeats_no_committed_watermark_and_loses_no_end(tmp_pa
     assert crashed == 1
     assert [message for _, message in job.outputs()] == [50, 70, 100]
     assert Listening.log[-1] == "end"
+
+
+@pytest.mark.parametrize("task", [Committing, CommittingCoroutine])
+def test_a_watermark_is_told_after_a_crash_although_a_commit_before_the_call_has_the_clock(tmp_path, task):
+    job = job_of(tmp_path, task, **{"task.guarantee": "exactly-once", "task.commit.ms": "20000"})
+    write(job, 10, "A:w20", "A:w40", "A:e", senders=1)
+    for at in (20, 40):
+        Listening.crash_at.append(("watermark", at))
+        with pytest.raises(TaskFailed, match="on_watermark failed"):
+            job.container(until_end=False)[0].run()
+        Listening.crash_at.clear()
+    job.container(until_end=False)[0].run()
+    assert Listening.log == [
+        10, ("clock", 20), ("watermark", 20), ("watermark", 20), ("clock", 40), ("watermark", 40), ("watermark", 40), "end",
+    ]  # fmt: skip
+    assert [message for _, message in job.outputs()] == [20, 40]
+
+
+def test_a_watermark_is_told_at_the_next_start_after_timers_that_stop_the_task_before_it(tmp_path):
+    keys = {"stores.reminders.factory": "timers", "stores.reminders.changelog": "mem.reminders-changelog"}
+    job = job_of(tmp_path, StoppingTimers, **keys)
+    write(job, 10, 20, 30, 35, "A:w15", "A:w40", "A:e", senders=1)
+    for _ in range(3):
+        job.container(until_end=False)[0].run()
+    assert Listening.log == [
+        10, 20, 30, 35, "timer 10", ("watermark", 15), "timer 20", "timer 30", "timer 35", ("watermark", 40), "end",
+    ]  # fmt: skip
 
 
 def test_a_restart_after_the_end_ends_at_once_and_after_more_messages_waits_for_the_next_end(tmp_path):
