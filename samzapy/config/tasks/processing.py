@@ -52,7 +52,8 @@ KEY_ORDER = Key(
     "task.async.key.order",
     BOOLEAN,
     False,
-    "Whether a message starts only after its predecessor with the same key is complete.",
+    "Whether a message starts only after its predecessor with the same key is complete. A message that decodes only at a "
+    "repetition may be overtaken, but overlaps with none of its key.",
 )
 COMMIT_MAX_DELAY_MS = Key(
     "task.commit.max.delay.ms",

@@ -252,7 +252,8 @@ class AsyncMessages:
             if work.tried:
                 work.envelope, work.undecodable = undecodable.decode(), None
                 work.pauses = self._recovery.policy(Stage.PROCESS).pauses_s()
-                self._begin(work, self._clock.monotonic())
+                if self.waiting.enter(work):
+                    self._begin(work, self._clock.monotonic())
                 return
         except SerdeError as again:
             failure = again

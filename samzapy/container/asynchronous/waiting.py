@@ -40,6 +40,19 @@ class WaitingMessages:
             work.key = _hashable(work.envelope.key)
         self._accepted.append(work)
 
+    def enter(self, work: Work) -> bool:
+        """A message has its key only now, when it has decoded; returns whether it may start. If not, it waits for the message of
+        its key that has overtaken it, ahead of the others."""
+        if not self._key_order or work.envelope.key is None:
+            return True
+        work.key = _hashable(work.envelope.key)
+        behind = self._behind.get(work.key)
+        if behind is None:
+            self._behind[work.key] = deque()
+            return True
+        behind.insert(sum(each.envelope.offset < work.envelope.offset for each in behind), work)
+        return False
+
     def repeat(self, work: Work, at: float) -> None:
         """Repeat a message at that time."""
         self._repetitions.append((at, work))

@@ -1,6 +1,7 @@
 """Asynchronous tasks: what is in flight, what a commit covers, and what ends an attempt."""
 
 import asyncio
+import json
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from samzapy import (
     StreamTask,
     WindowableTask,
 )
+from samzapy.api.serde import Serde
 from samzapy.api.system import StreamSpec
 from samzapy.container.asynchronous import executor
 from samzapy.container.asynchronous.async_messages import AsyncMessages
@@ -230,6 +232,45 @@ def test_messages_of_one_key_are_never_in_flight_together_if_asked_so(tmp_path, 
     ends = job.ended()
     assert [i for i in ends if i < 3] == [0, 1, 2]
     assert ends.index(3) < ends.index(0)
+    assert job.changelog()["same"] == 3
+
+
+class LateSerde(Serde):
+    """JSON; a `late` message decodes once the message 1 has started, and opens a gate for it then."""
+
+    def to_bytes(self, value):
+        return json.dumps(value).encode()
+
+    def from_bytes(self, data):
+        message = json.loads(data)
+        if "late" in message:
+            if ("start", 1) not in GatedTask.calls:
+                raise ValueError("not yet")
+            GatedTask.gate_of_late.set()
+        return message
+
+
+class LateKeysTask(GatedTask):
+    """Knows the gate that the serde opens."""
+
+    async def init(self, context):
+        await super().init(context)
+        GatedTask.calls = self.calls
+        GatedTask.gate_of_late = self.gate("decoded")
+
+
+def test_a_message_that_decodes_while_another_of_its_key_is_in_flight_waits_for_its_end(tmp_path):
+    keys = {
+        "task.async.key.order": "true",
+        "task.error.deserialize.policy": "retry(1000, 1ms)",
+        "serializers.registry.late.class": f"{__name__}:LateSerde",
+        "systems.mem.streams.in.samza.msg.serde": "late",
+    }
+    job = AsyncJob(tmp_path, 8, LateKeysTask, **keys)
+    job.send({"id": 0, "late": True}, {"id": 1, "wait": "decoded"}, {"id": 2}, key="same")
+    job.send({"id": 3})
+    job.run()
+    assert [call[1] for call in job.task.calls if call[0] in {"start", "end"} and call[1] < 3] == [1, 1, 0, 0, 2, 2]
     assert job.changelog()["same"] == 3
 
 
