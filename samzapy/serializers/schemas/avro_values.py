@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, time
 from decimal import Decimal
 from numbers import Integral, Rational, Real
 from typing import Any, NamedTuple
@@ -119,7 +119,8 @@ class _Maker:
     def _union(self, branches: Sequence[Any]) -> _Check:
         found = [(_kind(self._named(branch)), self.of(branch)) for branch in branches]
         numbers = {kind: check for (kind, logical), check in found if kind in _NUMBERS and not logical}
-        times = [check for (kind, logical), check in found if kind in _BITS and logical]
+        moments = [check for (kind, logical), check in found if kind in _BITS and (logical or "").startswith(_MOMENTS)]
+        times = [check for (kind, logical), check in found if kind in _BITS and (logical or "").startswith(_TIME)]
         arrays = [check for (kind, _), check in found if kind == "array"]
         mappings = [check for (kind, _), check in found if kind in {"record", "error", "map"}]
         named = {_name(self._named(branch)): check for branch, (_, check) in zip(branches, found, strict=True)}
@@ -138,12 +139,14 @@ class _Maker:
             elif type(value) is dict:
                 _look_at_one(mappings, value)
             elif isinstance(value, datetime):
+                _look(moments[0] if moments else _UNCHECKED, value)
+            elif isinstance(value, time):
                 _look(times[0] if times else _UNCHECKED, value)
             elif isinstance(value, Real) and not isinstance(value, bool):
                 _look(numbers.get(_branch(numbers, value), _UNCHECKED), value)
             elif isinstance(value, Mapping):
                 _look_at_one(mappings, value)
-            elif not isinstance(value, (str, bytes)):
+            elif isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
                 _look(arrays[0] if arrays else _UNCHECKED, value)
 
         if all(check.look is None for _, check in found):
@@ -157,6 +160,8 @@ class _Maker:
 #: Kinds in a union whose values are of one type, that no other kind takes.
 _ALONE: Mapping[str, type] = {"null": _NONE, "string": str, "boolean": bool}
 _NUMBERS = ("int", "long", "float", "double")
+#: How the logical types begin whose numbers the writer makes of a datetime, and of a time.
+_MOMENTS, _ZONED, _LOCAL, _TIME = ("date", "timestamp-", "local-timestamp-"), "timestamp-", "local-timestamp-", "time-"
 
 
 def _kind(schema: Any) -> tuple[str, str | None]:
@@ -245,21 +250,34 @@ def _plain(kind: str, logical: str | None) -> _Check:
 
 def _look_at_whole(kind: str, logical: str | None) -> _Look:
     low, high = -(1 << _BITS[kind]), (1 << _BITS[kind]) - 1
-    zoned = (logical or "").startswith("timestamp-")
 
     def look(value: Any) -> None:
         if type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool)):
             if not low <= int(value) <= high:
                 raise _Misfit(kind, value)
+        elif logical is not None and isinstance(value, (datetime, time)):
+            _look_at_time(logical, value)
         elif isinstance(value, _EXACT) and type(value) is not bool:
             if not _is_whole(value) or not low <= value <= high:
                 raise _Misfit(kind, value)
         elif logical is None or isinstance(value, (bool, Real)):
             raise _Misfit(kind, value)
-        elif zoned and isinstance(value, datetime) and value.tzinfo is None:
-            raise _Misfit("a datetime with a time zone", value)
 
     return look
+
+
+def _look_at_time(logical: str, value: datetime | time) -> None:
+    """The writer drops the parts that a logical type lacks, and takes the machine's time zone for one that is missing."""
+    zoned = value.tzinfo is not None
+    if logical.startswith(_ZONED) and not zoned:
+        raise _Misfit("a datetime with a time zone", value)
+    if logical.startswith(_LOCAL) and zoned:
+        raise _Misfit("a datetime without a time zone", value)
+    if logical.startswith(_TIME) and zoned:
+        raise _Misfit("a time without a time zone", value)
+    # Midnight is the way of some libraries to write a date.
+    if logical == "date" and isinstance(value, datetime) and (zoned or value.time() != time()):
+        raise _Misfit("a date", value)
 
 
 def _look_at_float(value: Any) -> None:

@@ -1,7 +1,8 @@
 """Finds the values in dicts that protobuf's classes would change to make them fit: 1e300 as a float becomes infinite, 5 as a
 bool true.
 
-The classes refuse everything else that does not fit. The check is made once for a class, and looks only at the fields where they
+The classes refuse everything else that does not fit, but for bytes as a string: they take their text, and a look at each
+string would cost a sixth of the writing. The check is made once for a class, and looks only at the fields where they
 are silent; a class without such fields has none.
 """
 

@@ -20,6 +20,9 @@ NUMBERS = count()
 AT = datetime(2024, 1, 1, 12, tzinfo=timezone.utc)
 INNER = {"type": "record", "name": "Inner", "fields": [{"name": "n", "type": "long"}]}
 TIMESTAMP = {"type": "long", "logicalType": "timestamp-millis"}
+LOCAL = {"type": "long", "logicalType": "local-timestamp-millis"}
+DATE = {"type": "int", "logicalType": "date"}
+TIME = {"type": "int", "logicalType": "time-millis"}
 
 
 def serde(kind, validate="true"):
@@ -66,6 +69,16 @@ def array(items: Any) -> dict[str, Any]:
             "$.a: expected a datetime with a time zone, got datetime datetime.datetime(",
         ),
         (["null", TIMESTAMP], AT.replace(tzinfo=None), "$.a: expected a datetime with a time zone, got datetime "),
+        (DATE, AT.replace(tzinfo=None), "$.a: expected a date, got datetime "),
+        (DATE, AT.replace(hour=0), "$.a: expected a date, got datetime "),
+        (["null", DATE], AT, "$.a: expected a date, got datetime "),
+        (["null", DATE, TIMESTAMP], AT, "$.a: expected a date, got datetime "),
+        (["null", TIME, TIMESTAMP], AT.replace(tzinfo=None), "$.a: expected a datetime with a time zone, got datetime "),
+        (LOCAL, AT, "$.a: expected a datetime without a time zone, got datetime "),
+        (["null", LOCAL], AT, "$.a: expected a datetime without a time zone, got datetime "),
+        (TIME, AT.timetz(), "$.a: expected a time without a time zone, got time datetime.time("),
+        ({"type": "long", "logicalType": "time-micros"}, AT.timetz(), "$.a: expected a time without a time zone, got "),
+        (["null", TIMESTAMP, TIME], AT.timetz(), "$.a: expected a time without a time zone, got time "),
         (TIMESTAMP, 1.5, "$.a: expected long, got float 1.5"),
         (TIMESTAMP, Decimal("1.5"), "$.a: expected long, got Decimal Decimal('1.5')"),
         ("long", Decimal("5.5"), "$.a: expected long, got Decimal Decimal('5.5')"),
@@ -102,9 +115,13 @@ def test_a_value_that_the_writer_would_change_is_refused_with_its_path(kind, val
         (["null", TIMESTAMP], AT, AT),
         (TIMESTAMP, 0, datetime(1970, 1, 1, tzinfo=timezone.utc)),
         (TIMESTAMP, AT.astimezone(timezone(timedelta(hours=2))), AT),
-        ({"type": "long", "logicalType": "local-timestamp-millis"}, AT.replace(tzinfo=None), AT.replace(tzinfo=None)),
-        ({"type": "int", "logicalType": "date"}, AT.date(), AT.date()),
-        ({"type": "int", "logicalType": "time-millis"}, AT.time(), AT.time()),
+        (LOCAL, AT.replace(tzinfo=None), AT.replace(tzinfo=None)),
+        (DATE, AT.date(), AT.date()),
+        (DATE, datetime(2024, 1, 1), AT.date()),  # noqa: DTZ001
+        (["null", DATE, array("float")], AT.date(), AT.date()),
+        (["null", TIME, DATE, array("float")], AT.time(), AT.time()),
+        (["null", TIME, TIMESTAMP], AT, AT),
+        (TIME, AT.time(), AT.time()),
         ("boolean", np.True_, True),
         ("boolean", np.array(True), True),
         ("long", np.int32(5), 5),
