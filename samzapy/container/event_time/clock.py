@@ -127,9 +127,9 @@ class EventClock:
                 if senders.ended:
                     self.over.add(ssp)
                 self._follow(ssp)
-        now, told = self._stages.current, checkpoint.told
+        current, told = self._stages.current, checkpoint.told
         # A partition that starts before its committed offset takes the watermark back.
-        self._reported = now if now is None or told is None else min(now, told)
+        self._reported = current if current is None or told is None else min(current, told)
 
     def _still_true(
         self, kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint

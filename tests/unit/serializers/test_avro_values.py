@@ -73,7 +73,11 @@ def array(items: Any) -> dict[str, Any]:
         (DATE, AT.replace(hour=0), "$.a: expected a date, got datetime "),
         (["null", DATE], AT, "$.a: expected a date, got datetime "),
         (["null", DATE, TIMESTAMP], AT, "$.a: expected a date, got datetime "),
-        (["null", TIME, TIMESTAMP], AT.replace(tzinfo=None), "$.a: expected a datetime with a time zone, got datetime "),
+        (
+            ["null", TIME, TIMESTAMP],
+            AT.replace(tzinfo=None),
+            "$.a: expected a datetime with a time zone, got datetime ",
+        ),
         (LOCAL, AT, "$.a: expected a datetime without a time zone, got datetime "),
         (["null", LOCAL], AT, "$.a: expected a datetime without a time zone, got datetime "),
         (TIME, AT.timetz(), "$.a: expected a time without a time zone, got time datetime.time("),

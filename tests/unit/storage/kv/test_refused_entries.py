@@ -147,7 +147,7 @@ class Reluctant(Serde):
 def test_a_serde_that_stops_early_has_the_entry_named_that_it_refuses(place):
     some = [1, 3]
     some.insert(place, 2)
-    with pytest.raises(SerdeError, match="^store 's': key 2: "):
+    with pytest.raises(SerdeError, match=r"^store 's': key 2: "):
         EntryCodec("s", Reluctant(), StringSerde()).encode_keys(some)
-    with pytest.raises(SerdeError, match="^store 's': value of key 2: "):
+    with pytest.raises(SerdeError, match=r"^store 's': value of key 2: "):
         EntryCodec("s", StringSerde(), Reluctant()).encode_values(some, some, with_deletions=False)
