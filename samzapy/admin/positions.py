@@ -20,7 +20,14 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.offsets import Positions, Target
-from samzapy.checkpoint.records import Startpoint, pending, pending_of_all, startpoints_from_json, startpoints_to_json
+from samzapy.checkpoint.records import (
+    Startpoint,
+    merged_startpoints,
+    pending,
+    pending_of_all,
+    startpoints_from_json,
+    startpoints_to_json,
+)
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.checkpoint import CheckpointConfig
@@ -278,16 +285,20 @@ def write_startpoints(
         raise ConfigError([ConfigProblem("--task", task, f"a task of the job: {', '.join(names)}")])
     read_by_task = {ssp for each in model.tasks if task in {None, each.name} for ssp in each.ssps}
     chosen = chosen_inputs(read_by_task, inputs)
+    tasks = {task.name: task.ssps for task in model.tasks}
     with _checkpoints(config) as checkpoints:
         known = _written(checkpoints)
         # The newest counts, also if the clock of the machine that wrote an earlier one is ahead.
         now = max([clock.wall_ms(), *(each.created_ms + 1 for each in known)])
         new = [Startpoint(secrets.token_hex(8), ssp, position, now, task) for ssp in chosen]
-        # One for all counts for a task that has followed one of its own before only without that one.
-        left = _pending(known, checkpoints, model, now)
-        kept = _pending([*left, *new], checkpoints, model, now)
+        committed = checkpoints.read_all(tasks)
+
+        def with_new(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+            written = [startpoints_from_json(value) for value in values]
+            return startpoints_to_json(merged_startpoints(written, new, tasks, committed, now))
+
         checkpoints.start()
-        checkpoints.write_record(JobRecord.STARTPOINTS, startpoints_to_json(kept))
+        checkpoints.change_record(JobRecord.STARTPOINTS, with_new)
     return new
 
 

@@ -32,7 +32,7 @@ from samzapy.admin.running import NO_DRIVER, has_ended, refuse_if_running
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription
-from samzapy.checkpoint.records import Adopted, refuse_unfinished
+from samzapy.checkpoint.records import Adopted, adopt_ends, refuse_unfinished
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
@@ -338,15 +338,15 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     with open_job(config, "adopt") as (clients, checkpoints):
         refuse_if_running(config, checkpoints.read_owner(), take_over=take_over)
         refuse_unfinished(checkpoints, [store.name for store in stores])
-        adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
+        adopted = {}
         for store in stores:
             ends = _ends(store, clients)
             if ends is not None:
-                topic_id, found[store.name] = ends
+                found[store.name] = ends[1]
                 assert store.changelog is not None
-                adopted = adopted.with_ends(store.changelog, topic_id, found[store.name])
+                adopted[store.changelog] = ends
         checkpoints.start()
-        checkpoints.write_record(JobRecord.ADOPTED, adopted.to_json())
+        adopt_ends(checkpoints, adopted)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -185,6 +185,18 @@ class CheckpointManager(ABC):
     @abstractmethod
     def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
         """Keep the value, durably. It must be plain JSON. With a `producer` it joins the transaction, as in `write`."""
+
+    def change_record(
+        self, record: JobRecord, change: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
+    ) -> None:
+        """Write what `change` makes of the newest value, so that changes by several processes at once lose nothing.
+
+        `change` merges the values that it gets, oldest first, and adds its own. It gets the newest value, or nothing. A
+        manager that cannot keep others from writing meanwhile calls it again, with their values and its own behind that
+        one, until the newest value is the merged one. A manager without either overwrites what others write meanwhile.
+        """
+        newest = self.read_record(record)
+        self.write_record(record, change([] if newest is None else [newest]))
 
     @abstractmethod
     def close(self) -> None:

@@ -5,8 +5,10 @@ There is one file for each task.
 
 from __future__ import annotations
 
+import fcntl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -84,6 +86,25 @@ class FileCheckpointManager(CheckpointManager):
 
     def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
         self._store(self._folder / f"{record.value}.json", codec.encode_record(value))
+
+    def change_record(
+        self, record: JobRecord, change: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
+    ) -> None:
+        with self._alone(record):
+            super().change_record(record, change)
+
+    @contextmanager
+    def _alone(self, record: JobRecord) -> Iterator[None]:
+        """A context in which no other process changes the record, if the file system has locks."""
+        path = self._folder / f"{record.value}.lock"
+        try:
+            lock = path.open("ab")
+        except OSError as cause:
+            raise EnvironmentFailure(f"{path}: cannot be locked ({cause.strerror})") from cause
+        with lock:
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -71,6 +71,19 @@ class Adopted:
         known = self.ends.get((name, topic_id), {})
         return Adopted({**others, (name, topic_id): {**known, **ends}})
 
+    @classmethod
+    def merged(cls, records: Sequence[Adopted]) -> Adopted:
+        """The first with what the others have changed in it: of two ends in one topic the later."""
+        first = records[0] if records else cls()
+        ends = dict(first.ends)
+        for other in records[1:]:
+            for (name, topic_id), changed in other.ends.items():
+                if first.ends.get((name, topic_id)) != changed:
+                    known = ends.get((name, topic_id), {})
+                    ends = {key: value for key, value in ends.items() if key[0] != name}
+                    ends[name, topic_id] = {n: max(known.get(n, 0), changed.get(n, 0)) for n in {**known, **changed}}
+        return cls(ends)
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a job record."""
         return {
@@ -90,6 +103,18 @@ class Adopted:
         except ValueError as cause:
             raise RestoreError(f"not a record of adopted changelogs ({cause}): {str(data)[:80]}") from cause
         return cls({(name, entry.id): entry.ends for name, entry in changelogs.items()})
+
+
+def adopt_ends(checkpoints: CheckpointManager, found: Mapping[SystemStream, tuple[str, Mapping[int, int]]]) -> None:
+    """Record the ends of changelogs, each with the id of its topic, as the job's own."""
+
+    def with_these(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        adopted = Adopted.merged([Adopted.from_json(value) for value in values])
+        for stream, (topic_id, ends) in found.items():
+            adopted = adopted.with_ends(stream, topic_id, ends)
+        return adopted.to_json()
+
+    checkpoints.change_record(JobRecord.ADOPTED, with_these)
 
 
 class Migration(msgspec.Struct, frozen=True, rename={"topic_id": "id", "started_ms": "started-ms"}):
@@ -276,3 +301,27 @@ def pending_of_all(
         else:
             found += [replace(each, task=name) for name in waiting]
     return found
+
+
+def merged_startpoints(
+    written: Sequence[Sequence[Startpoint]],
+    new: Sequence[Startpoint],
+    tasks: Mapping[str, Collection[SystemStreamPartition]],
+    checkpoints: Mapping[str, Checkpoint | None],
+    now_ms: int,
+) -> list[Startpoint]:
+    """The pending ones of several records, oldest first, and the `new` ones. An empty record has cleared those before it."""
+    known: dict[Startpoint, None] = {}
+    cleared: set[str] = set()
+    for each in written:
+        if not each:
+            cleared.update(startpoint.id for startpoint in known)
+        # Without those that were followed: beside one of its own a task follows none for all.
+        known.update(dict.fromkeys(pending_of_all(each, tasks, checkpoints, now_ms)))
+    known.update(dict.fromkeys(new))
+    left = [startpoint for startpoint in known if startpoint.id not in cleared]
+    # In one order, so that processes that merge the same records agree.
+    return sorted(
+        pending_of_all(left, tasks, checkpoints, now_ms),
+        key=lambda each: (each.created_ms, each.ssp, each.task or "", each.id),
+    )

@@ -51,6 +51,8 @@ class TopicCheckpointManager(CheckpointManager):
         self._partitions: dict[str, int] = {}
         self._owners: list[JobRun] = []
         self._records: dict[Kind, dict[str, Any]] = {}
+        #: Inside `change_record`: the records of the kind from the offset on.
+        self._changes: dict[Kind, tuple[int, list[dict[str, Any]]]] = {}
 
     def start(self) -> None:
         admin = self._admin()
@@ -126,6 +128,25 @@ class TopicCheckpointManager(CheckpointManager):
             producer.send(records)
             return
         self._write(records)
+
+    def change_record(
+        self, record: JobRecord, change: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
+    ) -> None:
+        kind, newest = Kind(record.value), self.read_record(record)
+        before = [] if newest is None else [newest]
+        read_to = 0 if self._reader is None else self._reader.position(self._ssp)
+        merged, found = change(before), before
+        try:
+            while not found or merged != found[-1]:
+                self.write_record(record, merged)
+                # The log still has what others wrote before this record, and what this one has replaced.
+                since: list[dict[str, Any]] = []
+                self._changes[kind] = (read_to, since)
+                self._catch_up()
+                found = [*before, *since]
+                merged = change(found)
+        finally:
+            self._changes.clear()
 
     def close(self) -> None:
         if self._reader is not None:
@@ -210,7 +231,9 @@ class TopicCheckpointManager(CheckpointManager):
             elif kind is Kind.OWNER:
                 self._owners.append(codec.decode_owner(value, where))
             else:
-                self._records[kind] = codec.decode_record(value, where)
+                self._records[kind] = read = codec.decode_record(value, where)
+                if kind in self._changes and offset >= self._changes[kind][0]:
+                    self._changes[kind][1].append(read)
 
     def _take(self, task: str, checkpoint: Checkpoint) -> None:
         """The newest record wins, unless a superseded attempt wrote it: then its epoch is lower."""

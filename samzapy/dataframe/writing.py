@@ -22,7 +22,7 @@ from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.offsets import Positions, Target
-from samzapy.checkpoint.records import Adopted, Startpoint, refuse_unfinished, startpoints_from_json
+from samzapy.checkpoint.records import Startpoint, adopt_ends, refuse_unfinished, startpoints_from_json
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -162,10 +162,8 @@ class Bootstrap:
         """Write down that the written records are the job's own, although no task has written them."""
         topic = self._admin.describe(self._stream.stream)
         assert topic is not None
-        known = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
         ends = {part.partition: part.last_offset + 1 for part in written if part.last_offset >= 0}
-        adopted = known.with_ends(self._stream, topic.stream_id, ends)
-        checkpoints.write_record(JobRecord.ADOPTED, adopted.to_json())
+        adopt_ends(checkpoints, {self._stream: (topic.stream_id, ends)})
 
     def checkpoints(self, starts: Positions, written: Sequence[PartitionWritten]) -> dict[str, Checkpoint]:
         """The update for each task's checkpoint: the start of its inputs, and the last offsets of its changelogs."""

@@ -1,6 +1,8 @@
 """One contract for every place checkpoints are kept: a topic on any system, and files."""
 
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from system_under_test import SystemUnderTest
@@ -235,6 +237,54 @@ def test_a_record_of_the_job_is_replaced_by_the_next_and_stands_beside_the_other
     assert successor.read_record(JobRecord.DRAIN) == {"run": "first"}
     assert successor.read("Partition 0") == Checkpoint({SSP: 1})
     successor.close()
+
+
+def with_run(run):
+    """Adds a run to all that are recorded."""
+    return lambda values: {"runs": sorted({run, *(each for value in values for each in value["runs"])})}
+
+
+def test_a_change_of_a_record_gets_the_newest_value(new_manager):
+    manager = new_manager()
+    manager.start()
+    for run in "abc":
+        manager.change_record(JobRecord.DRAIN, with_run(run))
+    assert manager.read_record(JobRecord.DRAIN) == {"runs": ["a", "b", "c"]}
+    manager.close()
+
+
+def test_changes_of_a_record_at_once_lose_none(new_manager):
+    new_manager().start()
+    ready = threading.Barrier(4)
+
+    def change(run):
+        manager = new_manager()
+        ready.wait(30)
+        manager.change_record(JobRecord.DRAIN, with_run(run))
+        manager.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(change, "abcd"))
+    assert new_manager().read_record(JobRecord.DRAIN) == {"runs": ["a", "b", "c", "d"]}
+
+
+def test_a_change_between_the_look_and_the_write_of_another_is_kept(topic):
+    manager, other = topic(), topic()
+    manager.start()
+    manager.change_record(JobRecord.DRAIN, with_run("first"))
+    calls = []
+
+    def change(values):
+        if not calls:
+            other.change_record(JobRecord.DRAIN, with_run("meanwhile"))
+        calls.append(list(values))
+        return with_run("last")(values)
+
+    manager.change_record(JobRecord.DRAIN, change)
+    assert manager.read_record(JobRecord.DRAIN) == {"runs": ["first", "last", "meanwhile"]}
+    assert calls[0] == [{"runs": ["first"]}]
+    manager.close()
+    other.close()
 
 
 def test_event_times_and_what_senders_have_said_come_back_with_the_checkpoint(new_manager):

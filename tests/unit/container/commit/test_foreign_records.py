@@ -10,12 +10,15 @@ from jobs.memory_job import MemoryJob
 
 from samzapy.admin.running import NO_DRIVER
 from samzapy.admin.take_over import adopt
-from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.checkpoint import Checkpoint, JobRecord
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.records import Adopted, adopt_ends
+from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.cli.main import main
 from samzapy.config.loader import load_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ForeignRecords, JobTakenOver
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
@@ -136,6 +139,35 @@ def test_adopted_foreign_records_become_state(tmp_path):
     write_as_somebody_else(job, value=7)
     with pytest.raises(ForeignRecords):
         job.run()
+
+
+def test_what_is_adopted_at_once_is_merged_by_topic_and_partition():
+    a, b = ("mem.a", "1"), ("mem.b", "1")
+    before = Adopted({a: {0: 5, 1: 5}, b: {0: 5}})
+    first, second = Adopted({a: {0: 9, 1: 5}, b: {0: 5}}), Adopted({a: {0: 7, 1: 6, 2: 1}, b: {0: 5}})
+    both = Adopted({a: {0: 9, 1: 6, 2: 1}, b: {0: 5}})
+    assert Adopted.merged([before, first, second]) == Adopted.merged([before, second, first]) == both
+    anew = Adopted({a: {0: 5, 1: 5}, ("mem.b", "2"): {0: 1}})
+    assert Adopted.merged([before, anew, first]) == Adopted({a: {0: 9, 1: 5}, ("mem.b", "2"): {0: 1}})
+    assert Adopted.merged([]) == Adopted()
+
+
+def test_ends_that_are_adopted_at_once_are_all_recorded(tmp_path, monkeypatch):
+    job = MemoryJob(tmp_path)
+    write_record = TopicCheckpointManager.write_record
+    others = [{SystemStream("mem", "b"): ("1", {0: 7})}]
+    with open_job(job.config, "test") as (_, checkpoints), open_job(job.config, "other") as (_, beside):
+
+        def after_the_others(*arguments):
+            while others:
+                adopt_ends(beside, others.pop())
+            write_record(*arguments)
+
+        monkeypatch.setattr(TopicCheckpointManager, "write_record", after_the_others)
+        checkpoints.start()
+        adopt_ends(checkpoints, {SystemStream("mem", "a"): ("1", {0: 5})})
+        found = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
+    assert found == Adopted({("mem.a", "1"): {0: 5}, ("mem.b", "1"): {0: 7}})
 
 
 def test_what_was_adopted_of_a_changelog_says_nothing_of_one_that_was_made_anew(tmp_path):

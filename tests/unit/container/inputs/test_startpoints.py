@@ -24,11 +24,13 @@ from samzapy.checkpoint.offsets import Target
 from samzapy.checkpoint.records import (
     EXPIRY_MS,
     Startpoint,
+    merged_startpoints,
     pending,
     pending_of_all,
     startpoints_from_json,
     startpoints_to_json,
 )
+from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.container.inputs.starting_offsets import follow
@@ -191,6 +193,32 @@ def test_one_for_all_stays_for_the_tasks_that_have_yet_to_follow_it():
     assert pending_of_all([for_all], tasks, nobody, 2_000) == [for_all]
     assert pending_of_all([for_all, own], tasks, followed, 2_000) == [replace(for_all, task="b"), own]
     assert pending_of_all([replace(for_all, ssp=SystemStreamPartition("mem", "gone", 0))], tasks, nobody, 2_000) == []
+
+
+def test_startpoints_that_are_set_at_once_are_all_followed(job, monkeypatch):
+    write_record = TopicCheckpointManager.write_record
+    others = [lambda: write(job, "7", "mem.in[0]")]
+
+    def after_the_others(*arguments):
+        while others:
+            others.pop()()
+        write_record(*arguments)
+
+    monkeypatch.setattr(TopicCheckpointManager, "write_record", after_the_others)
+    write(job, "4", "mem.in[1]")
+    job.run()
+    assert processed(job) == {0: [7, 8, 9], 1: list(range(4, 10))}
+
+
+def test_what_was_cleared_meanwhile_does_not_come_back():
+    tasks, nobody = {"a": SSPS}, {"a": None}
+    old, own, other = (Startpoint(name, SSPS[0], "5", 1_000 + n) for n, name in enumerate(("old", "own", "other")))
+    assert merged_startpoints([[old], []], [own], tasks, nobody, 2_000) == [own]
+    assert merged_startpoints([[old], [], [old]], [replace(own, ssp=SSPS[1])], tasks, nobody, 2_000) == [
+        replace(own, ssp=SSPS[1])
+    ]
+    assert merged_startpoints([[old], [own], []], [own], tasks, nobody, 2_000) == []
+    assert merged_startpoints([[old], [other], [own]], [own], tasks, nobody, 2_000) == [other]
 
 
 def test_a_startpoint_that_leads_nowhere_is_passed_over(job, caplog):
