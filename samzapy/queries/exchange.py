@@ -22,7 +22,7 @@ from samzapy.queries.questions import Answer, Problem, Question
 
 #: Most bytes of the answers to the questions that are handed out at once, and most open questions of a container.
 _HANDED_BYTES, _MOST_OPEN = 8_388_608, 1_024
-#: Seconds that a container waits for questions: less than a coordinator gives a request.
+#: Seconds that a container waits for questions.
 WAIT_S = 10.0
 
 _MOVING = Answer(problem=Problem.MOVING, message="its container is starting or moving")

@@ -146,7 +146,7 @@ class StoreQueries(Queries):
             if matched is None:
                 await calls(scope, receive, send)
                 return
-            status, body = await self._hand_out(unquote(matched[1]), receive)
+            status, body = await self._hand_out(unquote(matched[1]), scope, receive)
             headers = [(b"content-type", b"application/msgpack"), (b"content-length", str(len(body)).encode())]
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
@@ -286,7 +286,7 @@ class StoreQueries(Queries):
         except asyncio.TimeoutError:
             return unanswered(container, timeout_s)
 
-    async def _hand_out(self, container: str, receive: Receive) -> tuple[int, bytes]:
+    async def _hand_out(self, container: str, scope: Scope, receive: Receive) -> tuple[int, bytes]:
         """Take a container's answers, and wait for its next questions."""
         body = await _body(receive)
         if body is None:
@@ -309,6 +309,8 @@ class StoreQueries(Queries):
 
         taken = exchange.take(container, epoch, wake)
         if taken == []:
+            # The time that its answers took on their way is not the wait's.
+            take_time(scope)
             left = await _left_before(news, receive)
             if left:
                 exchange.leave(container, epoch, wake)

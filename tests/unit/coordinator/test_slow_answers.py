@@ -20,6 +20,7 @@ from samzapy.coordinator.page.inspector import Asked, Inspector
 from samzapy.coordinator.page.routes import page_routes
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web import admission as admission_module
+from samzapy.coordinator.web import queries as queries_module
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -32,7 +33,6 @@ from samzapy.runner.serving import records_of
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.testing import ManualClock
-from samzapy.verify.processes import until
 
 TOKEN = "correct-horse"
 FLAT = {
@@ -41,7 +41,6 @@ FLAT = {
     "task.inputs": "m.in",
     "systems.m.samza.factory": "memory",
     "job.query.enabled": "true",
-    "job.query.timeout.ms": "300",
     "job.query.page.max.entries": "20",
     "stores.counts.factory": "inmemory",
     "stores.counts.key.serde": "string",
@@ -60,15 +59,16 @@ def store_with(entries, partition):
 class Scene:
     """A job with one task in each container. Its containers are attempts that are registered, and silent."""
 
-    def __init__(self, containers):
+    def __init__(self, containers, timeout_ms=300):
+        flat = {**FLAT, "job.query.timeout.ms": str(timeout_ms)}
         tasks = [TaskModel(f"Partition {n}", frozenset({SystemStreamPartition("m", "in", n)}), n) for n in containers]
         model = JobModel(tuple(ContainerModel(str(n), (tasks[n],)) for n in containers))
-        self.coordinator = Coordinator("j", JobSpec(model, FLAT), 60.0)
+        self.coordinator = Coordinator("j", JobSpec(model, flat), 60.0)
         self.exchange = Exchange(self.coordinator.holder)
         self.epochs = [self.coordinator.register(str(n)) for n in containers]
         for number, epoch in enumerate(self.epochs):
             self.exchange.take(str(number), epoch)
-        self.records = records_of(load_job(FLAT), self.coordinator, self.exchange)
+        self.records = records_of(load_job(flat), self.coordinator, self.exchange)
         self.service = CoordinatorService(self.coordinator, TOKEN, records=self.records)
 
     def get(self, path):
@@ -88,6 +88,14 @@ def test_a_question_may_take_longer_than_other_requests(monkeypatch, path, statu
         monkeypatch.setattr(admission_module, "REQUEST_S", 0.1)
         answer = scene.get(path)
     assert (answer.status, b"has not answered for 0.3 s" in answer.data) == (status, True)
+
+
+def test_a_container_waits_for_questions_however_long_its_answers_were_on_their_way(monkeypatch):
+    monkeypatch.setattr(admission_module, "_LOOK_S", 0.02)
+    monkeypatch.setattr(queries_module, "WAIT_S", 0.5)
+    with closing(Scene(range(1))) as scene, closing(CoordinatorClient(scene.service.url, TOKEN)) as client:
+        monkeypatch.setattr(admission_module, "REQUEST_S", 0.2)
+        assert HttpQuestions(client, "0", lambda: scene.epochs[0]).exchange([]) == []
 
 
 def test_silent_containers_cost_the_page_the_time_of_one():
@@ -139,14 +147,12 @@ def test_answers_that_are_large_together_reach_all_who_asked():
 def test_a_page_of_a_large_job_is_not_a_page_of_each_container():
     numbers = range(40)
     keys = sorted(f"{n:04}" for n in range(800))
-    with closing(Scene(numbers)) as scene, ExitStack() as answering:
+    with closing(Scene(numbers, 60_000)) as scene, ExitStack() as answering:
         registries = [Registry() for _ in numbers]
         for number, epoch in enumerate(scene.epochs):
             stores = store_with({key.encode(): b"1" for key in keys[number::40]}, number)
             source = LocalQuestions(scene.exchange, str(number), lambda epoch=epoch: epoch)
             answering.enter_context(Answering(source, stores, registries[number]))
-        desks = scene.exchange._desks
-        until(lambda: all(desk.wake for desk in desks.values()), "a container does not ask")
         found, path = [], "/stores/counts"
         first = json.loads(scene.get(path).data)
         sent = sum(each.snapshot()["queries"]["entries"] for each in registries)
