@@ -95,6 +95,20 @@ class AsyncMessages:
         return bool(self._in_flight) if self._config.max_concurrency == 1 else self.unsettled
 
     @property
+    def holds_up_stop(self) -> bool:
+        """Whether a stop must wait for some message. One that waits for its repetition is left to the next start: no commit
+        covers it, unless later ones of its partition are done."""
+        if self._in_flight:
+            return True
+        left = self._config.commit_in_flight and self.waiting.repeating > 0
+        return not left and any(each.gapped for each in self._prefixes.values())
+
+    @property
+    def repeats_in_s(self) -> float:
+        """The seconds until the first repetition; infinity if no message waits for one."""
+        return self.waiting.repeats_at - self._events.time()
+
+    @property
     def undoable(self) -> bool:
         """Whether a message is in flight whose failure would undo all changes of the stores since its start. Only messages that are
         processed one at a time are undone."""

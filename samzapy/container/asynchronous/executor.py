@@ -26,8 +26,10 @@ class AsynchronousExecutor(TaskExecutor):
     2. A commit covers the whole container, so it waits for all tasks: it holds the work of exactly the messages before its
        offsets. After `commit_max_delay_ms` it is skipped, and the next one tries again. With `task.async.commit` it does
        not wait, and its offsets are the end of the contiguous prefix.
-    3. A stop waits for the messages in flight, `shutdown_ms` at most. After that the attempt ends without a commit. Once a stop
-       is asked for, repetitions follow without their pauses.
+    3. A stop waits for the messages in flight, `shutdown_ms` at most. After that the attempt ends without a commit.
+    4. A stop leaves a message that waits for its repetition to the next start, as in a synchronous task. If later messages of its
+       partition are done, the stop waits for it, too. Inside a group of records that are committed together a stop is not
+       possible, so repetitions follow without their pauses.
     """
 
     lingers = True
@@ -79,7 +81,7 @@ class AsynchronousExecutor(TaskExecutor):
 
     def advance(self, loop: RunLoop) -> bool:
         """Start, check, and wait a little."""
-        now, hurry = loop.clock.monotonic(), loop.stopping or loop.should_stop()
+        now, hurry = loop.clock.monotonic(), _stop_asked(loop) and not loop.commits.possible
         for each in self._all:
             each.start(now, hurry=hurry)
         for each in self._all:
@@ -99,7 +101,7 @@ class AsynchronousExecutor(TaskExecutor):
         while own.waiting or own.unsettled:
             loop.look_at_clock()
             self.advance(loop)
-            if loop.stopping or loop.should_stop():
+            if _stop_asked(loop):
                 loop.stopping = True
                 return False
         return True
@@ -136,7 +138,7 @@ class AsynchronousExecutor(TaskExecutor):
 
     def _awaits_boundary(self, loop: RunLoop) -> bool:
         commits = loop.commits
-        return commits.owed or (not commits.possible and (loop.stopping or loop.should_stop()))
+        return commits.owed or (not commits.possible and _stop_asked(loop))
 
     def _hold_back(self, loop: RunLoop) -> None:
         """Let a partition wait for the slowest of its tasks."""
@@ -161,18 +163,23 @@ class AsynchronousExecutor(TaskExecutor):
         busy: Callable[[AsyncMessages], bool] = attrgetter("unsettled"),
     ) -> bool:
         """Wait until none of `messages` is `busy` (default: in flight, or overtaken by a completed one); False after
-        `longest_s`."""
+        `longest_s`. Once a stop is asked for, wait only for those that hold it up."""
         stop_asked_at: float | None = None
         began = loop.clock.monotonic()
-        while any(map(busy, messages)):
-            now = loop.clock.monotonic()
+        while awaited := [each for each in messages if busy(each)]:
+            now, hurry, going_on = loop.clock.monotonic(), False, messages
             if now - began > longest_s and not loop.stopping:
                 return False
-            hurry = loop.should_stop() or loop.stopping
-            if hurry:
+            if _stop_asked(loop):
                 stop_asked_at = now if stop_asked_at is None else stop_asked_at
-                self._check_patience(messages, now - stop_asked_at)
-            for each in messages:
+                hurry = not loop.commits.possible
+                if not hurry:
+                    going_on = awaited = [each for each in awaited if each.holds_up_stop]
+                    self._check_repetitions(awaited, now - stop_asked_at)
+                if not awaited:
+                    break
+                self._check_patience(awaited, now - stop_asked_at)
+            for each in going_on:
                 each.start(now, only_overtaken=True, hurry=hurry)
             for each in self._all:
                 each.check(now)
@@ -186,6 +193,20 @@ class AsynchronousExecutor(TaskExecutor):
             raise TaskFailed(
                 f"messages are still in flight {self._shutdown_ms} ms (task.shutdown.ms) after the stop: {_in_flight(messages)}"
             )
+
+    def _check_repetitions(self, messages: Sequence[AsyncMessages], waited_s: float) -> None:
+        """Spare the wait for repetitions that are too late for this stop."""
+        for each in messages:
+            late = (waited_s + each.repeats_in_s) * 1000 > self._shutdown_ms
+            if late and each.waiting.repeating and not each.in_flight:
+                raise TaskFailed(
+                    f"{each.task.name}: a message is to be tried again later than {self._shutdown_ms} ms (task.shutdown.ms) after "
+                    "the stop, and others behind it are done: no commit is possible"
+                )
+
+
+def _stop_asked(loop: RunLoop) -> bool:
+    return loop.stopping or loop.should_stop()
 
 
 def _in_flight(messages: Sequence[AsyncMessages]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
+from math import inf
 
 from samzapy.container.asynchronous.message import Work
 
@@ -62,6 +63,11 @@ class WaitingMessages:
         """The number of messages that wait for their repetition."""
         return len(self._repetitions)
 
+    @property
+    def repeats_at(self) -> float:
+        """The time of the first repetition; infinity for none."""
+        return min((at for at, _ in self._repetitions), default=inf)
+
     def due(self, now: float) -> Work | None:
         """A message that is due for its repetition, None if there is none."""
         for index, (at, work) in enumerate(self._repetitions):
@@ -115,6 +121,11 @@ class ContiguousPrefix:
         self._taken: deque[int] = deque()
         self._complete: set[int] = set()
         self.position = position
+
+    @property
+    def gapped(self) -> bool:
+        """Whether an offset behind the position is complete."""
+        return bool(self._complete)
 
     def take(self, offset: int) -> None:
         """Take `offset` as the next one; offsets between it and the previous one do not exist."""

@@ -120,21 +120,104 @@ class StubbornCoroutine(CoroutineTask, InitableTask):
             raise ValueError("told to")
 
 
+def stubborn_job(folder, task=StubbornCoroutine, **keys):
+    return MemoryJob(folder, partitions=1, task=task, **{"task.shutdown.ms": "30000"} | keys)
+
+
+def run_to_stop(job, task=StubbornCoroutine):
+    task.tries = 0
+    task.container, _ = job.container(until_end=False)
+    return task.container.run()
+
+
+def skipped(report):
+    return report.metrics["errors"]["process.skipped"]
+
+
 @pytest.mark.parametrize("concurrency", ["1", "5"])
 @pytest.mark.parametrize("then", [" then skip", ""])
-def test_a_stop_does_not_wait_for_the_repetitions_of_an_asynchronous_message(tmp_path, concurrency, then):
+def test_a_stop_leaves_an_asynchronous_message_that_waits_for_its_repetition_to_the_next_start(
+    tmp_path, concurrency, then
+):
     keys = {"task.error.process.policy": f"retry(3, 60s){then}", "task.max.concurrency": concurrency}
-    job = MemoryJob(tmp_path, partitions=1, task=StubbornCoroutine, **keys, **{"task.shutdown.ms": "30000"})
+    job = stubborn_job(tmp_path, **keys)
     job.send((0, "a", {"id": 1}), (0, "bad", {"id": 2}))
-    StubbornCoroutine.tries = 0
-    StubbornCoroutine.container, _ = job.container(until_end=False)
-    if then:
-        StubbornCoroutine.container.run()
+    for _ in range(2):  # the second start tries it again, by the whole policy
+        report = run_to_stop(job)
+        assert (StubbornCoroutine.tries, skipped(report)) == (1, 0)
         assert job.changelog() == {"a": 0} | ({} if concurrency == "1" else {"bad": 1})
-    else:
-        with pytest.raises(TaskFailed, match="ValueError: told to"):
-            StubbornCoroutine.container.run()
-    assert StubbornCoroutine.tries == 4
+
+
+def test_a_stop_with_messages_done_behind_one_that_waits_too_long_makes_no_commit(tmp_path):
+    keys = {"task.error.process.policy": "retry(3, 60s) then skip", "task.max.concurrency": "5"}
+    job = stubborn_job(tmp_path, **keys)
+    job.send((0, "bad", {"id": 1}), (0, "a", {"id": 2}))
+    for _ in range(2):
+        with pytest.raises(TaskFailed, match="a message is to be tried again later than 30000 ms"):
+            run_to_stop(job)
+        assert StubbornCoroutine.tries == 1
+        assert job.changelog() == {}
+
+
+def test_a_stop_waits_for_a_repetition_that_other_messages_have_overtaken(tmp_path):
+    keys = {"task.error.process.policy": "retry(2, 1ms) then skip", "task.max.concurrency": "5"}
+    job = stubborn_job(tmp_path, **keys)
+    job.send((0, "bad", {"id": 1}), (0, "a", {"id": 2}))
+    assert skipped(run_to_stop(job)) == 1
+    assert StubbornCoroutine.tries == 3
+    assert job.changelog() == {"bad": 0, "a": 1}
+
+
+def test_a_stop_leaves_the_message_alone_if_commits_do_not_wait_for_it(tmp_path):
+    keys = {"task.error.process.policy": "retry(3, 60s) then skip", "task.max.concurrency": "5"}
+    job = stubborn_job(tmp_path, **keys, **{"task.guarantee": "at-least-once", "task.async.commit": "true"})
+    job.send((0, "bad", {"id": 1}), (0, "a", {"id": 2}))
+    for _ in range(2):
+        assert skipped(run_to_stop(job)) == 0
+        assert StubbornCoroutine.tries == 1
+
+
+class WindowedCoroutine(StubbornCoroutine, WindowableTask):
+    """Its window is due while the message waits."""
+
+    def window(self, collector, coordinator):
+        self.counts.put("window", 1)
+
+
+def test_a_window_does_not_hold_up_the_stop_for_a_repetition(tmp_path):
+    keys = {"task.error.process.policy": "retry(3, 60s) then skip", "task.window.ms": "1"}
+    job = stubborn_job(tmp_path, WindowedCoroutine, **keys)
+    job.send((0, "a", {"id": 1}), (0, "bad", {"id": 2}))
+    assert skipped(run_to_stop(job, WindowedCoroutine)) == 0
+    assert WindowedCoroutine.tries == 1
+    assert job.changelog().keys() - {"window"} == {"a"}
+
+
+class StubbornRow(CoroutineTask, InitableTask):
+    """Has its container stopped by the first try at the row `r2`, which always fails."""
+
+    tries: ClassVar[int] = 0
+    container = None
+
+    def init(self, context):
+        self.counts = context.get_store("counts")
+
+    async def process(self, envelope, collector, coordinator):
+        row = envelope.message["id"]
+        if row == "r2":
+            kind = type(self)
+            kind.tries += 1
+            if kind.tries == 1:
+                kind.container.stop()
+            raise ValueError("told to")
+        self.counts.put(row, (self.counts.get(row) or 0) + 1)
+
+
+def test_an_asynchronous_message_inside_a_group_gets_its_tries_at_once(tmp_path):
+    job = table_job(tmp_path, StubbornRow, **{"task.error.process.policy": "retry(3, 60s) then skip"})
+    assert skipped(run_to_stop(job, StubbornRow)) == 1
+    assert StubbornRow.tries == 4
+    assert job.changelog() == {f"r{number}": 1 for number in range(6) if number != 2}
 
 
 class RepeatedTask(StubbornCoroutine):
