@@ -11,7 +11,8 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from itertools import count
 from pathlib import Path
@@ -140,6 +141,19 @@ def import_also_from(places: Iterable[str]) -> None:
     earlier = [each for each in _added if each in sys.path and each not in new]
     _added[:] = [*new, *earlier]
     sys.path[:] = [*own, *_added]
+
+
+@contextmanager
+def import_path_kept() -> Iterator[None]:
+    """Take back what `import_also_from` adds if an exception leaves the block."""
+    earlier = list(_added)
+    try:
+        yield
+    except BaseException:
+        own = [each for each in sys.path if each not in _added]
+        _added[:] = [each for each in earlier if each in sys.path]
+        sys.path[:] = [*own, *_added]
+        raise
 
 
 def place(path: str, found: object) -> None:

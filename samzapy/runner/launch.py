@@ -10,6 +10,7 @@ from samzapy.admin.user_code import check_archives, check_hidden, check_task_cla
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.progress import JobStatus
+from samzapy.plugins import import_path_kept
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import StopSignals
 from samzapy.runner.prepare import preparing
@@ -19,15 +20,16 @@ from samzapy.runner.refresh import await_inputs
 def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig, Runner, tuple[str, ...]]:
     """Import the user's code, make the runner and let it check the job: the job as it runs, its runner, and warnings.
 
-    Nothing is created or connected. Raises ConfigError, EnvironmentFailure.
+    Nothing is created or connected. A refused job leaves the import path as it was. Raises ConfigError, EnvironmentFailure.
     """
-    make_importable(config)
-    check_archives(config.spark.archives)
-    check_task_class(config.task.task_class)
-    check_hidden(config)
-    made = runner()
-    fitted = made.fit(config)
-    return fitted, made, made.check(fitted)
+    with import_path_kept():
+        make_importable(config)
+        check_archives(config.spark.archives)
+        check_task_class(config.task.task_class)
+        check_hidden(config)
+        made = runner()
+        fitted = made.fit(config)
+        return fitted, made, made.check(fitted)
 
 
 def launch(

@@ -6,6 +6,7 @@ import sys
 import threading
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -349,6 +350,78 @@ def test_an_installed_module_may_stand_for_one_beside_the_job_file(code, place, 
     (installed / "own_package.py").write_text(TASK.format(name="installed", more=""))
     monkeypatch.setattr(sys, "path", [str(installed), *sys.path])
     assert run_in(job).status.processed == 4
+
+
+@pytest.mark.parametrize("hidden", ["conftest", "tests", "same_tools"])
+def test_a_module_of_the_program_may_have_the_name_of_a_file_that_the_job_does_not_import(
+    code, place, monkeypatch, hidden
+):
+    program, job = place / "program", code("job", "job_tasks", **{hidden: "NAME = 'job'\n"})
+    program.mkdir()
+    (program / f"{hidden}.py").write_text("NAME = 'program'\n")
+    module = ModuleType(hidden)
+    module.__file__ = str(program / f"{hidden}.py")
+    monkeypatch.setitem(sys.modules, hidden, module)
+    assert run_in(job).status.processed == 4
+
+
+IMPORTS = {
+    "in a function": "def later():\n    import same_helpers\n",
+    "of a name": "from same_helpers import LIMIT\n",
+    "by name": "import importlib\nimportlib.import_module('same_helpers')\n",
+    "by another module": "import same_between\n",
+}
+
+
+@pytest.mark.parametrize("more", IMPORTS.values(), ids=IMPORTS)
+def test_every_import_of_a_job_counts_wherever_it_is(code, monkeypatch, more):
+    between = "from same_helpers import LIMIT\n"
+    job = code("job", "job_tasks", more=more, same_helpers="LIMIT = 2\n", same_between=between)
+    other = code("other", "other_tasks", more="import same_helpers\n", same_helpers="LIMIT = 1\n")
+    run_in(other)
+    assert refusal_of(job) == hides("same_helpers", other / "same_helpers.py", job / "same_helpers.py")
+
+
+def test_relative_imports_in_a_package_count(code):
+    for name in ("first", "second"):
+        folder = code(name, "same_pack.tasks", more="from .inner import limits\n")
+        (folder / "same_pack" / "inner").mkdir()
+        (folder / "same_pack" / "inner" / "limits.py").write_text(f"NAME = {name!r}\n")
+        (folder / "same_pack" / "tasks.py").write_text(TASK.format(name="same", more="from .inner import limits\n"))
+        if name == "first":
+            run_in(folder)
+        else:
+            assert "inner/limits.py, which hides " in refusal_of(folder)
+
+
+def test_a_job_does_not_hide_a_module_that_an_earlier_job_has_yet_to_import(code, place):
+    lazy = "def later():\n    import same_helpers\n    return same_helpers.LIMIT\n"
+    first = code("first", "first_tasks", more=lazy, same_helpers="LIMIT = 1\n")
+    second = code("second", "second_tasks", same_helpers="LIMIT = 2\n")
+    run_in(first)
+    assert refusal_of(second) == (
+        f"same_helpers: another job of this process has yet to import {first / 'same_helpers.py'}, which "
+        f"{second / 'same_helpers.py'} hides: give this file another name, or run the job in a process of its own"
+    )
+    assert sys.modules["first_tasks"].later() == 1
+    # The name is taken now, and the second job does not use it.
+    assert run_in(second).status.processed == 4
+
+
+def test_a_module_that_the_program_itself_finds_first_is_not_hidden(code, monkeypatch):
+    first = code("first", "first_tasks", more="def later():\n    import same_helpers\n", same_helpers="LIMIT = 1\n")
+    second = code("second", "second_tasks", same_helpers="LIMIT = 2\n")
+    monkeypatch.setattr(sys, "path", [str(first), *sys.path])
+    run_in(first)
+    assert run_in(second).status.processed == 4
+
+
+def test_a_refused_job_leaves_the_import_path_as_it_was(code):
+    first, second = code("first", "same_tasks"), code("second", "same_tasks")
+    run_in(first)
+    before = list(sys.path)
+    refusal_of(second)
+    assert sys.path == before
 
 
 def test_a_job_finds_its_own_modules_before_those_of_earlier_jobs(code):
