@@ -42,6 +42,7 @@ class Checkpoint:
     held_by, idle       for people: the partition or sender that held the clock back, and the sources that were idle or over
     told                the last watermark that `on_watermark` was called with, -1 for none; None if that is the watermark of
                         `senders`
+    ended_in            the id of the run in which `on_end_of_stream` or `on_drain` was called at these offsets, empty for none
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -58,6 +59,7 @@ class Checkpoint:
     held_by: str = ""
     idle: tuple[str, ...] = ()
     told: int | None = None
+    ended_in: str = ""
 
 
 @dataclass(frozen=True)

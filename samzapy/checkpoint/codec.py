@@ -7,8 +7,8 @@ checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}},
              "atomic": true, "serdes": {"counts": ["string", "json"]}, "input-ids": {"kafka.orders": "Xq3..."},
              "held-by": "kafka.orders[0] (sender shop-1/Partition 0)", "idle": ["kafka.orders[1]"],
-             "told": 1699999998000}
-             (the last nine are left out if they are empty)
+             "told": 1699999998000, "ended-in": "5f0c..."}
+             (the last ten are left out if they are empty)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42,
              "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0,
@@ -20,6 +20,7 @@ owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host":
    streams that the offsets are of: a stream that is deleted and created again has another id.
 3. `held-by` names the source that held the task's clock back, `idle` the sources that were idle or had ended. No run
    reads them. `told` is the last watermark that the task was told, -1 for none, if the senders have sent a later one.
+   `ended-in` is the run in which it was told that its inputs have ended there.
 4. The owner is the run that was started last.
 5. Every other record of a job is a JSON object with a format and its own fields.
 """
@@ -67,6 +68,7 @@ class _Checkpoint(msgspec.Struct, rename="kebab", omit_defaults=True):
     held_by: str = ""
     idle: tuple[str, ...] = ()
     told: Time | None = None
+    ended_in: str = ""
 
 
 class _Partitions(msgspec.Struct):
@@ -110,6 +112,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
             checkpoint.held_by,
             checkpoint.idle,
             checkpoint.told,
+            checkpoint.ended_in,
         )
     )
 
@@ -136,6 +139,7 @@ def decode(value: bytes, where: str) -> Checkpoint:
             read.held_by,
             read.idle,
             read.told,
+            read.ended_in,
         )
 
 

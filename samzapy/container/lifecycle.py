@@ -221,6 +221,7 @@ class Container:
         # 6  init
         for task in self._tasks:
             builder.init(task, starts[task.name], epoch)
+            task.join(self._ownership.run_id, progress.checkpoints[task.name])
         reach("start.6")
         # 7  inputs
         committer = builder.committer(self._lease, self._ownership, self._heartbeat.should_stop, self._must_own)

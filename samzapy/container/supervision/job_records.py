@@ -126,7 +126,7 @@ class Ownership:
     def __init__(self, job_name: str, records: JobRecords, run_id: str | None) -> None:
         """`run_id`: the run's `JobRun.id`; None for a container without a run."""
         self._job_name = job_name
-        self._run_id = run_id
+        self.run_id = run_id
         self._records = records
 
     @classmethod
@@ -137,38 +137,38 @@ class Ownership:
     @property
     def known(self) -> bool:
         """Whether the job has an owner record."""
-        return self._run_id is not None and self._records.kept
+        return self.run_id is not None and self._records.kept
 
     def check(self, checkpoints: CheckpointManager) -> None:
         """Raise JobTakenOver if the record names a newer run."""
-        if self._run_id is None:
+        if self.run_id is None:
             return
         owner = checkpoints.read_owner()
-        if owner is not None and owner.id != self._run_id:
+        if owner is not None and owner.id != self.run_id:
             raise JobTakenOver.by(self._job_name, owner.started_ms, owner.host, owner.pid)
 
     def look(self) -> None:
         """Like `check`, with separate clients: made when first needed, kept until `close`."""
-        if self._run_id is not None:
+        if self.run_id is not None:
             self.check(self._records.checkpoints)
 
     def asked_to_drain(self) -> bool:
         """Whether this run was asked to drain; with the clients of `look`."""
-        if self._run_id is None or not self._records.is_open:
+        if self.run_id is None or not self._records.is_open:
             return False
         asked = self._records.checkpoints.read_record(JobRecord.DRAIN)
-        return asked is not None and asked.get("run") == self._run_id
+        return asked is not None and asked.get("run") == self.run_id
 
     def asked_to_hand_over(self) -> HandoverRequest | None:
         """The request of a new run, if this one is asked; with the clients of `look`. Raises RestoreError."""
-        if self._run_id is None or not self._records.is_open:
+        if self.run_id is None or not self._records.is_open:
             return None
         asked = self._records.checkpoints.read_record(JobRecord.HANDOVER)
-        return None if asked is None or asked.get("run") != self._run_id else HandoverRequest.from_json(asked)
+        return None if asked is None or asked.get("run") != self.run_id else HandoverRequest.from_json(asked)
 
     def answer(self, request: HandoverRequest) -> None:
         """Record that this run has heard the request; with the clients of `look`."""
-        value = {"run": self._run_id, "by": request.by.id}
+        value = {"run": self.run_id, "by": request.by.id}
         self._records.checkpoints.write_record(JobRecord.HEARD, value)
 
     @contextmanager
@@ -182,13 +182,13 @@ class Ownership:
         if not self._records.is_open:
             self.look()
         more = {"again": True} if again else {}
-        self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id, "drained": drained, **more})
+        self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self.run_id, "drained": drained, **more})
 
     def note_failure(self) -> None:
         """Record that this run has failed, for whoever waits for its end although its process lives on. Parts of it may go on for a
         while, so the record does not say of any run that it has ended. Raises JobTakenOver."""
         self.look()
-        self._records.checkpoints.write_record(JobRecord.ENDED, {"failed": self._run_id})
+        self._records.checkpoints.write_record(JobRecord.ENDED, {"failed": self.run_id})
 
     def close(self) -> None:
         """Close the clients of `look`; the next look opens new ones."""

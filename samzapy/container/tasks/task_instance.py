@@ -116,9 +116,11 @@ class TaskInstance(TaskPosition, UserCalls):
 
     __slots__ = (
         "_closed",
+        "_ended_at",
         "_finish",
         "_in_order",
         "_input_ids",
+        "_run_id",
         "changelog_offsets",
         "checkpoints",
         "collector",
@@ -173,6 +175,9 @@ class TaskInstance(TaskPosition, UserCalls):
         self.throughput = Throughput()
         self.changelog_offsets: dict[str, int] = {}
         self._in_order = user.in_order
+        self._run_id = ""
+        #: The position at which the end was told in this run.
+        self._ended_at: Mapping[SystemStreamPartition, int] | None = None
         self.listens = isinstance(user.task, ClockListenerTask)
 
     def init(self, context: Context) -> None:
@@ -188,6 +193,14 @@ class TaskInstance(TaskPosition, UserCalls):
         self.note_serialized()
         self.checkpoints.started()
         self.sinks.add(sinks)
+
+    def join(self, run_id: str | None, checkpoint: Checkpoint | None) -> None:
+        """The task starts as part of a run, None for no run. An earlier attempt of the run may have told it its end."""
+        self._run_id = run_id or ""
+        if checkpoint is not None and checkpoint.ended_in and checkpoint.ended_in == self._run_id:
+            position = self.committable()
+            if position == checkpoint.input_offsets:
+                self._ended_at = position
 
     def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope], done: int) -> None:
         """The first `done` messages are processed."""
@@ -259,6 +272,7 @@ class TaskInstance(TaskPosition, UserCalls):
             held_by=self.event_clock.held_by,
             idle=tuple(self.event_clock.silent),
             told=self.event_clock.told,
+            ended_in=self._run_id if self._has_ended() else "",
             atomic=atomic,
             serdes=self.stores.serdes,
             input_ids=self._input_ids,
@@ -272,18 +286,29 @@ class TaskInstance(TaskPosition, UserCalls):
 
     def drain(self) -> None:
         """Call `on_drain` of a task that has it."""
-        if isinstance(self.task, DrainListenerTask):
+        if isinstance(self.task, DrainListenerTask) and not self._has_ended():
             self.touched = True
             self.call("on_drain", self.task.on_drain, self.collector, self.requests)
+            self._end()
         if self.event_clock.intermediate:
             self.touched = True
             self.event_clock.forget_drain()
 
     def end_of_stream(self) -> None:
         """Call `on_end_of_stream` of a task that has it."""
-        if isinstance(self.task, EndOfStreamListenerTask):
+        if isinstance(self.task, EndOfStreamListenerTask) and not self._has_ended():
             self.touched = True
             self.call("on_end_of_stream", self.task.on_end_of_stream, self.collector, self.requests)
+            self._end()
+
+    def _end(self) -> None:
+        # A restart needs the call again if it has asked to stop.
+        if not (self.requests.shutdown_vote or self.requests.shutdown_all):
+            self._ended_at = self.committable()
+
+    def _has_ended(self) -> bool:
+        """Whether the task was told in this run that its inputs have ended at its position."""
+        return self._ended_at is not None and self._ended_at == self.committable()
 
     def over_budget(self) -> bool:
         """Whether the task should commit early, because its stores or sinks hold too much."""

@@ -297,6 +297,7 @@ def test_event_times_and_what_senders_have_said_come_back_with_the_checkpoint(ne
         held_by=f"{SSP} (sender first-1/Partition 0)",
         idle=(f"{SSP} (sender first-1/Partition 1)",),
         told=-1,
+        ended_in="5f0c",
     )
     manager = new_manager()
     manager.start()
