@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 
 from samzapy.admin.take_over import refuse_another_job, refuse_foreign
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
@@ -23,6 +24,7 @@ from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_strea
 from samzapy.config.stores import StoreConfig, changelogs
 from samzapy.config.tasks import checkpoint
 from samzapy.config.tasks.task import INPUTS
+from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import (
     ConfigError,
@@ -44,10 +46,11 @@ from samzapy.job.planner import (
     keeps_state,
     plan,
 )
-from samzapy.storage.changelog.topic import check_changelog
+from samzapy.job.transactions import state_transactions
+from samzapy.storage.changelog.topic import check_described
 from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.clients import KnownStreams, SystemClients, job_clients
-from samzapy.system.factories import load_factory
+from samzapy.system.factories import has_transactions, load_factory
 
 #: Seconds that a check waits for an open transaction of another process.
 _PATIENCE_S = 2.0
@@ -106,6 +109,16 @@ def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream
     return counts
 
 
+def checked_inputs(config: JobConfig, describe: Describe) -> dict[SystemStream, int]:
+    """As `input_partitions`, and UnknownStream too for a stream that fills a store and for the one of dead letters."""
+    counts = input_partitions(config, describe)
+    sources = {stream for store in config.stores.values() if store.source for stream in store.source.all_streams}
+    letters = config.task.errors.dead_letters
+    for stream in (*sorted(sources), *([] if letters is None else [letters])):
+        existing(stream, describe)
+    return counts
+
+
 def streams_of(config: JobConfig) -> set[SystemStream]:
     """The streams that a start or a check looks at, whether they exist or not: to ask for all of them at once."""
     streams = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
@@ -126,7 +139,7 @@ def existing(stream: SystemStream, describe: Describe) -> StreamDescription:
 def look_around(
     config: JobConfig, warn: Warn, task_class: type[AnyTask] | None = None
 ) -> tuple[JobModel, tuple[GuaranteeWarning, ...]]:
-    """The model that the job would have if it were new, and the warnings about the topics that its guarantee needs.
+    """The model that the job would start with, and the warnings about the topics that its guarantee needs.
 
     `warn` gets a line for each check that was left out because of an open transaction. Raises UnknownStream for an
     input or a stream of dead letters that does not exist, ConfigError for a broadcast partition that does not,
@@ -145,16 +158,17 @@ def look_around(
             with _reaching():
                 return known(stream)
 
-        counts = input_partitions(config, describe)
+        counts = checked_inputs(config, describe)
         with _reaching():
             check_copies(config, clients.admin, describe)
-        if config.task.errors.dead_letters is not None:
-            existing(config.task.errors.dead_letters, describe)
-        partitions = follow_growth(_known_inputs(config, warn), counts, keeps_state=keeps_state(config.stores))
+        recorded = _recorded(config, warn)
+        before = recorded or _Recorded({}, {})
+        partitions = follow_growth(before.inputs, counts, keeps_state=keeps_state(config.stores))
         if task_class is not None:
             check_copartitioned(config, partitions, task_class)
-        model = plan(config, counts, known=partitions)
-        _check_changelogs(config.stores, describe, changelog_partition_count(model))
+            _check_transactions(config, clients)
+        model = plan(config, counts, before.changelog_partitions, partitions)
+        _check_changelogs(config.stores, describe, model, exactly=task_class is not None and recorded is not None)
         _refuse_what_is_others(config, model, warn, describe)
         return model, weakly_kept(config, describe)
 
@@ -168,11 +182,26 @@ def check_serdes(config: JobConfig, model: JobModel, warn: Warn) -> None:
         check_checkpoints(config, load_engines(config), committed)
 
 
-def _known_inputs(config: JobConfig, warn: Warn) -> dict[SystemStream, InputPartitions]:
-    """The inputs as earlier runs of the job have recorded them."""
-    with _records(config, "the inputs of earlier runs", warn) as (checkpoints, _):
-        return from_json(checkpoints.read_record(JobRecord.INPUTS))
-    return {}
+@dataclass(frozen=True)
+class _Recorded:
+    """The inputs, and the changelog partitions of the tasks, as earlier runs have recorded them."""
+
+    inputs: Mapping[SystemStream, InputPartitions]
+    changelog_partitions: Mapping[str, int]
+
+
+def _recorded(config: JobConfig, warn: Warn) -> _Recorded | None:
+    """The records of earlier runs; None if they cannot be read now."""
+    with _records(config, "the inputs and tasks of earlier runs", warn) as (checkpoints, _):
+        inputs = from_json(checkpoints.read_record(JobRecord.INPUTS))
+        return _Recorded(inputs, checkpoints.read_changelog_partitions())
+    return None
+
+
+def _check_transactions(config: JobConfig, clients: SystemClients) -> None:
+    system = state_transactions(config, has_transactions).system
+    with _reaching():
+        check_transaction_timeout(config.task.transaction_timeout_ms, clients, system)
 
 
 def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn, describe: Describe) -> None:
@@ -205,19 +234,14 @@ def _reaching() -> Iterator[None]:
         raise NotReachable(str(cause)) from cause
 
 
-def _check_changelogs(stores: Mapping[str, StoreConfig], describe: Describe, tasks: int) -> None:
+def _check_changelogs(stores: Mapping[str, StoreConfig], describe: Describe, model: JobModel, *, exactly: bool) -> None:
+    """Check the changelogs that exist; the first run creates the others. A start wants a partition for each task `exactly`; further
+    partitions do not hinder a command that only looks."""
+    tasks = changelog_partition_count(model)
     for store in stores.values():
-        if store.changelog is None:
-            continue
-        description = describe(store.changelog)
-        if description is None:
-            continue  # the first run creates it
-        check_changelog(description, store)
-        # More partitions are allowed: a job that once had more tasks keeps their partitions.
-        if description.partitions < tasks:
-            raise EnvironmentFailure(
-                f"changelog {description.stream} has {description.partitions} partitions, job has {tasks} tasks"
-            )
+        description = None if store.changelog is None else describe(store.changelog)
+        if description is not None:
+            check_described(description, store, tasks if exactly else max(tasks, description.partitions))
 
 
 #: Kafka's own topic, in which it keeps the outcome of transactions.

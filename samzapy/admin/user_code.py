@@ -1,5 +1,5 @@
 """Looks after the user's code: the modules beside the job file, the files that a job ships, and its task class,
-imported within a deadline. Refuses modules that another job of the process hides."""
+imported within a deadline, and the other classes that it names. Refuses modules that another job of the process hides."""
 
 from __future__ import annotations
 
@@ -8,15 +8,30 @@ import contextlib
 import inspect
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import resolve_name
 from pathlib import Path
 
+from samzapy.api.engine import StorageEngineFactory
+from samzapy.api.event_time import StateCheckpointTask
+from samzapy.api.serde import Serde
+from samzapy.api.system import SystemSettings
 from samzapy.api.task import AnyTask
+from samzapy.checkpoint.states import store_factory
 from samzapy.config.job import JobConfig
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.config.stores import StoreConfig
+from samzapy.config.streams import StreamConfig
+from samzapy.container.side_inputs import load_processors
+from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.job.transactions import StateTransactions, state_transactions
 from samzapy.plugins import PluginError, import_also_from, is_installed, split_path
+from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
+from samzapy.storage.engines import load_engines
+from samzapy.system.choosers.stack import load_chooser
+from samzapy.system.factories import has_transactions, system_factory
 
 _PY_FILES = "job.spark.py.files"
 _ARCHIVES = "job.spark.archives"
@@ -158,6 +173,76 @@ def check_archives(archives: Iterable[str]) -> None:
     missing = [each for each in archives if "://" not in each and not Path(each.partition("#")[0]).is_file()]
     if missing:
         raise ConfigError([ConfigProblem(_ARCHIVES, each, "file not found") for each in missing])
+
+
+@dataclass(frozen=True)
+class JobCode:
+    """The classes of a job file, its serdes, and the transactions that its systems allow."""
+
+    state: StateTransactions
+    task_class: type[AnyTask]
+    engines: Mapping[str, StorageEngineFactory]
+    serdes: Mapping[str, Serde]
+    streams: StreamSerdes
+
+
+def checked_code(config: JobConfig) -> JobCode:
+    """Import the classes that a job file names, and check that they, their settings and the keys of the job fit together.
+    Connects to nothing, and creates nothing. Raises ConfigError with all problems."""
+    registry = serde_registry(config)
+    named: list[StreamConfig | StoreConfig] = [*config.streams.values(), *config.stores.values()]
+    loads: list[Callable[[], object]] = [
+        lambda: check_task_class(config.task.task_class),
+        lambda: load_engines(config),
+        *(partial(_check_system, settings) for settings in config.systems.values()),
+        *(partial(registry.__getitem__, name) for name in sorted(_serdes(named))),
+        lambda: task_serdes(config),
+        lambda: load_processors(config.stores),
+        lambda: load_chooser(config),
+        lambda: check_archives(config.spark.archives),
+    ]
+    _raise_all(loads)
+    task_class, engines, serdes = check_task_class(config.task.task_class), load_engines(config), task_serdes(config)
+    fits: list[Callable[[], object]] = [
+        lambda: state_transactions(config, has_transactions),
+        lambda: StreamSerdes(config, serdes, task_class),
+        lambda: check_timers(config, task_class),
+        lambda: _check_own_state(config, task_class),
+    ]
+    _raise_all(fits)
+    state = state_transactions(config, has_transactions)
+    return JobCode(state, task_class, engines, serdes, StreamSerdes(config, serdes, task_class))
+
+
+def _raise_all(calls: Iterable[Callable[[], object]]) -> None:
+    """Call each; raises one ConfigError with the problems of all."""
+    problems: dict[ConfigProblem, None] = {}
+    for call in calls:
+        try:
+            call()
+        except ConfigError as error:
+            problems.update(dict.fromkeys(error.problems))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _check_system(settings: SystemSettings) -> None:
+    system_factory(settings).check(settings)
+
+
+def _serdes(named: Iterable[StreamConfig | StoreConfig]) -> set[str]:
+    return {name for each in named for name in (each.key_serde, each.msg_serde) if name}
+
+
+def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
+    """Refuse stores for a task that keeps its own state: a crash takes that state back to its checkpoint, but not the stores."""
+    if not issubclass(task_class, StateCheckpointTask):
+        return
+    store_factory(config.state_checkpoint.factory)
+    logged = sorted(store.name for store in config.stores.values() if store.source is None)
+    if logged:
+        message = f"{task_class.__name__} keeps a state of its own, replayed messages would be applied to a store twice"
+        raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, message) for name in logged])
 
 
 def check_task_class(path: str, timeout_s: float = 60.0) -> type[AnyTask]:

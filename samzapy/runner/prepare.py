@@ -12,18 +12,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from samzapy.admin.job_check import check_copies, existing, input_partitions, resolved, streams_of, weakly_kept
+from samzapy.admin.job_check import check_copies, checked_inputs, resolved, streams_of, weakly_kept
 from samzapy.admin.positions import kept_clocks
 from samzapy.admin.running import has_let_go, may_answer
 from samzapy.admin.take_over import Claim, refuse_foreign, take_over
+from samzapy.admin.user_code import JobCode, checked_code
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
-from samzapy.api.engine import StorageEngineFactory
-from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
-from samzapy.api.task import AnyTask, StreamTask
+from samzapy.api.task import StreamTask
 from samzapy.checkpoint.records import Migrations, refuse_unfinished
-from samzapy.checkpoint.states import store_factory
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import COPIES, JobConfig
@@ -33,11 +31,10 @@ from samzapy.config.tasks import processing
 from samzapy.config.tasks.patterns import InputPattern
 from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
-from samzapy.container.side_inputs import load_processors
 from samzapy.container.supervision.job_records import JobRecords, open_job, this_run
-from samzapy.container.tasks.task_class import check_timers, load_task_class, never_called
+from samzapy.container.tasks.task_class import never_called
 from samzapy.coordinator.clocks import KeptClocks
-from samzapy.errors import ConfigError, ConfigProblem, JobTakenOver
+from samzapy.errors import JobTakenOver
 from samzapy.failpoints import arm_from_environment, reach
 from samzapy.job.inputs import forget_gone, late_inputs, refuse_further_tasks
 from samzapy.job.model import JobModel
@@ -54,16 +51,14 @@ from samzapy.job.planner import (
     plan,
     to_json,
 )
-from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
+from samzapy.job.transactions import transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob, StartableJob
 from samzapy.runner.folders import check_folders
 from samzapy.runner.handover import AskedHandover, Handover, NoHandover
-from samzapy.serializers import StreamSerdes, task_serdes
 from samzapy.storage.changelog.topic import access_log_spec, changelog_spec, check_described, vanished
-from samzapy.storage.engines import check_checkpoints, load_engines, make_ready
-from samzapy.system.choosers.stack import load_chooser
+from samzapy.storage.engines import check_checkpoints, make_ready
 from samzapy.system.clients import KnownStreams, SystemClients
-from samzapy.system.factories import has_transactions, load_factory, system_factory
+from samzapy.system.factories import load_factory
 
 
 @dataclass(frozen=True)
@@ -121,11 +116,11 @@ def preparing(config: JobConfig, *, until_end: bool = False, awaited: bool = Fal
 @contextmanager
 def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
     config = resolved(given, occasion.refused)
-    code = _checked_code(config)
+    code = _ready_code(config)
     with open_job(config, "driver") as (clients, checkpoints):
         streams = KnownStreams(clients)
         streams.look(streams_of(config))
-        counts = _partition_counts(config, streams)
+        counts = checked_inputs(config, streams)
         check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
         check_copies(config, clients.admin, streams)
         # A claim would fence a migration that is at work.
@@ -151,7 +146,7 @@ class _CheckedJob(StartableJob):
         self,
         given: JobConfig,
         config: JobConfig,
-        code: _Code,
+        code: JobCode,
         records: _Records,
         counts: Mapping[SystemStream, int],
         occasion: Occasion,
@@ -242,54 +237,13 @@ class _CheckedJob(StartableJob):
         self._handover.close()
 
 
-@dataclass(frozen=True)
-class _Code:
-    """The classes of the job file, and the transactions that its systems allow."""
-
-    state: StateTransactions
-    task_class: type[AnyTask]
-    engines: Mapping[str, StorageEngineFactory]
-
-
-def _checked_code(config: JobConfig) -> _Code:
+def _ready_code(config: JobConfig) -> JobCode:
     """Step 1 of `prepare`."""
-    state = state_transactions(config, has_transactions)
-    task_class = load_task_class(config.task.task_class)
-    engines = load_engines(config)
-    serdes = task_serdes(config)
-    StreamSerdes(config, serdes, task_class).make_ready()
-    make_ready(config, engines, serdes)
-    check_timers(config, task_class)
-    load_processors(config.stores)
-    _check_own_state(config, task_class)
-    load_chooser(config)
-    for settings in config.systems.values():
-        system_factory(settings).check(settings)
-    check_folders(config, engines)
-    return _Code(state, task_class, engines)
-
-
-def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
-    """Refuse stores for a task that keeps its own state: a crash takes that state back to its checkpoint, but not the stores."""
-    if not issubclass(task_class, StateCheckpointTask):
-        return
-    store_factory(config.state_checkpoint.factory)
-    logged = sorted(store.name for store in config.stores.values() if store.source is None)
-    if logged:
-        message = f"{task_class.__name__} keeps a state of its own, replayed messages would be applied to a store twice"
-        raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, message) for name in logged])
-
-
-def _partition_counts(config: JobConfig, streams: KnownStreams) -> dict[SystemStream, int]:
-    counts = input_partitions(config, streams)
-    for stream in sorted(
-        {each for store in config.stores.values() if store.source for each in store.source.all_streams}
-    ):
-        existing(stream, streams)
-    letters = config.task.errors.dead_letters
-    if letters is not None:
-        existing(letters, streams)
-    return counts
+    code = checked_code(config)
+    code.streams.make_ready()
+    make_ready(config, code.engines, code.serdes)
+    check_folders(config, code.engines)
+    return code
 
 
 @dataclass(frozen=True)
@@ -306,7 +260,7 @@ def _planned(
     config: JobConfig,
     records: _Records,
     counts: Mapping[SystemStream, int],
-    code: _Code,
+    code: JobCode,
     run: JobRun,
     patterns: Collection[InputPattern],
     *,
@@ -355,7 +309,7 @@ def _checked_state(
     clients: SystemClients,
     checkpoints: CheckpointManager,
     model: JobModel,
-    code: _Code,
+    code: JobCode,
     streams: KnownStreams,
 ) -> tuple[KeptClocks, set[SystemStream]]:
     """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit the
@@ -429,7 +383,7 @@ def _warnings(
     config: JobConfig,
     counts: Mapping[SystemStream, int],
     inputs: Mapping[SystemStream, InputPartitions],
-    code: _Code,
+    code: JobCode,
 ) -> Iterable[str]:
     task_class = code.task_class
     yield from config.warnings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -14,7 +14,6 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import TaskConfig
-from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.inputs import FoundInputs
 from samzapy.job.model import JobModel
 
@@ -31,34 +30,37 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.
     """
-    from samzapy.admin.user_code import check_hidden, make_importable
+    from samzapy.admin.user_code import check_hidden, checked_code, make_importable
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.tasks.task_class import never_called
-    from samzapy.job.transactions import state_transactions, weakened_state
+    from samzapy.job.transactions import weakened_state
     from samzapy.runner.folders import check_folders
-    from samzapy.runner.spark.master import check_reach
-    from samzapy.storage.engines import load_engines
-    from samzapy.system.factories import has_transactions, load_factory
+    from samzapy.runner.spark.master import check_reach, checked_master
+    from samzapy.system.factories import load_factory
 
     config = load_job(job, pairs(overrides), strict=strict)
     for warning in config.warnings:
         warn(warning)
     make_importable(config)
-    task_class = _check_plugins(config)
+    code = checked_code(config)
+    task_class = code.task_class
     check_hidden(config)
     for warning in never_called(task_class):
         warn(warning)
     for warning in check_reach(config):
         warn(warning)
-    check_folders(config, load_engines(config))
+    check_folders(config, code.engines)
     found = None if offline else _find_inputs(config)
     now = config if found is None else with_inputs(config, found.by_pattern)
     model, kept = (None, ()) if offline or not now.task.inputs else _look_around(now, task_class)
+    if model is not None:
+        endless = not any(now.stream(stream).bounded for stream in now.task.inputs)
+        checked_master(now, len(model.containers), len(model.standbys), endless=endless)
     _show_job(config)
     if found is not None:
         _show_inputs(found)
-    weaker = weakened_state(config.stores, state_transactions(config, has_transactions))
+    weaker = weakened_state(config.stores, code.state)
     _show_promises((*guarantee_warnings(config, load_factory, task_class), *weaker, *kept))
     if show:
         _show_keys(config)
@@ -95,37 +97,6 @@ def _show_inputs(found: FoundInputs) -> None:
     rows += [(pattern, "", "matches no stream") for pattern in found.empty]
     rows += [("", stream, f"left out: {reason}") for stream, reason in sorted(found.left_out.items())]
     table("Inputs that match now", ("pattern", "stream", "use"), rows)
-
-
-def _check_plugins(config: JobConfig) -> type[AnyTask]:
-    """The task class. Raises one ConfigError with all problems of the classes that the file names."""
-    from samzapy.admin.user_code import check_task_class
-    from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
-    from samzapy.storage.engines import load_engines
-    from samzapy.system.factories import system_factory
-
-    registry = serde_registry(config)
-    calls: list[Callable[[], object]] = [lambda: check_task_class(config.task.task_class), lambda: load_engines(config)]
-    calls += [lambda s=settings: system_factory(s) for settings in config.systems.values()]  # type: ignore[misc]
-    calls += [lambda n=name: registry[n] for name in _serdes(config)]  # type: ignore[misc]
-    calls += [lambda: task_serdes(config)]
-    problems: dict[ConfigProblem, None] = {}
-    for call in calls:
-        try:
-            call()
-        except ConfigError as error:
-            problems.update(dict.fromkeys(error.problems))
-    if problems:
-        raise ConfigError(problems)
-    task_class = check_task_class(config.task.task_class)
-    StreamSerdes(config, task_serdes(config), task_class)
-    return task_class
-
-
-def _serdes(config: JobConfig) -> list[str]:
-    streams = [name for stream in config.streams.values() for name in (stream.key_serde, stream.msg_serde)]
-    stores = [name for store in config.stores.values() for name in (store.key_serde, store.msg_serde)]
-    return sorted({name for name in [*streams, *stores] if name})
 
 
 def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[GuaranteeWarning, ...]]:

@@ -149,6 +149,17 @@ def _cores() -> int:
 DRIVER_HOST = "spark.driver.host"
 
 
+def checked_master(config: JobConfig, containers: int, standbys: int, *, endless: bool) -> Master:
+    """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
+    address, conf = config.spark.master, config.spark.conf
+    master = Master.parse(address) if address else Master.default(containers, conf)
+    master = master.sized(conf, containers, standbys)
+    master.check_standbys(standbys)
+    if endless or standbys:
+        master.check_slots(containers + standbys)
+    return master
+
+
 def check_reach(config: JobConfig) -> tuple[str, ...]:
     """Raise ConfigError, with all problems, for streams and folders that the executors cannot reach or do not share, and for
     literal secrets, which would travel to them.

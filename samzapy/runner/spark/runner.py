@@ -40,7 +40,7 @@ from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, collected, one_line
 from samzapy.runner.spark.driver_address import coordinator_host
-from samzapy.runner.spark.master import Master, check_reach, without_sparks_secrets
+from samzapy.runner.spark.master import Master, check_reach, checked_master, without_sparks_secrets
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, exactly, place_records
 from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.spares import Spares
@@ -201,7 +201,7 @@ class SparkRunner(Runner):
         config = job.config
         # Before the job is claimed, for callers that have not checked it.
         self._source.check(config)
-        master = _checked_master(config, job.most_containers, len(job.model.standbys), endless=job.endless)
+        master = checked_master(config, job.most_containers, len(job.model.standbys), endless=job.endless)
         code = TravellingCode.of(config, on_this_machine=master.on_this_machine)
         token = run_token()
         host = coordinator_host(config.spark, master)
@@ -233,7 +233,7 @@ class SparkRunner(Runner):
             while True:
                 options.on_claimed(prepared)
                 model = prepared.model
-                _checked_master(config, len(model.containers), len(model.standbys), endless=prepared.endless)
+                checked_master(config, len(model.containers), len(model.standbys), endless=prepared.endless)
                 coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
                 service = _served(
                     coordinator, prepared.config, token, Addresses(host, *ports, identity, config.page_hosts)
@@ -381,14 +381,3 @@ def _served(coordinator: Coordinator, config: JobConfig, token: str, at: Address
         at,
         max_series=config.prometheus.max_series,
     )
-
-
-def _checked_master(config: JobConfig, containers: int, standbys: int, *, endless: bool) -> Master:
-    """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
-    address, conf = config.spark.master, config.spark.conf
-    master = Master.parse(address) if address else Master.default(containers, conf)
-    master = master.sized(conf, containers, standbys)
-    master.check_standbys(standbys)
-    if endless or standbys:
-        master.check_slots(containers + standbys)
-    return master

@@ -22,7 +22,9 @@ stores.s.changelog=local.s-changes
 my.password=hunter2
 """
 TASKS = """\
+from samzapy.api.task import SideInputsProcessor
 from samzapy.api.task import CopartitionedTask, StreamTask
+from samzapy.operators.persistent import NonWindowState, PersistentTask, Sum
 
 class Idle(StreamTask):
     def process(self, envelope, collector, coordinator):
@@ -30,6 +32,17 @@ class Idle(StreamTask):
 
 class Joining(Idle, CopartitionedTask):
     pass
+
+class Rates(SideInputsProcessor):
+    def process(self, envelope, store):
+        return ()
+
+class Adding(PersistentTask):
+    def persistent_state(self):
+        return NonWindowState(Sum())
+
+    def process_message(self, state, envelope):
+        pass
 """
 
 
@@ -215,3 +228,61 @@ def test_a_module_that_hides_the_one_beside_the_job_file_is_a_problem(samzapy, j
         f"error: tasks_of_check: this process has loaded {tmp_path}/other/tasks_of_check.py, which hides "
         f"{tmp_path}/tasks_of_check.py: give this file another name, or run the job in a process of its own\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (["task.chooser.class=no.such:Chooser"], "task.chooser.class: "),
+        (["stores.t.factory=timers"], "task.class: Idle must be a TimerTask"),
+        (["task.class=tasks_of_check:Adding"], "stores.s.factory: Adding keeps a state of its own"),
+        (
+            [
+                "stores.s.changelog=",
+                "stores.s.side.inputs=local.rates",
+                "stores.s.side.inputs.processor.factory=no.such:Processor",
+            ],
+            "stores.s.side.inputs.processor",
+        ),
+        (["job.spark.archives=missing.tar.gz#env"], "job.spark.archives: file not found, got 'missing.tar.gz#env'"),
+        (["systems.local.synchronous=maybe"], "systems.local.synchronous: "),
+    ],
+)
+def test_what_a_start_refuses_without_any_system_is_refused_offline(samzapy, job, keys, told):
+    code, output, errors = samzapy("check", job, "--offline", *(part for key in keys for part in ("--config", key)))
+    assert (code, output) == (2, "")
+    assert f"error: {told}" in errors
+
+
+def test_the_problems_of_several_classes_are_told_at_once(samzapy, job):
+    keys = ("--config", "task.chooser.class=no.such:Chooser", "--config", "task.class=no.such:Task")
+    _, _, errors = samzapy("check", job, "--offline", *keys)
+    assert len(errors.splitlines()) == 2, errors
+
+
+def test_a_stream_that_fills_a_store_must_exist(samzapy, job):
+    samzapy("topic", "create", "local.in", "--partitions", "3")
+    keys = ["stores.s.changelog=", "stores.s.side.inputs=local.rates"]
+    keys.append("stores.s.side.inputs.processor.factory=tasks_of_check:Rates")
+    code, _, errors = samzapy("check", job, *(part for key in keys for part in ("--config", key)))
+    assert (code, "topic 'rates' does not exist on system 'local'" in errors) == (3, True), errors
+
+
+def test_a_master_with_too_few_slots_is_refused(samzapy, job):
+    samzapy("topic", "create", "local.in", "--partitions", "3")
+    code, _, errors = samzapy("check", job, "--config", "job.spark.master=local[1,4]")
+    assert code == 2
+    assert errors.startswith("error: job.spark.master: 2 endless containers need 2 slots, local[1,4] has 1")
+    assert samzapy("check", job, "--config", "job.spark.master=local[1,4]", "--config", "job.container.count=1")[0] == 0
+
+
+@pytest.mark.parametrize(("partitions", "expected"), [("2", 3), ("3", 0), ("4", 3)])
+def test_an_existing_changelog_has_a_partition_for_each_task(samzapy, job, partitions, expected):
+    samzapy("topic", "create", "local.in", "--partitions", "3")
+    samzapy(
+        "topic", "create", "local.s-changes", "--partitions", partitions, "--topic-config", "cleanup.policy=compact"
+    )
+    code, _, errors = samzapy("check", job)
+    assert code == expected, errors
+    assert (f"has {partitions} partitions, job has 3 tasks" in errors) == bool(expected)
+    assert samzapy("checkpoint", "show", job)[0] == (3 if partitions == "2" else 0)
