@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import resolve_name
 from pathlib import Path
+from typing import Any
 
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
@@ -191,39 +192,37 @@ def checked_code(config: JobConfig) -> JobCode:
     Connects to nothing, and creates nothing. Raises ConfigError with all problems."""
     registry = serde_registry(config)
     named: list[StreamConfig | StoreConfig] = [*config.streams.values(), *config.stores.values()]
-    loads: list[Callable[[], object]] = [
-        lambda: check_task_class(config.task.task_class),
-        lambda: load_engines(config),
+    task_class, engines, serdes, *_ = _results_of(
+        partial(check_task_class, config.task.task_class),
+        partial(load_engines, config),
+        partial(task_serdes, config),
         *(partial(_check_system, settings) for settings in config.systems.values()),
         *(partial(registry.__getitem__, name) for name in sorted(_serdes(named))),
-        lambda: task_serdes(config),
-        lambda: load_processors(config.stores),
-        lambda: load_chooser(config),
-        lambda: check_archives(config.spark.archives),
-    ]
-    _raise_all(loads)
-    task_class, engines, serdes = check_task_class(config.task.task_class), load_engines(config), task_serdes(config)
-    fits: list[Callable[[], object]] = [
-        lambda: state_transactions(config, has_transactions),
-        lambda: StreamSerdes(config, serdes, task_class),
-        lambda: check_timers(config, task_class),
-        lambda: _check_own_state(config, task_class),
-    ]
-    _raise_all(fits)
-    state = state_transactions(config, has_transactions)
-    return JobCode(state, task_class, engines, serdes, StreamSerdes(config, serdes, task_class))
+        partial(load_processors, config.stores),
+        partial(load_chooser, config),
+        partial(check_archives, config.spark.archives),
+    )
+    state, streams, *_ = _results_of(
+        partial(state_transactions, config, has_transactions),
+        partial(StreamSerdes, config, serdes, task_class),
+        partial(check_timers, config, task_class),
+        partial(_check_own_state, config, task_class),
+    )
+    return JobCode(state, task_class, engines, serdes, streams)
 
 
-def _raise_all(calls: Iterable[Callable[[], object]]) -> None:
-    """Call each; raises one ConfigError with the problems of all."""
+def _results_of(*calls: Callable[[], Any]) -> list[Any]:
+    """The result of each call. Raises one ConfigError with the problems of all."""
+    results = []
     problems: dict[ConfigProblem, None] = {}
     for call in calls:
         try:
-            call()
+            results.append(call())
         except ConfigError as error:
             problems.update(dict.fromkeys(error.problems))
     if problems:
         raise ConfigError(problems)
+    return results
 
 
 def _check_system(settings: SystemSettings) -> None:

@@ -2,6 +2,7 @@ import sys
 
 import pytest
 
+from samzapy.admin import user_code
 from samzapy.admin.job_check import weakly_kept
 from samzapy.admin.user_code import check_archives, make_importable
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -10,7 +11,6 @@ from samzapy.api.task import CopartitionedTask, StreamTask
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
-from samzapy.runner import prepare as preparing
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -272,7 +272,7 @@ def test_a_start_loads_the_engines_once_and_reads_the_checkpoints_once_besides_i
     admin.create(StreamSpec("in", 2))
     prepare(load_job({**JOB, **STORE}))
     calls = []
-    for owner, name in ((preparing, "load_engines"), (TopicCheckpointManager, "read_all")):
+    for owner, name in ((user_code, "load_engines"), (TopicCheckpointManager, "read_all")):
         call = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *given, call=call, name=name: calls.append(name) or call(*given))
     prepare(load_job({**JOB, **STORE}))
