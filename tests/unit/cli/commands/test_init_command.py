@@ -202,5 +202,5 @@ def test_a_folder_that_is_not_there_is_refused(samzapy, tmp_path):
 def test_a_project_that_cannot_be_finished_leaves_nothing_behind(samzapy, tmp_path, monkeypatch):
     monkeypatch.setattr("samzapy.cli.commands.init._FILES", {"task.py.txt": "$name.py", "missing.txt": "x"})
     code, _, _ = samzapy("init", "hello")
-    assert code == 1
+    assert code == 3
     assert listed(tmp_path) == []
