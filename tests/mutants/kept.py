@@ -48,7 +48,7 @@ _OWNERS = (
     ),
     Mutant(
         "samzapy/container/supervision/job_records.py",
-        'return asked is not None and asked.get("run") == self._run_id',
+        'return asked is not None and asked.get("run") == self.run_id',
         "return asked is not None",
         ("tests/unit/admin/test_drain_request.py",),
     ),
