@@ -23,7 +23,9 @@ SSP = SystemStreamPartition("kafka", "orders", 0)
 def topic_manager(system, stream):
     spec = StreamSpec(stream, 1, {"cleanup.policy": "compact"})
     consumer = lambda: system._kept(system.factory.consumer(system.settings, "checkpoints"))  # noqa: E731
-    return TopicCheckpointManager(system.name, spec, lambda: system.admin, consumer, system.producer)
+    # Managers may be in several threads, a client in one.
+    admin = system._kept(system.factory.admin(system.settings, "checkpoints"))
+    return TopicCheckpointManager(system.name, spec, lambda: admin, consumer, system.producer)
 
 
 @pytest.fixture
