@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.architecture.facts import folders, modules
+from collections import Counter
+
+from tests.architecture.facts import ROOT, folders, modules
 from tests.architecture.limits import ENTRIES, FUNCTION_LINES, LARGE_FOLDERS, MODULE_LINES
 from tests.architecture.report import report
 
@@ -36,6 +38,12 @@ def test_the_folders_are_those_of_the_product_and_of_its_tests_without_what_was_
     found = folders()
     assert {"samzapy/container", "tests", "tests/integration/spark"} <= found.keys()
     assert not [name for name in found if {"__pycache__", "target"} & set(name.split("/"))]
+
+
+def test_no_two_files_of_tests_have_one_name():
+    # Their folders are no packages, so pytest could collect only the first of them.
+    found = Counter(path.name for path in ROOT.joinpath("tests").rglob("test_*.py"))
+    assert not [name for name, files in found.items() if files > 1]
 
 
 def test_no_module_is_a_heap_of_leftovers():
