@@ -76,14 +76,18 @@ class AccessLog:
 
 
 def _values(operation: str, nanoseconds: int, keys: list[bytes]) -> Iterator[bytes]:
-    texts = [key[:_LONGEST_KEY].decode(errors="backslashreplace") for key in keys]
-    value = json.dumps({"op": operation, "ns": nanoseconds, "keys": texts}, ensure_ascii=False).encode()
-    if len(value) <= _LONGEST_RECORD:
-        yield value
-    else:
-        half = len(keys) // 2
-        yield from _values(operation, nanoseconds, keys[:half])
-        yield from _values(operation, nanoseconds, keys[half:])
+    before, after = f'{{"op": "{operation}", "ns": {nanoseconds}, "keys": ['.encode(), b"]}"
+    room = _LONGEST_RECORD - len(before + after)
+    texts: list[bytes] = []
+    size = 0
+    for key in keys:
+        text = json.dumps(key[:_LONGEST_KEY].decode(errors="backslashreplace"), ensure_ascii=False).encode()
+        if size + len(text) > room:
+            yield before + b", ".join(texts) + after
+            texts, size = [], 0
+        texts.append(text)
+        size += len(text) + len(b", ")
+    yield before + b", ".join(texts) + after
 
 
 class AccessLoggedStore(ForwardingStore[K, V]):

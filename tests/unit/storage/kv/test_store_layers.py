@@ -174,14 +174,17 @@ def test_the_access_log_chooses_as_many_calls_as_the_ratio_says(percent, least, 
 
 
 @pytest.mark.parametrize(
-    "key", [b"user-%028d", b"\xff" * 200 + b"%05d", b"\0" * 8_000 + b"%d"], ids=["text", "bytes", "long"]
+    ("key", "count"),
+    [(b"user-%028d", 3_000), (b"\xff" * 200 + b"%05d", 300), (b"\0" * 8_000 + b"%d", 50)],
+    ids=["text", "bytes", "long"],
 )
-def test_a_logged_call_of_many_keys_becomes_records_that_a_broker_takes(key):
+def test_a_logged_call_of_many_keys_becomes_records_that_a_broker_takes(key, count):
     log = AccessLog(100, ManualClock(wall_ms=5))
-    keys = [key % number for number in range(3_000)]
+    keys = [key % number for number in range(count)]
     log.add("get", 70, keys)
     log.add("range", 8, keys[:2])
     records = log.take()
+    assert len(records) > 2
     assert all(len(value) <= 100_000 and time == (5).to_bytes(8, "big") for time, value in records)
     *calls, bounds = [json.loads(value) for _, value in records]
     assert {(call["op"], call["ns"]) for call in calls} == {("get", 70)}
