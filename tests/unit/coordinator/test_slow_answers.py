@@ -25,6 +25,7 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
+from samzapy.queries import answering as answering_module
 from samzapy.queries.answering import Answering
 from samzapy.queries.committed import CommittedStores, PublishedStore
 from samzapy.queries.exchange import Exchange, LocalQuestions
@@ -134,8 +135,11 @@ def test_the_question_of_a_reader_who_has_gone_is_not_looked_up(event, asked):
     assert inspector.asked == asked
 
 
-def test_answers_that_are_large_together_reach_all_who_asked():
-    value = b'"%s"' % (b"x" * 1_000_000)
+def test_answers_that_are_large_together_reach_all_who_asked(monkeypatch):
+    assert answering_module._HANDED_BYTES < queries_module._BODY_LIMIT // 2
+    monkeypatch.setattr(answering_module, "_HANDED_BYTES", 80_000)
+    monkeypatch.setattr(queries_module, "_BODY_LIMIT", 600_000)
+    value = b'"%s"' % (b"x" * 10_000)
     keys = [b"%d" % number for number in range(90)]
     with closing(Scene(range(1))) as scene, closing(CoordinatorClient(scene.service.url, TOKEN)) as client:
         answers = [scene.exchange.ask("0", question_of_key("counts", key, 1)) for key in keys]
