@@ -8,7 +8,7 @@ from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.devkafka import DevBroker
 from samzapy.system.factories import system_factory
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 def admin(bootstrap):

@@ -66,8 +66,8 @@ def test_a_program_that_hangs_can_be_killed_before_it_answers(program):
 def test_the_end_of_a_jvm_leaves_the_gateway_of_a_session_that_the_program_has_started(
     program, monkeypatch, of_the_program
 ):
-    program(r"""printf '\000\000\000\001\000\000\000\001s' >"$SPARK_HOME/address"
-mv "$SPARK_HOME/address" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
+    program(r"""printf '\000\000\000\001\000\000\000\001s' >"$_PYSPARK_DRIVER_CONN_INFO_PATH.part"
+mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.part" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
 cat""")
     ours, theirs = (SimpleNamespace(shutdown=lambda: None, jvm=object()) for _ in range(2))
     monkeypatch.setattr(process, "launch_gateway", lambda: ours)
