@@ -13,6 +13,7 @@ import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.machinery import PathFinder
 from itertools import count
 from pathlib import Path
@@ -78,8 +79,14 @@ PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 def is_installed(file: str) -> bool:
     """Whether a module's file belongs to Python or to an installed package, not to a program or a job."""
-    libraries = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return file.startswith(libraries) or not PACKAGES.isdisjoint(Path(file).parts)
+    return file.startswith(_libraries()) or not PACKAGES.isdisjoint(Path(file).parts)
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    """The folders of Python's modules and packages, as given and without links."""
+    found = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return tuple({f"{each}/" for path in found for each in (path, str(Path(path).resolve()))})
 
 
 def _with_ending(module_name: str, name: str) -> str:

@@ -7,14 +7,13 @@ package. A task that is itself an installed package has none of these; then it i
 from __future__ import annotations
 
 import sys
-import sysconfig
 import traceback
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 from samzapy.errors import SamzapyError
 from samzapy.job.facts import LONGEST_LINE, LONGEST_TRACEBACK, UserFailure
+from samzapy.plugins import is_installed
 from samzapy.strict_json import sendable
 
 _SAMZAPY = Path(__file__).resolve().parents[2]
@@ -23,18 +22,12 @@ _EXAMPLES = str(_SAMZAPY / "examples") + "/"
 _OURS = str(_SAMZAPY) + "/"
 
 
-@cache
-def _installed() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    return tuple(f"{Path(paths[name]).resolve()}/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-
-
 def user_line(cause: BaseException) -> str:
     """The line of the user's code that an exception comes from, as `tasks/counts.py:42`: below the folder of `sys.path` that
     has it. Empty if no frame is the user's."""
     frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if not _is_ours(frame.filename)]
     for frame in reversed(frames):
-        if not frame.filename.startswith(("<", *_installed())):
+        if not frame.filename.startswith("<") and not is_installed(frame.filename):
             return f"{_short(frame.filename)}:{frame.lineno}"
     return f"{_short(frames[0].filename)}:{frames[0].lineno}" if frames else ""
 

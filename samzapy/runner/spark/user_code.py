@@ -282,7 +282,7 @@ def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
             yield str(name), path
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if not file or not file.endswith(".py") or is_installed(file) or not Path(file).is_relative_to(folder):
+        if not file or not file.endswith(".py") or not Path(file).is_relative_to(folder) or is_installed(file):
             continue
         # A module in an archive is not a file: in YARN's cluster mode pyspark itself is in one beside the job file.
         if Path(file).is_file():

@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,6 +41,14 @@ def test_the_line_is_the_users_and_not_that_of_the_library_that_raised(module):
     cause = raised(module["process"])
     assert isinstance(cause, json.JSONDecodeError)
     assert user_line(cause) == "tasks/counts.py:5"
+
+
+@pytest.mark.parametrize("folder", ["site-packages", "dist-packages"])
+def test_a_package_of_another_folder_for_packages_is_not_the_users(folder, module, tmp_path):
+    scope = {}
+    exec(compile("def loads(text):\n    return int(text)", str(tmp_path / folder / "parser.py"), "exec"), scope)
+    module["json"] = SimpleNamespace(loads=scope["loads"])
+    assert user_line(raised(module["process"])) == "tasks/counts.py:5"
 
 
 def test_an_exception_that_no_code_of_the_users_has_seen_has_no_line():
