@@ -53,14 +53,15 @@ class Reader:
             self.problem(name, f"expected {cause}{duration_hint(name, text)}", text)
             return key.default
 
-    def require(self, key: Key[str | None], example: str = "", **names: str) -> str:
-        """Like `get`, but notes a problem and returns an empty text if there is no value. `example` is a valid one."""
-        before = len(self.problems)
+    def require(self, key: Key[str | None], example: str = "", *, when: str = "", **names: str) -> str:
+        """Like `get`, but notes a problem and returns an empty text if there is no value. `example` is a valid one, `when` says
+        when it is needed."""
         value = self.get(key, **names)
         if value is None:
             name = self.where(key, **names)
-            if len(self.problems) == before and not self.is_broken(name):
-                self.problem(name, f"required, e.g. {example}" if example else "required")
+            if not self.is_broken(name) and all(problem.key != name for problem in self.problems):
+                needed = f"required {when}".rstrip()
+                self.problem(name, f"{needed}, e.g. {example}" if example else needed)
             return ""
         return value
 

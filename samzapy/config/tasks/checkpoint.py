@@ -147,8 +147,8 @@ def parse_checkpoint(
         check_system(reader, SYSTEM.name, system, systems)
     if factory == TOPIC_CHECKPOINTS and system is None and input_systems:
         reader.problem(SYSTEM.name, "required when there are several input systems and no job.default.system")
-    if factory == FILE_CHECKPOINTS and path is None and not _is_noted(reader, PATH):
-        reader.problem(PATH.name, "required with file checkpoints, e.g. state/checkpoints")
+    if factory == FILE_CHECKPOINTS:
+        reader.require(PATH, "state/checkpoints", when="with file checkpoints")
     versions = reader.get(WRITE_VERSIONS)
     if versions == {2} or reader.get(READ_VERSIONS) == {2}:
         reader.warn(
@@ -169,8 +169,8 @@ def parse_state_checkpoint(reader: Reader, default_system: str | None) -> StateC
     """Read where state checkpoints are kept; by default in a topic on `default_system`."""
     factory = reader.get(STATE_FACTORY) or TOPIC_STATE_CHECKPOINTS
     path = reader.get(STATE_PATH)
-    if factory == FILE_STATE_CHECKPOINTS and path is None and not _is_noted(reader, STATE_PATH):
-        reader.problem(STATE_PATH.name, "required with state checkpoints in files, e.g. state/checkpoints")
+    if factory == FILE_STATE_CHECKPOINTS:
+        reader.require(STATE_PATH, "state/checkpoints", when="with state checkpoints in files")
     return StateCheckpointConfig(
         factory,
         reader.get(STATE_INTERVAL_MS),
@@ -178,8 +178,3 @@ def parse_state_checkpoint(reader: Reader, default_system: str | None) -> StateC
         path,
         reader.get(STATE_REPLICATION_FACTOR),
     )
-
-
-def _is_noted(reader: Reader, key: Key[str | None]) -> bool:
-    """Whether the value of a key is a problem already."""
-    return reader.is_broken(key.name) or any(problem.key == key.name for problem in reader.problems)
