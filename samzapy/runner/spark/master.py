@@ -103,10 +103,10 @@ class Master:
         if self.slots is not None and not self.on_demand:
             of_one = self.slots // max(1, self.executors)
             return replace(self, slots=of_one // cpus * max(1, self.executors), task_cpus=cpus)
-        numbers = [conf.get(key, "1") for key in (_INSTANCES, _CORES, TASK_CPUS)]
+        numbers = [conf.get(key, "1") for key in (_INSTANCES, _CORES)]
         if not self.on_demand or conf.get(_DYNAMIC, "").strip().lower() == "true" or not all(map(_positive, numbers)):
             return self
-        instances, cores, _ = map(int, numbers)
+        instances, cores = map(int, numbers)
         each = max(1, cores // cpus)
         if _INSTANCES not in conf:
             # A container and its standbys each have an executor of their own.

@@ -257,19 +257,17 @@ def shipped_files(config: JobConfig, scratch: Path, *, on_this_machine: bool) ->
     try:
         modules = dict(_modules(config.folder))
         size = sum(path.stat().st_size for path in modules.values())
-        texts = {name: modules[name].read_bytes() for name in sorted(modules)} if size <= _MOST_BYTES else {}
+        if size > _MOST_BYTES:
+            message = (
+                f"the modules beside the job file have {size:,} B, more than is shipped by itself ({_MOST_BYTES:,} B): name the "
+                "files that the job needs"
+            )
+            raise ConfigError([ConfigProblem(PY_FILES.name, None, message)])
+        texts = {name: modules[name].read_bytes() for name in sorted(modules)}
     except OSError as cause:
         message = f"the modules beside the job file cannot be read ({cause}): name the files that the job needs"
         raise ConfigError([ConfigProblem(PY_FILES.name, None, message)]) from cause
-    if not modules:
-        return ()
-    if size > _MOST_BYTES:
-        message = (
-            f"the modules beside the job file have {size:,} B, more than is shipped by itself ({_MOST_BYTES:,} B): name the "
-            "files that the job needs"
-        )
-        raise ConfigError([ConfigProblem(PY_FILES.name, None, message)])
-    return (str(_archive(texts, scratch)),)
+    return (str(_archive(texts, scratch)),) if texts else ()
 
 
 def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
