@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -84,24 +84,35 @@ def spark_application(
             jvm = DriverJvm(verbose=verbose, began=began)
             try:
                 given = settings.get("spark.executorEnv.PYTHONPATH")
-                workers = worker_environment(on_this_machine=master.on_this_machine, given=given)
-                context = new_context(jvm, settings, {TOKEN: token, **workers}, master.address)
+                context = new_context(jvm, settings, workers_variables(token, master, given), master.address)
             except BaseException:
                 jvm.close()
                 raise
         application = SparkApplication(jvm, context, master)
         try:
-            with starting(master.address):
-                for path in files:
-                    context.addPyFile(path)
-                for path in config.spark.archives:
-                    context.addArchive(path)
+            add_code(context, context.addPyFile, files, config, master)
             jvm.settled()
             if archive is not None and not options:
                 record_beside(archive)
             yield application
         finally:
             application.close()
+
+
+def workers_variables(token: str, master: Master, given: str | None) -> dict[str, str]:
+    """The variables of a run's Python workers. `given`: their PYTHONPATH otherwise."""
+    return {TOKEN: token, **worker_environment(on_this_machine=master.on_this_machine, given=given)}
+
+
+def add_code(
+    context: Any, add: Callable[[str], object], files: Iterable[str], config: JobConfig, master: Master
+) -> None:
+    """Ship `files`, with the context's method `add`, and the job's archives to the executors. Raises EnvironmentFailure."""
+    with starting(master.address):
+        for path in files:
+            add(path)
+        for path in config.spark.archives:
+            context.addArchive(path)
 
 
 def new_context(jvm: DriverJvm, settings: Mapping[str, str], variables: Mapping[str, str], address: str) -> Any:

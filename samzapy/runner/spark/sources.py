@@ -28,13 +28,14 @@ from pyspark.errors import PySparkException
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import SPARK, find_java, installed_spark
-from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import (
     SparkApplication,
+    add_code,
     check_alone,
     only_one,
     spark_application,
     starting,
+    workers_variables,
 )
 from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.jvm.folder import RunFolder, default_settings
@@ -50,7 +51,7 @@ from samzapy.runner.spark.master import (
     Master,
     added_settings,
 )
-from samzapy.runner.spark.user_code import shipped_files, worker_environment
+from samzapy.runner.spark.user_code import shipped_files
 from samzapy.runner.spark.yarn import check_yarn
 
 #: Set by `spark-submit` for the programs that it starts.
@@ -133,11 +134,8 @@ class SessionSpark(SparkSource):
         self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> Iterator[SparkApplication]:
         files = _files(config, master)
-        with starting(master.address):
-            for path in files:
-                # The run's functions alone name the archives: `addPyFile` would name them for the whole session, and for this process.
-                self._context.addFile(path)
-            _add_archives(self._context, config)
+        # The run's functions alone name the archives: `addPyFile` would name them for the whole session, and for this process.
+        add_code(self._context, self._context.addFile, files, config, master)
         made = SharedApplication(self._context, master, token, [Path(path).name for path in files])
         try:
             yield made
@@ -163,17 +161,13 @@ class SubmittedSpark(SparkSource):
         for key, (value, _) in FIXED.items():
             conf.set(key, value)
         conf.setMaster(master.address).setAppName(config.name)
-        given = conf.get("spark.executorEnv.PYTHONPATH")
-        workers = worker_environment(on_this_machine=master.on_this_machine, given=given)
+        variables = workers_variables(token, master, conf.get("spark.executorEnv.PYTHONPATH"))
         with only_one():
             with starting(master.address):
-                context = SparkContext(conf=conf, environment={TOKEN: token, **workers})
+                context = SparkContext(conf=conf, environment=variables)
             made = SparkApplication(GivenJvm(context), context, master)
             try:
-                with starting(master.address):
-                    for path in files:
-                        context.addPyFile(path)
-                    _add_archives(context, config)
+                add_code(context, context.addPyFile, files, config, master)
                 yield made
             finally:
                 made.close()
@@ -252,11 +246,6 @@ def _files(config: JobConfig, master: Master) -> tuple[str, ...]:
         return shipped_files(config, private_folder(), on_this_machine=master.on_this_machine)
 
 
-def _add_archives(context: Any, config: JobConfig) -> None:
-    for path in config.spark.archives:
-        context.addArchive(path)
-
-
 @cache
 def private_folder() -> Path:
     """A folder that only this user can read, until this process ends: executors that come later get shipped files there."""
@@ -310,9 +299,8 @@ class SharedApplication(SparkApplication):
         """`token` and `shipped`, the names of files that Spark has for its executors, go to the workers of this run alone."""
         super().__init__(GivenJvm(context), context, master)
         self._tag = f"samzapy-{uuid4().hex}"
-        given = context.environment.get("PYTHONPATH")
-        workers = worker_environment(on_this_machine=master.on_this_machine, given=given)
-        self._variables = {TOKEN: token, _RUN: self._tag, **workers}
+        variables = workers_variables(token, master, context.environment.get("PYTHONPATH"))
+        self._variables = {_RUN: self._tag, **variables}
         self._shipped = [name for name in shipped if name.endswith(SparkContext.PACKAGE_EXTENSIONS)]
 
     def collect(self, tasks: Any) -> object:
