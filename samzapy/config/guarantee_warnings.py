@@ -89,7 +89,10 @@ def weak_copies(key: str, description: StreamDescription) -> Iterator[GuaranteeW
     elif description.config.get("min.insync.replicas") == "1":
         message = f"topic '{topic}' has min.insync.replicas=1: acknowledged records may be on one broker only"
         yield GuaranteeWarning(key, message, True)
-    if description.config.get("unclean.leader.election.enable") == "true":
+    if description.hidden:
+        message = f"topic '{topic}': its settings cannot be checked ({description.hidden})"
+        yield GuaranteeWarning(key, message, True)
+    elif description.config.get("unclean.leader.election.enable") == "true":
         message = (
             f"topic '{topic}' has unclean.leader.election.enable=true: a lagging copy may replace acknowledged records"
         )

@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,17 @@ def test_the_copies_of_a_topic_are_announced(replicas, config, messages):
         assert "topic 't' has " + message in downgrade.message
 
 
+@pytest.mark.parametrize(("replicas", "others"), [(1, ["has 1 copy"]), (2, [])])
+def test_a_topic_whose_settings_are_hidden_is_announced(replicas, others):
+    hidden = StreamDescription("t", 1, "id", {}, replicas, hidden="the ACL DESCRIBE_CONFIGS on this topic is missing")
+    *copies, unknown = weak_copies("k", hidden)
+    assert [other in copy.message for other, copy in zip(others, copies, strict=True)] == [True] * len(others)
+    assert str(unknown) == (
+        "k: topic 't': its settings cannot be checked (the ACL DESCRIBE_CONFIGS on this topic is missing)"
+    )
+    assert unknown.durability
+
+
 def test_every_way_to_lose_or_move_a_message_is_among_the_counts():
     endings = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
     assert {f"errors.{stage.value}.{ending}" for stage in Stage for ending in endings.values()} <= set(COUNTS)
@@ -310,6 +322,7 @@ def test_no_place_that_announces_is_without_a_case(load, monkeypatch):
         guarantee_warnings(load(guarantee), load_factory, type("Weak", (StreamTask, kind), {}))
     for copies, config, _ in BY_TOPIC:
         list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
+    list(weak_copies("the.key", replace(BY_TIME, replicas=1, hidden="not authorised")))
     list(late_rows("systems.x.streams.orders.", BY_TIME, Guarantee.EFFECTIVELY_ONCE))
     weakened_state(load(LOGGED).stores, refused("kafka", "not authorised"))
     missed = [
