@@ -184,17 +184,18 @@ class TopicCheckpointManager(CheckpointManager):
 
     def _bound(self) -> int | None:
         """The present high watermark, None without a topic; the reader is there."""
-        if self._reader is None and self._admin().describe(self._spec.stream) is None:
+        if self._reader is not None:
+            return self._admin().ends([self._ssp])[self._ssp]
+        if self._admin().describe(self._spec.stream) is None:
             return None
         bound = self._admin().offsets([self._ssp])[self._ssp]
-        if self._reader is None:
-            self._checkpoints.clear()
-            self._partitions.clear()
-            self._owners.clear()
-            self._records.clear()
-            self._reader = self._new_consumer()
-            self._reader.register(self._ssp, bound.oldest)
-            self._reader.start()
+        self._checkpoints.clear()
+        self._partitions.clear()
+        self._owners.clear()
+        self._records.clear()
+        self._reader = self._new_consumer()
+        self._reader.register(self._ssp, bound.oldest)
+        self._reader.start()
         return bound.upcoming
 
     def _read_to(self, end: int) -> None:
