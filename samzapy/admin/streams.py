@@ -128,7 +128,7 @@ def records(
             if start < ranges[ssp].upcoming:
                 ends[ssp] = ranges[ssp].upcoming
         consumer.start()
-        positions: list[int] = []
+        positions: dict[SystemStreamPartition, int] = {}
         moved = clock.monotonic()
         while ends or what.follow:
             for batch in consumer.poll(_WAIT_S, _BATCH):
@@ -136,7 +136,7 @@ def records(
                 for row in zip(batch.offsets, batch.timestamps, batch.keys, batch.values, strict=True):
                     if end is None or row[0] < end:
                         yield Record(batch.ssp, *row)
-            reached = [consumer.position(ssp) for ssp in ssps]
+            reached = {ssp: consumer.position(ssp) for ssp in ssps}
             if reached != positions:
                 positions, moved = reached, clock.monotonic()
             elif clock.monotonic() - moved > what.patience_s:
@@ -144,7 +144,7 @@ def records(
                     f"{stream}: no record for {what.patience_s:g} s: a transaction before it is still open, or the system does "
                     "not answer"
                 )
-            ends = {ssp: end for ssp, end in ends.items() if consumer.position(ssp) < end}
+            ends = {ssp: end for ssp, end in ends.items() if reached[ssp] < end}
 
 
 def _chosen(stream: SystemStream, count: int, partitions: Sequence[int]) -> list[SystemStreamPartition]:
