@@ -270,8 +270,8 @@ def pending(
     """The startpoints to follow at the task's start: of each partition the newest, unless it was followed or has expired. No
     older one takes its place then."""
     own = set(ssps)
-    # Older versions followed one for the task before a newer one for all, which they kept beside it. Since then no record
-    # has one for all beside an older one for a task.
+    # Older versions followed one for the task before a newer one for all, which they kept beside it. Newer
+    # records have no such pair: `pending_of_all` drops the older one.
     done = {each.ssp for each in startpoints if each.task == task and is_followed(each, checkpoint)}
     newest: dict[SystemStreamPartition, Startpoint] = {}
     for each in sorted(startpoints, key=lambda each: (each.created_ms, each.id)):

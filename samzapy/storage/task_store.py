@@ -85,8 +85,8 @@ class OpenedStore:
 
     `changelog`: the partition that restores the engine, from offset `start` to `bound`. `known_end`: the end of the task's
     records there, None if unknown. `kept`: the engine has files of an earlier attempt, of a `snapshot` or of a standby
-    (`taken_over`); `reason`: why earlier files were set aside. `doubt` says why the files must not be used now if any record
-    follows them, None if they may. `filling`: the streams that fill the store.
+    (`taken_over`); `reason`: why earlier files were set aside. `doubt` asks why the files must not be used now if any
+    record follows them; None for an empty store. `filling`: the streams that fill the store.
     """
 
     config: StoreConfig

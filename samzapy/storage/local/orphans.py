@@ -26,7 +26,8 @@ TRANSFER_MS = 86_400_000
 def sweep_orphans(base: Path, job: str, current: Collection[str], ttl_ms: int, now_ms: int) -> list[Path]:
     """Look through the job's folder below `base`; returns the stores that were set aside or deleted.
 
-    The files of snapshots that were never completed are deleted at once: they are copies of other files.
+    The files of snapshots that were never completed, also those of the `current` tasks, are not set aside first: they are
+    copies of other files. They are deleted `ttl_ms` milliseconds, at least a day, after the last write.
     Never touched: the stores of the `current` tasks, stores that any process has locked, and stores that were written to
     less than `ttl_ms` milliseconds ago. A negative `ttl_ms` disables this. A failure to list, rename or delete is logged.
     """
