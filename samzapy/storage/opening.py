@@ -183,7 +183,7 @@ class StoreOpener:
     def settle(self, changed: Collection[SystemStreamPartition]) -> None:
         """Set the doubtful stores of the tails `changed`, which have records, aside, and continue with empty ones."""
         for index, store in enumerate(self._opened):
-            if store.doubt and store.changelog in changed:
+            if store.changelog in changed:
                 store.engine.close()
                 self._opened[index] = self._open(store.config, provisional=False)
                 self._cleanup.callback(self._opened[index].engine.close)

@@ -114,14 +114,6 @@ class Marker:
         return cls(identity, read.changelog_offset, read.time_ms, read.input_offsets)
 
 
-def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
-    """The reason why a local store with that marker must not be used, as half a sentence; None if it may.
-
-    `log` is the changelog's range now, `retention_ms` its `delete.retention.ms`.
-    """
-    return misfit(marker, identity, log) or doubt(marker, log, retention_ms, now_ms)
-
-
 def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | None:
     """The reason why a store with that marker is not the expected one, or not of this changelog; None if it is."""
     reason = of_another(marker.identity, identity)
@@ -133,22 +125,6 @@ def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | N
     if offset < log.oldest - 1:
         return f"it is at changelog offset {offset}, the changelog begins at {log.oldest}"
     return None
-
-
-def doubt(marker: Marker, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
-    """The reason why a store with that marker must not be used if any record follows it in the changelog; None if it may.
-
-    The changelog drops deletions after its retention. An older store may hold deleted keys. The shortest retention since
-    the store was made counts.
-    """
-    if marker.changelog_offset + 1 >= log.upcoming:
-        return None
-    kept_ms = lowest(marker.identity, retention_ms)
-    aged = outlived(now_ms - marker.time_ms, kept_ms)
-    if aged is None:
-        return None
-    are = "are" if kept_ms == retention_ms else "were"
-    return f"{aged}, deletions {are} kept for {kept_ms} ms (delete.retention.ms)"
 
 
 def outlived(age_ms: int, kept_ms: int) -> str | None:
@@ -212,7 +188,7 @@ class Acceptance:
     recorded: SerdePair = ("", "")
 
     def refusal(self, marker: Marker) -> str | None:
-        """The reason why files with that marker must not be used, None if they may. Raises as `misfit`."""
+        """The reason why files with that marker must not be used, as half a sentence; None if they may. Raises as `misfit`."""
         return self.misfit(marker) or self.doubt(marker)
 
     def misfit(self, marker: Marker) -> str | None:
@@ -228,8 +204,19 @@ class Acceptance:
         return misfit(marker, self.identity, self.log)
 
     def doubt(self, marker: Marker) -> str | None:
-        """The reason why they must not be used if any record follows them in the changelog; None if they may."""
-        return doubt(marker, self.log, self.retention_ms, self.clock.wall_ms())
+        """The reason why they must not be used if any record follows them in the changelog; None if they may.
+
+        The changelog drops deletions after its retention. An older store may hold deleted keys. The shortest retention since
+        the store was made counts.
+        """
+        if marker.changelog_offset + 1 >= self.log.upcoming:
+            return None
+        kept_ms = lowest(marker.identity, self.retention_ms)
+        aged = outlived(self.clock.wall_ms() - marker.time_ms, kept_ms)
+        if aged is None:
+            return None
+        are = "are" if kept_ms == self.retention_ms else "were"
+        return f"{aged}, deletions {are} kept for {kept_ms} ms (delete.retention.ms)"
 
     def identity_from(self, marker: Marker | None) -> StoreIdentity:
         """The identity of the store that continues from these files; `marker` None: from an empty one."""

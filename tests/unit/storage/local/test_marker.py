@@ -4,7 +4,9 @@ from dataclasses import replace
 import pytest
 
 from samzapy.api.system import OffsetRange
-from samzapy.storage.local.marker import Marker, StoreIdentity, refusal
+from samzapy.config.stores import StoreConfig
+from samzapy.storage.local.marker import Acceptance, Marker, StoreIdentity
+from samzapy.testing import ManualClock
 
 MINE = StoreIdentity("job-1", "s", 3, "topic")
 DAY_MS = 86_400_000
@@ -16,6 +18,11 @@ def marker(offset=50, time_ms=NOW - 1_000, **other):
     return Marker(
         StoreIdentity(**{"job": "job-1", "store": "s", "partition": 3, "topic_id": "topic"} | other), offset, time_ms
     )
+
+
+def refusal(found, identity, log, retention_ms, now_ms):
+    store = StoreConfig("s", "rocksdb", "string", "string")
+    return Acceptance(store, identity, log, retention_ms, ManualClock(now_ms)).refusal(found)
 
 
 def test_a_marker_survives_its_bytes():
