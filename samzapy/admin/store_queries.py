@@ -196,8 +196,9 @@ def _files(
 ) -> Contents:
     contents = read_files(store, engine, local_directories(config.job_name, store.name, local), SYSTEM_CLOCK)
     for number, marker in sorted(contents.as_of.items()):
-        known = "entries without a marker" if marker is None else f"up to changelog offset {marker.changelog_offset}"
-        say(f"partition {number}: {known}")
+        say(f"partition {number}: up to changelog offset {marker.changelog_offset}")
+    for directory in contents.unmarked:
+        say(f"{directory.name}: entries without a marker")
     for directory in contents.empty:
         say(f"{directory.name}: empty")
     return contents

@@ -129,12 +129,14 @@ class Contents:
         parts: Mapping[int, StorageEngine],
         cleanup: ExitStack,
         expiry: Expiry | None,
-        as_of: Mapping[int, Marker | None],
+        as_of: Mapping[int, Marker],
+        unmarked: Sequence[Path] = (),
         empty: Sequence[Path] = (),
     ) -> None:
-        """`as_of`: the marker of each part, by changelog partition; None for entries without one, whose number is negative.
-        `empty`: the directories of tasks that have written nothing yet."""
+        """`as_of`: the markers, by changelog partition. `unmarked`: the directories of entries without one; their parts have
+        negative numbers. `empty`: the directories of tasks that have written nothing yet."""
         self.as_of = as_of
+        self.unmarked = unmarked
         self.empty = empty
         self._parts = parts
         self._cleanup = cleanup
@@ -300,22 +302,26 @@ def read_files(
     settings = EngineSettings(config.name, config.properties)
     with ExitStack() as cleanup:
         parts: dict[int, StorageEngine] = {}
-        as_of: dict[int, Marker | None] = {}
+        as_of: dict[int, Marker] = {}
+        unmarked: list[Path] = []
         empty: list[Path] = []
         for directory in directories:
             engine = factory.open_read_only(directory, settings)
             cleanup.callback(engine.close)
             marker = _marker(engine, directory, config)
-            if marker is None and engine.is_empty():
-                # The number of the partition is in the marker, which comes with the first entries.
+            # The number of the partition is in the marker, which comes with the first entries.
+            if marker is not None:
+                number = marker.identity.partition
+                if number in parts:
+                    raise EnvironmentFailure(f"{directory}: another directory has partition {number} of the store, too")
+                parts[number], as_of[number] = engine, marker
+            elif engine.is_empty():
                 empty.append(directory)
-                continue
-            number = -1 - len(parts) if marker is None else marker.identity.partition
-            if number in parts:
-                raise EnvironmentFailure(f"{directory}: another directory has partition {number} of the store, too")
-            parts[number], as_of[number] = engine, marker
+            else:
+                parts[-1 - len(parts)] = engine
+                unmarked.append(directory)
         expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
-        return Contents(parts, cleanup.pop_all(), expiry, as_of, empty)
+        return Contents(parts, cleanup.pop_all(), expiry, as_of, unmarked, empty)
 
 
 def _marker(engine: StorageEngine, directory: Path, config: StoreConfig) -> Marker | None:

@@ -294,6 +294,7 @@ def test_entries_without_a_marker_have_numbers_that_no_partition_has(tmp_path):
             (-1, b"first"),
             (-3, b"last"),
         ]
+        assert (sorted(found.as_of), found.unmarked) == ([0], [tmp_path / "first", tmp_path / "last"])
 
 
 #: What makes the directories beside a store, by the endings of their names.

@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from counting_job import COUNTS, prepare_job, run_job, write_views
+from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.system import OutgoingRecord
@@ -49,6 +51,16 @@ def test_what_lies_beside_the_tasks_own_stores_is_not_read(store):
         for kind in ("standby-1", "stale-17", "corrupt-17", "orphaned-17"):
             shutil.copytree(own, own.with_name(f"{own.name}.{kind}"))
     assert entries(store("scan", "--local", "state")) == sorted(COUNTS.items())
+
+
+def test_entries_without_a_marker_are_announced_by_their_directory(samzapy, store):
+    (own, *_) = Path("state").glob("*/counts/Partition_0")
+    with closing(Rdict(str(own.with_name("Foreign")), Options(raw_mode=True))) as foreign:
+        foreign[b"/foreign"] = b"1"
+    code, _, errors = samzapy("store", "count", "job.properties", "counts", "--local", "state")
+    lines = errors.splitlines()
+    assert (code, "Foreign: entries without a marker" in lines) == (0, True)
+    assert {line.partition(":")[0] for line in lines} == {"Foreign", "partition 0", "partition 1"}
 
 
 def test_the_entry_of_a_key_says_which_partition_has_it(store):
