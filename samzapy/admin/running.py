@@ -11,17 +11,16 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
 import psutil
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
-from samzapy.container.supervision.job_records import open_job
+from samzapy.container.supervision.job_records import RunEnd, open_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
 from samzapy.storage.local.directory import locking_pid, store_directory
 
@@ -52,20 +51,14 @@ def may_answer(owner: JobRun | None) -> bool:
 
 def has_ended(checkpoints: CheckpointManager, run: JobRun) -> bool:
     """Whether the run has noted that it has ended, so that no part of it goes on."""
-    ended = checkpoints.read_record(JobRecord.ENDED)
-    return ended is not None and ended.get("run") == run.id
+    end = RunEnd.read(checkpoints, run)
+    return end is not None and not end.failed
 
 
 def has_let_go(checkpoints: CheckpointManager, run: JobRun) -> bool:
     """Whether the run has ended, and its process does not start the job again."""
-    ended = checkpoints.read_record(JobRecord.ENDED)
-    return ended is not None and ended.get("run") == run.id and not ended.get("again")
-
-
-def _failed(checkpoints: CheckpointManager, run: JobRun) -> bool:
-    """Whether the run has noted that it has failed; parts of it may go on for a while."""
-    ended = checkpoints.read_record(JobRecord.ENDED)
-    return ended is not None and ended.get("failed") == run.id
+    end = RunEnd.read(checkpoints, run)
+    return end is not None and end.for_good
 
 
 def look_for_run(config: JobConfig, owner: JobRun | None) -> Running:
@@ -116,10 +109,9 @@ def ask_to_drain(config: JobConfig) -> JobRun:
     with open_job(config, "drain") as (_, checkpoints):
         owner = checkpoints.read_owner()
         found = look_for_run(config, owner)
-        over = (
-            owner is not None and not found.certain and (has_let_go(checkpoints, owner) or _failed(checkpoints, owner))
-        )
-        if owner is None or owner.pid == NO_DRIVER or over or not (found.certain or found.unseen):
+        end = None if owner is None else RunEnd.read(checkpoints, owner)
+        over = not found.unseen or (end is not None and not end.again)
+        if owner is None or owner.pid == NO_DRIVER or (over and not found.certain):
             raise EnvironmentFailure(
                 f"job {config.name} (id {config.id}): no run is active, so there is nothing to drain"
             )
@@ -142,33 +134,32 @@ def wait_for_drain(
             # Before the records: a run notes its end and then ends its process.
             gone = look_for_run(config, run) == Running()
             with checkpoints.one_pass():
-                owner, ended = checkpoints.read_owner(), checkpoints.read_record(JobRecord.ENDED)
-            noted = ended if ended is not None and ended.get("run") == run.id else {}
-            if noted and not noted.get("again"):
-                _check_drained(config, run, noted)
+                owner, end = checkpoints.read_owner(), RunEnd.read(checkpoints, run)
+            if end is not None and end.for_good:
+                _check_drained(config, run, end)
                 return True
             if owner is None or owner.id != run.id:
-                if owner is None or not _same_process(owner, run, starts_again=bool(noted)):
+                if owner is None or not _same_process(owner, run, starts_again=end is not None and end.again):
                     by = "" if owner is None else f": {describe_run(owner)} has taken the job over"
                     raise SamzapyError(_undrained(config, run, by))
                 run = owner
                 checkpoints.write_record(JobRecord.DRAIN, {"run": run.id})
             elif gone:
                 raise SamzapyError(_undrained(config, run, ": it has failed, or was killed"))
-            elif _failed(checkpoints, run):
+            elif end is not None and end.failed:
                 raise SamzapyError(_undrained(config, run, ": it has failed"))
             if clock.monotonic() >= until:
                 return False
             wait(_PACE_S)
 
 
-def _check_drained(config: JobConfig, run: JobRun, noted: Mapping[str, Any]) -> None:
-    if "drained" not in noted:
+def _check_drained(config: JobConfig, run: JobRun, end: RunEnd) -> None:
+    if end.drained is None:
         raise SamzapyError(
             f"job {config.name} (id {config.id}): {describe_run(run)} has ended; its version of samzapy does not record "
             "whether it has drained"
         )
-    if not noted["drained"]:
+    if not end.drained:
         raise SamzapyError(_undrained(config, run, ": it was stopped, or has handed the job over"))
 
 

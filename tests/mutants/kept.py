@@ -168,9 +168,9 @@ _INPUTS = (
         ("tests/unit/job/test_inputs.py",),
     ),
     Mutant(
-        "samzapy/admin/running.py",
-        ' and not ended.get("again")',
-        "",
+        "samzapy/container/supervision/job_records.py",
+        "return not (self.failed or self.again)",
+        "return not self.failed",
         ("tests/unit/admin/test_drain_request.py",),
     ),
     Mutant(

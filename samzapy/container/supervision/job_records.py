@@ -120,6 +120,42 @@ class HandoverRequest:
             raise RestoreError(f"the job's record of a handover cannot be read ({type(cause).__name__})") from cause
 
 
+@dataclass(frozen=True)
+class RunEnd:
+    """A run's note that it has ended, so that no part of it goes on; or that it has `failed`: parts of it may go on for a while.
+
+    `again`: its process starts the job again. `drained`: whether it has drained; None in records of older versions.
+    """
+
+    run: str
+    failed: bool = False
+    again: bool = False
+    drained: bool | None = None
+
+    @property
+    def for_good(self) -> bool:
+        """Whether the run has ended, and its process does not start the job again."""
+        return not (self.failed or self.again)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of a job record."""
+        if self.failed:
+            # No version may take it for the end of a run, which it has under `run`.
+            return {"failed": self.run}
+        more = {"again": True} if self.again else {}
+        return {"run": self.run, "drained": self.drained, **more}
+
+    @classmethod
+    def read(cls, checkpoints: CheckpointManager, run: JobRun) -> RunEnd | None:
+        """The note of this run, None if it has written none."""
+        noted = checkpoints.read_record(JobRecord.ENDED) or {}
+        if noted.get("failed") == run.id:
+            return cls(run.id, failed=True)
+        if noted.get("run") != run.id:
+            return None
+        return cls(run.id, again=bool(noted.get("again")), drained=noted.get("drained"))
+
+
 class Ownership:
     """One run's claim to its job; its containers and its driver check it. One thread at a time."""
 
@@ -181,14 +217,17 @@ class Ownership:
         """Record that this run has ended, whether it has `drained`, and whether its process starts the job `again`. Raises JobTakenOver, if that is known."""
         if not self._records.is_open:
             self.look()
-        more = {"again": True} if again else {}
-        self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self.run_id, "drained": drained, **more})
+        self._note(again=again, drained=drained)
 
     def note_failure(self) -> None:
         """Record that this run has failed, for whoever waits for its end although its process lives on. Parts of it may go on for a
         while, so the record does not say of any run that it has ended. Raises JobTakenOver."""
         self.look()
-        self._records.checkpoints.write_record(JobRecord.ENDED, {"failed": self.run_id})
+        self._note(failed=True)
+
+    def _note(self, **end: bool) -> None:
+        if self.run_id is not None:
+            self._records.checkpoints.write_record(JobRecord.ENDED, RunEnd(self.run_id, **end).to_json())
 
     def close(self) -> None:
         """Close the clients of `look`; the next look opens new ones."""
