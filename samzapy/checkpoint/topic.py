@@ -20,7 +20,8 @@ _UNSHARED = SamzaRecords()
 
 
 class TopicCheckpointManager(CheckpointManager):
-    """Reads the topic once and then only its growth; the first write ends the reading and releases the consumer."""
+    """Reads the topic once and then only its growth. The first write ends the reading and releases the consumer, except that of an
+    owner or of a change, which is read back."""
 
     def __init__(
         self,
@@ -51,8 +52,8 @@ class TopicCheckpointManager(CheckpointManager):
         self._partitions: dict[str, int] = {}
         self._owners: list[JobRun] = []
         self._records: dict[Kind, dict[str, Any]] = {}
-        #: Inside `change_record`: the records of the kind from the offset on.
-        self._changes: dict[Kind, tuple[int, list[dict[str, Any]]]] = {}
+        #: Inside `change_record`: the records of the kind that were read since its beginning.
+        self._changes: dict[Kind, list[dict[str, Any]]] = {}
 
     def start(self) -> None:
         admin = self._admin()
@@ -112,7 +113,7 @@ class TopicCheckpointManager(CheckpointManager):
         return tuple(self._owners), complete
 
     def write_owner(self, run: JobRun) -> None:
-        self._write([self._record(RecordKey(Kind.OWNER), codec.encode_owner(run))])
+        self._send([self._record(RecordKey(Kind.OWNER), codec.encode_owner(run))])
 
     def read_record(self, record: JobRecord) -> dict[str, Any] | None:
         self._catch_up()
@@ -134,14 +135,13 @@ class TopicCheckpointManager(CheckpointManager):
     ) -> None:
         kind, newest = Kind(record.value), self.read_record(record)
         before = [] if newest is None else [newest]
-        read_to = 0 if self._reader is None else self._reader.position(self._ssp)
-        merged, found = change(before), before
+        since: list[dict[str, Any]] = []
+        self._changes[kind] = since
         try:
+            merged, found = change(before), before
             while not found or merged != found[-1]:
-                self.write_record(record, merged)
+                self._send([self._record(RecordKey(kind), codec.encode_record(merged))])
                 # The log still has what others wrote before this record, and what this one has replaced.
-                since: list[dict[str, Any]] = []
-                self._changes[kind] = (read_to, since)
                 self._catch_up()
                 found = [*before, *since]
                 merged = change(found)
@@ -158,6 +158,9 @@ class TopicCheckpointManager(CheckpointManager):
 
     def _write(self, records: list[OutgoingRecord]) -> None:
         self.close()
+        self._send(records)
+
+    def _send(self, records: list[OutgoingRecord]) -> None:
         producer = self._producer()
         producer.send(records)
         producer.flush()
@@ -233,8 +236,8 @@ class TopicCheckpointManager(CheckpointManager):
                 self._owners.append(codec.decode_owner(value, where))
             else:
                 self._records[kind] = read = codec.decode_record(value, where)
-                if kind in self._changes and offset >= self._changes[kind][0]:
-                    self._changes[kind][1].append(read)
+                if kind in self._changes:
+                    self._changes[kind].append(read)
 
     def _take(self, task: str, checkpoint: Checkpoint) -> None:
         """The newest record wins, unless a superseded attempt wrote it: then its epoch is lower."""

@@ -291,6 +291,28 @@ def test_a_change_between_the_look_and_the_write_of_another_is_kept(topic):
     other.close()
 
 
+def test_owners_and_changes_are_read_back_without_another_reading_of_the_topic(system, stream):
+    topic_manager(system, stream).start()
+    made = []
+
+    def consumer():
+        made.append(system._kept(system.factory.consumer(system.settings, "checkpoints")))
+        return made[-1]
+
+    spec = StreamSpec(stream, 1, {"cleanup.policy": "compact"})
+    manager = TopicCheckpointManager(system.name, spec, lambda: system.admin, consumer, system.producer)
+    assert manager.read_owner() is None
+    for name in ("first", "second"):
+        manager.write_owner(run(name))
+        manager.change_record(JobRecord.DRAIN, with_run(name))
+        assert manager.read_owner() == run(name)
+    assert manager.read_record(JobRecord.DRAIN) == {"runs": ["first", "second"]}
+    assert len(made) == 1
+    manager.write({"Partition 0": Checkpoint({SSP: 1})})
+    assert manager._reader is None, "a container that only commits keeps no consumer"
+    manager.close()
+
+
 def test_event_times_and_what_senders_have_said_come_back_with_the_checkpoint(new_manager):
     said = {"first-1/Partition 0": SenderState(5, 2), "first-1/Partition 1": SenderState(None, 2, ended=True)}
     written = Checkpoint(
