@@ -27,11 +27,12 @@ from samzapy.api.event_time import CheckpointStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint.factories import Clients
+from samzapy.checkpoint.topic import read_to
 from samzapy.checkpoint.whole_files import WholeFiles
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError, RestoreStalled
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
 from samzapy.plugins import PluginError, load_class
 
 _SUFFIX = ".state"
@@ -95,7 +96,6 @@ class FileCheckpointStore(CheckpointStore):
 
 PART_BYTES = 524_288
 _POLL_RECORDS = 100
-_POLL_SECONDS = 0.2
 
 #: A part: the unique number of its write (two attempts may write at the same time), and its index; None: the head.
 _Part = tuple[int, int] | None
@@ -199,17 +199,7 @@ class TopicCheckpointStore(CheckpointStore):
         consumer.register(ssp, bound.oldest)
         consumer.start()
         try:
-            deadline = self._clock.monotonic() + self.patience_s
-            while (position := consumer.position(ssp)) < bound.upcoming:
-                for batch in consumer.poll(_POLL_SECONDS, _POLL_RECORDS):
-                    self._take(batch)
-                now = self._clock.monotonic()
-                if consumer.position(ssp) > position:
-                    deadline = now + self.patience_s
-                elif now > deadline:
-                    raise RestoreStalled(
-                        f"{ssp}@{position}: no record for {self.patience_s:.0f} s before the end {bound.upcoming}"
-                    )
+            read_to(consumer, ssp, bound.upcoming, self._take, self._clock, self.patience_s, _POLL_RECORDS)
         finally:
             consumer.close()
         self._parts = {time_ms: set(found) for time_ms, found in self._values.items() if found}

@@ -19,6 +19,29 @@ _POLL_SECONDS = 0.2
 _UNSHARED = SamzaRecords()
 
 
+def read_to(
+    consumer: SystemConsumer,
+    ssp: SystemStreamPartition,
+    end: int,
+    take: Callable[[RecordBatch], object],
+    clock: Clock,
+    patience_s: float,
+    max_records: int = _POLL_RECORDS,
+) -> None:
+    """Let `take` have every batch up to the offset `end`; a poll takes at most `max_records`. Raises RestoreStalled without progress
+    for `patience_s`."""
+    deadline = clock.monotonic() + patience_s
+    while (position := consumer.position(ssp)) < end:
+        batches = consumer.poll(_POLL_SECONDS, max_records)
+        for batch in batches:
+            take(batch)
+        now = clock.monotonic()
+        if batches or consumer.position(ssp) > position:
+            deadline = now + patience_s
+        elif now > deadline:
+            raise RestoreStalled(f"{ssp}@{position}: no record for {patience_s:.0f} s before the end {end}")
+
+
 class TopicCheckpointManager(CheckpointManager):
     """Reads the topic once and then only its growth. The first write ends the reading and releases the consumer, except that of an
     owner or of a change, which is read back."""
@@ -202,20 +225,8 @@ class TopicCheckpointManager(CheckpointManager):
         return bound.upcoming
 
     def _read_to(self, end: int) -> None:
-        """Read up to `end`. Raises RestoreStalled without progress for `patience_s`."""
         assert self._reader is not None
-        deadline = self._clock.monotonic() + self.patience_s
-        while (position := self._reader.position(self._ssp)) < end:
-            batches = self._reader.poll(_POLL_SECONDS, _POLL_RECORDS)
-            for batch in batches:
-                self._apply(batch)
-            now = self._clock.monotonic()
-            if batches or self._reader.position(self._ssp) > position:
-                deadline = now + self.patience_s
-            elif now > deadline:
-                raise RestoreStalled(
-                    f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {end}"
-                )
+        read_to(self._reader, self._ssp, end, self._apply, self._clock, self.patience_s)
 
     def _apply(self, batch: RecordBatch) -> None:
         for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
