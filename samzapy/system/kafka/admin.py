@@ -59,8 +59,8 @@ _MAY_CHANGE = BETWEEN_LEADERS | {
 }
 
 
-#: Topics that no job needs to see. They count as missing for users without a right to them.
-_KAFKAS_OWN = frozenset({"__transaction_state", "__consumer_offsets"})
+#: Kafka's log of transactions. No job needs to see it, so it counts as missing for users without a right to it.
+_TRANSACTION_LOG = "__transaction_state"
 
 
 class _NoOffset(Exception):
@@ -211,7 +211,7 @@ class KafkaAdmin(SystemAdmin):
                 found[stream] = _settled(answer)
             except KafkaException as cause:
                 error = error_of(cause)
-                if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and stream in _KAFKAS_OWN:
+                if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and stream == _TRANSACTION_LOG:
                     continue
                 if error.code() not in UNKNOWN_TOPIC and error.code() != KafkaError.TOPIC_EXCEPTION:
                     raise general_error(error, self._client_errors.system, stream) from cause
