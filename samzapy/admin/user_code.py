@@ -18,7 +18,6 @@ from typing import Any
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.serde import Serde
-from samzapy.api.system import SystemSettings
 from samzapy.api.task import AnyTask
 from samzapy.checkpoint.states import store_factory
 from samzapy.config.job import JobConfig
@@ -196,7 +195,7 @@ def checked_code(config: JobConfig) -> JobCode:
         partial(check_task_class, config.task.task_class),
         partial(load_engines, config),
         partial(task_serdes, config),
-        *(partial(_check_system, settings) for settings in config.systems.values()),
+        *(partial(system_factory, settings) for settings in config.systems.values()),
         *(partial(registry.__getitem__, name) for name in sorted(_serdes(named))),
         partial(load_processors, config.stores),
         partial(load_chooser, config),
@@ -223,10 +222,6 @@ def _results_of(*calls: Callable[[], Any]) -> list[Any]:
     if problems:
         raise ConfigError(problems)
     return results
-
-
-def _check_system(settings: SystemSettings) -> None:
-    system_factory(settings).check(settings)
 
 
 def _serdes(named: Iterable[StreamConfig | StoreConfig]) -> set[str]:

@@ -8,8 +8,8 @@ from samzapy.plugins import PluginError, load_class
 
 
 def has_transactions(settings: SystemSettings) -> bool:
-    """Whether the system's producers take a transactional id. Raises as `system_factory`."""
-    return system_factory(settings).transactional
+    """Whether the system's producers take a transactional id. Raises as `load_factory`."""
+    return load_factory(settings).transactional
 
 
 def system_factory(settings: SystemSettings) -> SystemFactory:

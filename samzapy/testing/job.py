@@ -12,7 +12,6 @@ from pathlib import Path
 from uuid import uuid4
 
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import SystemSettings
 from samzapy.api.task import AnyTask
 from samzapy.clock import Clock
 from samzapy.config import job as job_keys
@@ -26,7 +25,7 @@ from samzapy.config.tasks.patterns import InputPattern
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.job.transactions import state_transactions
 from samzapy.plugins import path_of
-from samzapy.system.factories import load_factory, system_factory
+from samzapy.system.factories import has_transactions, system_factory
 from samzapy.testing.attempt import FACTORY
 from samzapy.testing.streams import Partitions, Streams
 
@@ -72,10 +71,6 @@ def _check_real_systems(config: JobSource, overrides: Mapping[str, str], systems
     """Raise ConfigError for every value that the job's own systems refuse. Nothing is connected. What is not given, such as an address
     or a certificate's file, may come with the deployment."""
     problems: list[ConfigProblem] = []
-
-    def transactional(settings: SystemSettings) -> bool:
-        return load_factory(settings).transactional
-
     with _noted(problems):
         job = load_job(config, overrides)
         for system in sorted(systems):
@@ -83,7 +78,7 @@ def _check_real_systems(config: JobSource, overrides: Mapping[str, str], systems
             with _noted(problems), suppress(EnvironmentFailure):
                 system_factory(job.systems[system])
         with _noted(problems):
-            state_transactions(job, transactional)
+            state_transactions(job, has_transactions)
     refused = dict.fromkeys(problem for problem in problems if problem.value is not None)
     if refused:
         raise ConfigError(refused)
