@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ import msgspec
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, CopartitionedTask
-from samzapy.config.job import JobConfig
+from samzapy.config.job import COPIES, JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks.task import BROADCAST_INPUTS, INPUTS
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
@@ -176,14 +176,12 @@ def plan(
     partitions: Mapping[SystemStream, int],
     previous: Mapping[str, int] | None = None,
     known: Mapping[SystemStream, InputPartitions] | None = None,
-    engines: Mapping[str, StorageEngineFactory] | None = None,
 ) -> JobModel:
     """Group the inputs' partitions into tasks and the tasks into at most `job.container.count` containers.
 
     `partitions` gives the partition count of every input (broadcast inputs need none). `previous` is the changelog
     partition of every earlier task; tasks keep theirs, and new tasks get the numbers after the largest. `known` says
-    which inputs have grown (`follow_growth`). `engines` by store: there are no standbys unless one of them keeps a logged
-    store on disk. Raises EnvironmentFailure for an input that grew out of a broadcast
+    which inputs have grown (`follow_growth`). Raises EnvironmentFailure for an input that grew out of a broadcast
     partition, ConfigError if there is no partition for a task.
     """
     inputs = [
@@ -201,7 +199,7 @@ def plan(
     tasks.sort(key=lambda task: task.changelog_partition)
     count = max(1, min(config.container_count, len(tasks)))
     containers = tuple(ContainerModel(str(i), tuple(tasks[i::count]), len(tasks)) for i in range(count))
-    return JobModel(containers, _standbys(config, containers, engines))
+    return JobModel(containers, _standbys(config, containers))
 
 
 def _no_task(inputs: Sequence[SystemStreamPartition]) -> ConfigProblem:
@@ -214,10 +212,8 @@ def _no_task(inputs: Sequence[SystemStreamPartition]) -> ConfigProblem:
     )
 
 
-def _standbys(
-    config: JobConfig, containers: Sequence[ContainerModel], engines: Mapping[str, StorageEngineFactory] | None
-) -> tuple[ContainerModel, ...]:
-    if not keeps_state(config.stores) or (engines is not None and only_in_memory(config.stores, engines)):
+def _standbys(config: JobConfig, containers: Sequence[ContainerModel]) -> tuple[ContainerModel, ...]:
+    if not keeps_state(config.stores):
         return ()
     replicas = range(1, config.placement.copies)
     return tuple(ContainerModel(standby_id(c.id, replica), c.tasks) for c in containers for replica in replicas)
@@ -259,10 +255,14 @@ def keeps_state(stores: Mapping[str, StoreConfig]) -> bool:
     return any(store.changelog is not None for store in stores.values())
 
 
-def only_in_memory(stores: Mapping[str, StoreConfig], engines: Mapping[str, StorageEngineFactory]) -> bool:
-    """Whether the job's tasks have state, and nothing on disk of which a standby could keep a copy."""
-    logged = [name for name, store in stores.items() if store.changelog is not None]
-    return bool(logged) and not any(engines[name].persistent for name in logged)
+def without_idle_standbys(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> JobConfig:
+    """The job as it runs: without standbys, and with a warning, if it keeps state but none of it on disk."""
+    logged = [name for name, store in config.stores.items() if store.changelog is not None]
+    if not config.placement.standbys or not logged or any(engines[name].persistent for name in logged):
+        return config
+    note = f"{COPIES.name}: no standbys, since they keep copies of stores on disk, and every store with a changelog is in memory"
+    placement = replace(config.placement, copies=1)
+    return replace(config, placement=placement, warnings=(*config.warnings, note))
 
 
 def changelog_partition_count(model: JobModel) -> int:

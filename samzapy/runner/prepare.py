@@ -20,11 +20,11 @@ from samzapy.admin.user_code import JobCode, checked_code
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
-from samzapy.api.task import StreamTask
+from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.records import Migrations, refuse_unfinished
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import guarantee_warnings
-from samzapy.config.job import COPIES, JobConfig
+from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
 from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import processing
@@ -46,10 +46,10 @@ from samzapy.job.planner import (
     from_json,
     growth,
     keeps_state,
-    only_in_memory,
     parted,
     plan,
     to_json,
+    without_idle_standbys,
 )
 from samzapy.job.transactions import transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob, StartableJob
@@ -117,6 +117,7 @@ def preparing(config: JobConfig, *, until_end: bool = False, awaited: bool = Fal
 def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
     config = resolved(given, occasion.refused)
     code = _ready_code(config)
+    config = without_idle_standbys(config, code.engines)
     with open_job(config, "driver") as (clients, checkpoints):
         streams = KnownStreams(clients)
         streams.look(streams_of(config))
@@ -212,7 +213,7 @@ class _CheckedJob(StartableJob):
             config,
             planned.model,
             ends,
-            tuple(_warnings(config, self._counts, planned.inputs, self._code)),
+            tuple(_warnings(config, self._counts, planned.inputs, task_class)),
             claim.run.id,
             (*weaker, *weakened_state(config.stores, claim.state), *kept),
             planned.clocks,
@@ -287,7 +288,7 @@ def _planned(
         previous = checkpoints.read_changelog_partitions()
         if patterns:
             refuse_further_tasks(config, counts, counts.keys() - known.keys(), previous)
-        model = plan(config, counts, previous, inputs, code.engines)
+        model = plan(config, counts, previous, inputs)
         partitions = changelog_partition_count(model)
         clocks, missing = _checked_state(config, clients, checkpoints, model, code, streams)
     # 5  checkpoints
@@ -383,12 +384,9 @@ def _warnings(
     config: JobConfig,
     counts: Mapping[SystemStream, int],
     inputs: Mapping[SystemStream, InputPartitions],
-    code: JobCode,
+    task_class: type[AnyTask],
 ) -> Iterable[str]:
-    task_class = code.task_class
     yield from config.warnings
-    if config.placement.standbys and only_in_memory(config.stores, code.engines):
-        yield f"{COPIES.name}: no standbys, since they keep copies of stores on disk, and every store with a changelog is in memory"
     yield from never_called(task_class)
     yield from growth(inputs, counts)
     # With a task for each partition no task expects them to meet.

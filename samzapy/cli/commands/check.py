@@ -34,18 +34,22 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.tasks.task_class import never_called
+    from samzapy.job.planner import without_idle_standbys
     from samzapy.job.transactions import weakened_state
     from samzapy.runner.folders import check_folders
     from samzapy.runner.spark.master import check_reach, checked_master
     from samzapy.system.factories import load_factory
 
-    config = load_job(job, pairs(overrides), strict=strict)
-    for warning in config.warnings:
+    given = load_job(job, pairs(overrides), strict=strict)
+    for warning in given.warnings:
         warn(warning)
-    make_importable(config)
-    code = checked_code(config)
+    make_importable(given)
+    code = checked_code(given)
     task_class = code.task_class
-    check_hidden(config)
+    check_hidden(given)
+    config = without_idle_standbys(given, code.engines)
+    for warning in config.warnings[len(given.warnings) :]:
+        warn(warning)
     for warning in never_called(task_class):
         warn(warning)
     for warning in check_reach(config):

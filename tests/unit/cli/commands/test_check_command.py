@@ -276,6 +276,16 @@ def test_a_master_with_too_few_slots_is_refused(samzapy, job):
     assert samzapy("check", job, "--config", "job.spark.master=local[1,4]", "--config", "job.container.count=1")[0] == 0
 
 
+def test_a_job_with_all_its_state_in_memory_needs_no_executors_for_standbys(samzapy, job):
+    samzapy("topic", "create", "local.in", "--partitions", "3")
+    twice = ("--config", "job.standbytasks.replication.factor=2", "--config", "job.spark.master=local[2,4]")
+    code, _, errors = samzapy("check", job, *twice)
+    assert (code, "standby containers need a second executor" in errors) == (2, True), errors
+    code, _, errors = samzapy("check", job, *twice, "--config", "stores.s.factory=inmemory")
+    assert code == 0, errors
+    assert "warning: job.standbytasks.replication.factor: no standbys, since they keep copies" in errors
+
+
 @pytest.mark.parametrize(("partitions", "expected"), [("2", 3), ("3", 0), ("4", 3)])
 def test_an_existing_changelog_has_a_partition_for_each_task(samzapy, job, partitions, expected):
     samzapy("topic", "create", "local.in", "--partitions", "3")

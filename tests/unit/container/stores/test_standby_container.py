@@ -14,7 +14,7 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport
 from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.queries.questions import Problem, Question
-from samzapy.runner.prepare import prepare
+from samzapy.runner.prepare import prepare, preparing
 
 DEADLINE_S = 60.0
 
@@ -223,6 +223,8 @@ def test_a_job_whose_logged_stores_are_all_in_memory_has_no_standbys_and_that_is
     assert in_memory.model.standbys == ()
     (said,) = [line for line in in_memory.warnings if "standby" in line]
     assert said.startswith("job.standbytasks.replication.factor: no standbys")
+    with preparing(load_job(twice | {"stores.counts.factory": "inmemory"})) as job:
+        assert job.model.standbys == (), "a runner asks for executors before it claims the job"
     on_disk = prepare(load_job(twice))
     assert len(on_disk.model.standbys) == 1
     assert not any("standby" in line for line in on_disk.warnings)
