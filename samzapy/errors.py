@@ -21,7 +21,8 @@ Every message is one line and names the key or the ``stream[partition]@offset``,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -65,6 +66,15 @@ class ConfigError(SamzapyError):
     def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+
+@contextmanager
+def noted(problems: list[ConfigProblem]) -> Iterator[None]:
+    """Add the problems of a ConfigError in the block to `problems`, and go on after the block."""
+    try:
+        yield
+    except ConfigError as error:
+        problems.extend(error.problems)
 
 
 class EnvironmentFailure(SamzapyError):

@@ -8,12 +8,11 @@ import contextlib
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import resolve_name
 from pathlib import Path
-from typing import Any
 
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
@@ -25,7 +24,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
 from samzapy.container.side_inputs import load_processors
 from samzapy.container.tasks.task_class import check_timers, load_task_class
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, noted
 from samzapy.job.transactions import StateTransactions, state_transactions
 from samzapy.plugins import PluginError, import_also_from, is_installed, split_path
 from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
@@ -191,37 +190,40 @@ def checked_code(config: JobConfig) -> JobCode:
     Connects to nothing, and creates nothing. Raises ConfigError with all problems."""
     registry = serde_registry(config)
     named: list[StreamConfig | StoreConfig] = [*config.streams.values(), *config.stores.values()]
-    task_class, engines, serdes, *_ = _results_of(
-        partial(check_task_class, config.task.task_class),
-        partial(load_engines, config),
-        partial(task_serdes, config),
+    checks: list[Callable[[], object]] = [
         *(partial(system_factory, settings) for settings in config.systems.values()),
         *(partial(registry.__getitem__, name) for name in sorted(_serdes(named))),
         partial(load_processors, config.stores),
         partial(load_chooser, config),
         partial(check_archives, config.spark.archives),
-    )
-    state, streams, *_ = _results_of(
-        partial(state_transactions, config, has_transactions),
-        partial(StreamSerdes, config, serdes, task_class),
-        partial(check_timers, config, task_class),
-        partial(_check_own_state, config, task_class),
-    )
+    ]
+    problems: list[ConfigProblem] = []
+    with noted(problems):
+        task_class = check_task_class(config.task.task_class)
+    with noted(problems):
+        engines = load_engines(config)
+    with noted(problems):
+        serdes = task_serdes(config)
+    for check in checks:
+        with noted(problems):
+            check()
+    _refuse(problems)
+    with noted(problems):
+        state = state_transactions(config, has_transactions)
+    with noted(problems):
+        streams = StreamSerdes(config, serdes, task_class)
+    with noted(problems):
+        check_timers(config, task_class)
+    with noted(problems):
+        _check_own_state(config, task_class)
+    _refuse(problems)
     return JobCode(state, task_class, engines, serdes, streams)
 
 
-def _results_of(*calls: Callable[[], Any]) -> list[Any]:
-    """The result of each call. Raises one ConfigError with the problems of all."""
-    results = []
-    problems: dict[ConfigProblem, None] = {}
-    for call in calls:
-        try:
-            results.append(call())
-        except ConfigError as error:
-            problems.update(dict.fromkeys(error.problems))
+def _refuse(problems: Collection[ConfigProblem]) -> None:
+    """Raise ConfigError for the problems, if there are any; each is told once."""
     if problems:
-        raise ConfigError(problems)
-    return results
+        raise ConfigError(dict.fromkeys(problems))
 
 
 def _serdes(named: Iterable[StreamConfig | StoreConfig]) -> set[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -22,7 +22,7 @@ from samzapy.config.reading.keys import is_name, split_list
 from samzapy.config.streams import systems as system_keys
 from samzapy.config.tasks import task as task_keys
 from samzapy.config.tasks.patterns import InputPattern
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, noted
 from samzapy.job.transactions import state_transactions
 from samzapy.plugins import path_of
 from samzapy.system.factories import has_transactions, system_factory
@@ -71,25 +71,17 @@ def _check_real_systems(config: JobSource, overrides: Mapping[str, str], systems
     """Raise ConfigError for every value that the job's own systems refuse. Nothing is connected. What is not given, such as an address
     or a certificate's file, may come with the deployment."""
     problems: list[ConfigProblem] = []
-    with _noted(problems):
+    with noted(problems):
         job = load_job(config, overrides)
         for system in sorted(systems):
             # A library that this machine does not have is not needed by the test.
-            with _noted(problems), suppress(EnvironmentFailure):
+            with noted(problems), suppress(EnvironmentFailure):
                 system_factory(job.systems[system])
-        with _noted(problems):
+        with noted(problems):
             state_transactions(job, has_transactions)
     refused = dict.fromkeys(problem for problem in problems if problem.value is not None)
     if refused:
         raise ConfigError(refused)
-
-
-@contextmanager
-def _noted(problems: list[ConfigProblem]) -> Iterator[None]:
-    try:
-        yield
-    except ConfigError as error:
-        problems.extend(error.problems)
 
 
 def _configured(given: Mapping[str, str]) -> Iterator[str]:
