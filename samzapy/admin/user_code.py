@@ -185,6 +185,15 @@ class JobCode:
     streams: StreamSerdes
 
 
+def imported_code(config: JobConfig) -> JobCode:
+    """Make the code of a job importable, import and check its classes, and refuse modules that another job hides. Raises
+    ConfigError, EnvironmentFailure."""
+    make_importable(config)
+    code = checked_code(config)
+    check_hidden(config)
+    return code
+
+
 def checked_code(config: JobConfig) -> JobCode:
     """Import the classes that a job file names, and check that they, their settings and the keys of the job fit together.
     Connects to nothing, and creates nothing. Raises ConfigError with all problems."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from samzapy.admin.user_code import check_archives, check_hidden, check_task_class, make_importable
+from samzapy.admin.user_code import imported_code
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.progress import JobStatus
@@ -23,10 +23,7 @@ def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig,
     Nothing is created or connected. A refused job leaves the import path as it was. Raises ConfigError, EnvironmentFailure.
     """
     with import_path_kept():
-        make_importable(config)
-        check_archives(config.spark.archives)
-        check_task_class(config.task.task_class)
-        check_hidden(config)
+        imported_code(config)
         made = runner()
         fitted = made.fit(config)
         return fitted, made, made.check(fitted)

@@ -30,24 +30,23 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.
     """
-    from samzapy.admin.user_code import check_hidden, checked_code, make_importable
+    from samzapy.admin.user_code import imported_code
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.tasks.task_class import never_called
     from samzapy.job.planner import without_idle_standbys
     from samzapy.job.transactions import weakened_state
     from samzapy.runner.folders import check_folders
+    from samzapy.runner.spark.driver_address import with_sparks_defaults
     from samzapy.runner.spark.master import check_reach, checked_master
     from samzapy.system.factories import load_factory
 
     given = load_job(job, pairs(overrides), strict=strict)
     for warning in given.warnings:
         warn(warning)
-    make_importable(given)
-    code = checked_code(given)
+    code = imported_code(given)
     task_class = code.task_class
-    check_hidden(given)
-    config = without_idle_standbys(given, code.engines)
+    config = without_idle_standbys(with_sparks_defaults(given), code.engines)
     for warning in config.warnings[len(given.warnings) :]:
         warn(warning)
     for warning in never_called(task_class):
@@ -120,6 +119,8 @@ def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel
 
 
 def _show_job(config: JobConfig) -> None:
+    from samzapy.runner.spark.master import Master
+
     task, checkpoint = config.task, config.task.checkpoint
     where = "none" if checkpoint is None else checkpoint.path or f"a topic on {checkpoint.system}"
     rows = [
@@ -134,7 +135,7 @@ def _show_job(config: JobConfig) -> None:
         ("checkpoints", where),
         ("containers", str(config.container_count)),
         ("object caches", _caches(config)),
-        ("Spark master", config.spark.master or f"local[{config.container_count},4]"),
+        ("Spark master", config.spark.master or Master.default(config.container_count, config.spark.conf).address),
     ]
     table("Job", ("", ""), rows)
     systems = [(name, settings.factory) for name, settings in config.systems.items()]

@@ -18,13 +18,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import javaproperties
+
 from samzapy.api.system import SystemSettings
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, JobConfig
 from samzapy.config.reading.secrets import MASK, Masked, is_secret, literal_secrets
 from samzapy.config.spark import TLS_ENABLED, TlsConfig
 from samzapy.config.stores import backup
 from samzapy.config.tasks import checkpoint
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import chooses_archive
 from samzapy.system.factories import system_factory
 
@@ -360,6 +362,19 @@ def environment(conf: Mapping[str, str], master: Master, spark_home: Path, prope
     if given:
         wanted["PYSPARK_PYTHON"] = given
     return wanted
+
+
+def default_settings(home: Path) -> dict[str, str]:
+    """The settings of `spark-defaults.conf`, in SPARK_CONF_DIR or else `home`/conf; none without the file. Raises
+    EnvironmentFailure if it cannot be read."""
+    path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf")
+    if not path.is_file():
+        return {}
+    try:
+        found = javaproperties.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError) as cause:
+        raise EnvironmentFailure(f"{path}: cannot be read as a properties file: {cause}") from cause
+    return {key: value.strip() for key, value in found.items() if key.startswith("spark.")}
 
 
 def _refuse(given: Mapping[str, str]) -> None:

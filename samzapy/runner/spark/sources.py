@@ -27,7 +27,7 @@ from pyspark.errors import PySparkException
 
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.java import SPARK, find_java, installed_spark
+from samzapy.java import SPARK, find_java
 from samzapy.runner.spark.application import (
     SparkApplication,
     add_code,
@@ -37,16 +37,15 @@ from samzapy.runner.spark.application import (
     starting,
     workers_variables,
 )
+from samzapy.runner.spark.driver_address import known_settings, with_sparks_defaults
 from samzapy.runner.spark.jvm import DriverJvm
-from samzapy.runner.spark.jvm.folder import RunFolder, default_settings
+from samzapy.runner.spark.jvm.folder import RunFolder
 from samzapy.runner.spark.master import (
-    DRIVER_HOST,
     FIXED,
     KEY,
     PREFIX,
     SIZES,
     SPARKS_SIZES,
-    TASK_CPUS,
     YARN,
     Master,
     added_settings,
@@ -58,8 +57,6 @@ from samzapy.runner.spark.yarn import check_yarn
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 #: Decides for pyspark whether each thread of Python has a thread of the JVM, to which Spark ties job groups and tags.
 _PINNED = "PYSPARK_PIN_THREAD"
-#: Settings of YARN's clients, which Spark passes on.
-_HADOOPS_YARN = "spark.hadoop.yarn."
 #: Settings of a session that would break a guarantee. Workers that Spark reuses do no harm: nobody else gets the run's.
 _NEEDED = ("spark.speculation", "spark.python.use.daemon")
 
@@ -93,12 +90,7 @@ class OwnSpark(SparkSource):
 
     def fit(self, config: JobConfig) -> JobConfig:
         """The job with those of Spark's defaults that this side has to know. Raises ConfigError, EnvironmentFailure."""
-        home = Path(os.environ.get("SPARK_HOME") or installed_spark().package)
-        known = _known(default_settings(home), TASK_CPUS)
-        if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
-            # There the driver is on the loopback address.
-            known.pop(DRIVER_HOST, None)
-        return replace(config, spark=replace(config.spark, conf={**known, **config.spark.conf}))
+        return with_sparks_defaults(config)
 
     def application(
         self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
@@ -229,15 +221,8 @@ def _fitted(
     given = config.spark.master
     if given is not None and given != master:
         notes = (f"{KEY}={given}: without effect, this Spark runs on {master}", *notes)
-    spark = replace(config.spark, master=master, conf={**base, **_known(settings, *SIZES)})
+    spark = replace(config.spark, master=master, conf={**base, **known_settings(settings, *SIZES)})
     return replace(config, spark=spark, warnings=(*config.warnings, *notes))
-
-
-def _known(settings: Mapping[str, str], *sizes: str) -> dict[str, str]:
-    """The settings that lead executors to the driver, and these `sizes`."""
-    return {
-        key: value for key, value in settings.items() if key in (DRIVER_HOST, *sizes) or key.startswith(_HADOOPS_YARN)
-    }
 
 
 def _files(config: JobConfig, master: Master) -> tuple[str, ...]:

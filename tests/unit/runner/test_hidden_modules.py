@@ -99,6 +99,17 @@ def test_a_module_of_the_program_that_hides_one_beside_the_job_file_is_refused(c
     assert "same_tasks: this process has loaded" in refusal_of(second)
 
 
+def test_a_module_of_any_class_of_the_job_is_told_if_the_program_hides_it(code, monkeypatch):
+    text = "from samzapy.serializers.primitives import StringSerde\n\nclass Own(StringSerde):\n    pass\n"
+    first = code("first", "first_tasks", same_serdes=text)
+    second = code("second", "second_tasks", same_serdes=f"{text}\nSECOND = True\n")
+    keys = "serializers.registry.own.class=same_serdes:Own\nstores.counts.key.serde=own\n"
+    with (second / "job.properties").open("a") as file:
+        file.write(keys)
+    monkeypatch.setattr(sys, "path", [str(first), *sys.path])
+    assert refusal_of(second) == hides("same_serdes", first / "same_serdes.py", second / "same_serdes.py")
+
+
 def test_an_installed_module_may_stand_for_one_beside_the_job_file(code, tmp_path, monkeypatch):
     job = code("job", "own_package")
     installed = tmp_path / "site-packages"

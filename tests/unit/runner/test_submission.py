@@ -86,6 +86,13 @@ def test_every_problem_of_a_job_is_in_one_exception_and_nothing_ends_the_process
     assert len(caught.value.problems) == 2, str(caught.value)
 
 
+def test_the_problems_of_all_classes_are_in_one_exception_before_the_job_starts():
+    keys = {"task.class": "no.such:Task", "task.chooser.class": "no.such:Chooser"}
+    with pytest.raises(ConfigError) as caught:
+        samzapy.submit("job.properties", runner="local", **keys)
+    assert [problem.key for problem in caught.value.problems] == ["task.class", "task.chooser.class"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -18,8 +18,8 @@ from typing import final
 
 import javaproperties
 
-from samzapy.errors import EnvironmentFailure
 from samzapy.java import installed_spark
+from samzapy.runner.spark.master import default_settings
 
 _QUIET = """\
 status = error
@@ -89,19 +89,6 @@ def link_spark(spark: Path, home: Path, left_out: Collection[str]) -> None:
     for entry in spark.iterdir():
         if entry.name not in left_out:
             (home / entry.name).symlink_to(entry)
-
-
-def default_settings(home: Path) -> dict[str, str]:
-    """The settings of `spark-defaults.conf`, in SPARK_CONF_DIR or else `home`/conf; none without the file. Raises
-    EnvironmentFailure if it cannot be read."""
-    path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf")
-    if not path.is_file():
-        return {}
-    try:
-        found = javaproperties.loads(path.read_text("utf-8-sig"))
-    except (OSError, ValueError) as cause:
-        raise EnvironmentFailure(f"{path}: cannot be read as a properties file: {cause}") from cause
-    return {key: value.strip() for key, value in found.items() if key.startswith("spark.")}
 
 
 def _locked(folder: Path) -> int:

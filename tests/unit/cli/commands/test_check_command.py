@@ -276,6 +276,20 @@ def test_a_master_with_too_few_slots_is_refused(samzapy, job):
     assert samzapy("check", job, "--config", "job.spark.master=local[1,4]", "--config", "job.container.count=1")[0] == 0
 
 
+def test_the_shown_master_has_the_cores_that_spark_counts_for_the_containers(samzapy, job):
+    _, output, _ = samzapy("check", job, "--offline", "--config", "job.spark.conf.spark.task.cpus=2")
+    assert "Spark master      local[4,4]\n" in output
+
+
+def test_sparks_own_defaults_count_as_in_a_run(samzapy, job, tmp_path, monkeypatch):
+    samzapy("topic", "create", "local.in", "--partitions", "3")
+    (tmp_path / "spark-defaults.conf").write_text("spark.task.cpus 2\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    code, _, errors = samzapy("check", job, "--config", "job.spark.master=local[2,4]")
+    assert code == 2, errors
+    assert errors.startswith("error: job.spark.master: 2 endless containers need 2 slots, local[2,4] has 1")
+
+
 def test_a_job_with_all_its_state_in_memory_needs_no_executors_for_standbys(samzapy, job):
     samzapy("topic", "create", "local.in", "--partitions", "3")
     twice = ("--config", "job.standbytasks.replication.factor=2", "--config", "job.spark.master=local[2,4]")
