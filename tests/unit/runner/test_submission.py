@@ -229,7 +229,7 @@ def test_an_interrupt_before_the_wait_for_the_job_leaves_no_job_behind(monkeypat
     found, getsignal = [], signal.getsignal
 
     def interrupted(number):
-        found.extend(each for each in threading.enumerate() if each.name.startswith("samzapy-"))
+        found.extend(each for each in threading.enumerate() if each.name == "samzapy-views")
         monkeypatch.setattr(signal, "getsignal", getsignal)
         raise KeyboardInterrupt
 
