@@ -7,8 +7,8 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import BatchTask, InitableTask, StreamTask, TimerTask, WindowableTask
-from samzapy.api.event_time import ClockListenerTask, TimerClock
-from samzapy.testing import ManualClock, TaskTestDriver
+from samzapy.api.event_time import TimerClock
+from samzapy.testing import ManualClock
 
 COMMITS = {"task.commit.ms": "500", "stores.counts.factory": "inmemory"}
 
@@ -110,39 +110,6 @@ def test_the_pauses_of_several_messages_of_a_poll_do_not_add_up_between_two_comm
     report = run_of(task, tmp_path, 1, [(0, "k", {"id": n}) for n in range(8)], **keys)
     assert report.metrics["errors"]["process.retried"] == 8
     assert report.metrics["commit"]["commits"] >= 8
-
-
-class ListeningTask(StreamTask, ClockListenerTask):
-    """A message says how many seconds it takes; notes the times of its clock."""
-
-    clock: ClassVar[ManualClock]
-    times: ClassVar[list[int]] = []
-
-    def process(self, envelope, collector, coordinator):
-        self.clock.advance(envelope.message)
-
-    def on_clock(self, clock, collector, coordinator):
-        self.times.append(clock.time_ms)
-
-
-def test_a_partition_is_not_idle_while_its_messages_wait_behind_slow_ones_of_the_same_poll():
-    clock = ListeningTask.clock = ManualClock()
-    ListeningTask.times.clear()
-    job = {
-        "task.inputs": "sys.in",
-        "task.watermark.idle.timeout.ms": "60000",
-        "job.systemstreampartition.grouper.factory": "single",
-        "systems.sys.default.stream.samza.key.serde": "string",
-        "systems.sys.default.stream.samza.msg.serde": "json",
-    }
-    with TaskTestDriver(ListeningTask, job, partitions=3, clock=clock) as driver:
-        for partition in range(3):
-            driver.send("in", 0, partition=partition, timestamp=1_000)
-        driver.advance(2)
-        for partition in range(3):
-            driver.post("in", 40, partition=partition, timestamp=1_000_000 if partition < 2 else 2_000)
-        driver.run()
-        assert ListeningTask.times == [1_000, 2_000]
 
 
 class SlowAlarmTask(StreamTask, TimerTask, InitableTask):
