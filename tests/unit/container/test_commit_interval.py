@@ -13,35 +13,30 @@ from samzapy.testing import ManualClock
 COMMITS = {"task.commit.ms": "500", "stores.counts.factory": "inmemory"}
 
 
-class SlowTask(StreamTask, WindowableTask):
-    """Each message takes 100 ms, of which `window` takes note."""
+class Slow(WindowableTask):
+    """Each call takes 100 ms, of which `window` takes note."""
 
     clock: ClassVar[ManualClock]
-    windows: ClassVar[list[float]]
+    windows: ClassVar[list[float]] = []
 
+    def window(self, collector, coordinator):
+        self.windows.append(self.clock.monotonic())
+
+
+class SlowTask(Slow, StreamTask):
     def process(self, envelope, collector, coordinator):
         self.clock.advance(0.1)
 
-    def window(self, collector, coordinator):
-        self.windows.append(self.clock.monotonic())
 
-
-class SlowBatchTask(BatchTask, WindowableTask):
-    """The same by batches: each takes 100 ms."""
-
-    clock: ClassVar[ManualClock]
-    windows: ClassVar[list[float]]
-
+class SlowBatchTask(Slow, BatchTask):
     def process_batch(self, batch, collector, coordinator):
         self.clock.advance(0.1)
-
-    def window(self, collector, coordinator):
-        self.windows.append(self.clock.monotonic())
 
 
 def run_of(task, folder, partitions, messages, **keys):
     """The last report of a run over messages that are all polled at once."""
-    task.clock, task.windows = ManualClock(), []
+    task.clock = ManualClock()
+    Slow.windows.clear()
     job = MemoryJob(folder, partitions, task, **COMMITS | keys)
     job.send(*messages)
     return job.run(clock=task.clock)
@@ -57,7 +52,7 @@ def test_a_poll_of_many_partitions_with_a_message_each_is_committed_in_time(tmp_
 @pytest.mark.parametrize("task", [SlowTask, SlowBatchTask])
 def test_windows_come_in_time_amid_such_a_poll(tmp_path, task):
     run_of(task, tmp_path, 20, [(n, "k", {"id": n}) for n in range(20)], **{"task.window.ms": "300"})
-    times = sorted(set(task.windows))
+    times = sorted(set(Slow.windows))
     assert len(times) >= 5
     assert all(later - earlier < 0.5 for earlier, later in pairwise(times))
 
@@ -66,7 +61,6 @@ class AlarmTask(StreamTask, TimerTask, InitableTask):
     """Its first message sets a timer in 150 ms; each takes 100 ms."""
 
     clock: ClassVar[ManualClock]
-    windows: ClassVar[list[float]]
     fired: ClassVar[list[float]] = []
 
     def init(self, context):
@@ -116,7 +110,6 @@ class SlowAlarmTask(StreamTask, TimerTask, InitableTask):
     """Sets twenty timers for a time; each takes 100 ms."""
 
     clock: ClassVar[ManualClock]
-    windows: ClassVar[list[float]]
 
     def init(self, context):
         self.timers = context.task.timers
