@@ -15,7 +15,7 @@ from samzapy.testing import ManualClock, TaskTestDriver
 TOO_MANY = 50
 
 
-class StubbornTask(StreamTask, InitableTask):
+class StubbornRows(InitableTask):
     """Has its container stopped by the first try at the row `r2`, which always fails."""
 
     tries: ClassVar[int] = 0
@@ -24,7 +24,7 @@ class StubbornTask(StreamTask, InitableTask):
     def init(self, context):
         self.counts = context.get_store("counts")
 
-    def process(self, envelope, collector, coordinator):
+    def count(self, envelope):
         row = envelope.message["id"]
         if row == "r2":
             kind = type(self)
@@ -35,6 +35,16 @@ class StubbornTask(StreamTask, InitableTask):
                 raise SystemExit("the container does not stop")
             raise ValueError("told to")
         self.counts.put(row, (self.counts.get(row) or 0) + 1)
+
+
+class StubbornTask(StubbornRows, StreamTask):
+    def process(self, envelope, collector, coordinator):
+        self.count(envelope)
+
+
+class StubbornRow(StubbornRows, CoroutineTask):
+    async def process(self, envelope, collector, coordinator):
+        self.count(envelope)
 
 
 def table_job(tmp_path, task, **keys):
@@ -58,22 +68,29 @@ def table_job(tmp_path, task, **keys):
     return MemoryJob(tmp_path / "state", task=task, **table, **keys)
 
 
-def test_a_message_inside_a_group_that_is_committed_as_a_whole_gets_its_tries_at_once(tmp_path):
-    job = table_job(tmp_path, StubbornTask, **{"task.error.process.policy": "retry(3, 60s) then skip"})
-    StubbornTask.tries = 0
-    StubbornTask.container, _ = job.container(until_end=False)
-    StubbornTask.container.run()
-    # One try, given back when the stop interrupts the first pause; then one again, with three repetitions.
-    assert StubbornTask.tries == 5
+def run_to_stop(job, task):
+    task.tries = 0
+    task.container, _ = job.container(until_end=False)
+    return task.container.run()
+
+
+def skipped(report):
+    return report.metrics["errors"]["process.skipped"]
+
+
+# One try with three repetitions. A task that blocks has one try before, given back when the stop interrupts the first pause.
+@pytest.mark.parametrize(("task", "tries"), [(StubbornTask, 5), (StubbornRow, 4)])
+def test_a_message_inside_a_group_that_is_committed_as_a_whole_gets_its_tries_at_once(tmp_path, task, tries):
+    job = table_job(tmp_path, task, **{"task.error.process.policy": "retry(3, 60s) then skip"})
+    assert skipped(run_to_stop(job, task)) == 1
+    assert task.tries == tries
     assert job.changelog() == {f"r{number}": 1 for number in range(6) if number != 2}
 
 
 def test_the_attempt_ends_over_such_a_message_if_the_policy_is_to_fail_in_the_end(tmp_path):
     job = table_job(tmp_path, StubbornTask, **{"task.error.process.policy": "retry(3, 60s)"})
-    StubbornTask.tries = 0
-    StubbornTask.container, _ = job.container(until_end=False)
     with pytest.raises(TaskFailed, match="ValueError: told to"):
-        StubbornTask.container.run()
+        run_to_stop(job, StubbornTask)
     assert StubbornTask.tries == 5
     assert job.changelog() == {}
 
@@ -124,16 +141,6 @@ def stubborn_job(folder, task=StubbornCoroutine, **keys):
     return MemoryJob(folder, partitions=1, task=task, **{"task.shutdown.ms": "30000"} | keys)
 
 
-def run_to_stop(job, task=StubbornCoroutine):
-    task.tries = 0
-    task.container, _ = job.container(until_end=False)
-    return task.container.run()
-
-
-def skipped(report):
-    return report.metrics["errors"]["process.skipped"]
-
-
 @pytest.mark.parametrize("concurrency", ["1", "5"])
 @pytest.mark.parametrize("then", [" then skip", ""])
 def test_a_stop_leaves_an_asynchronous_message_that_waits_for_its_repetition_to_the_next_start(
@@ -143,7 +150,7 @@ def test_a_stop_leaves_an_asynchronous_message_that_waits_for_its_repetition_to_
     job = stubborn_job(tmp_path, **keys)
     job.send((0, "a", {"id": 1}), (0, "bad", {"id": 2}))
     for _ in range(2):  # the second start tries it again, by the whole policy
-        report = run_to_stop(job)
+        report = run_to_stop(job, StubbornCoroutine)
         assert (StubbornCoroutine.tries, skipped(report)) == (1, 0)
         assert job.changelog() == {"a": 0} | ({} if concurrency == "1" else {"bad": 1})
 
@@ -154,7 +161,7 @@ def test_a_stop_with_messages_done_behind_one_that_waits_too_long_makes_no_commi
     job.send((0, "bad", {"id": 1}), (0, "a", {"id": 2}))
     for _ in range(2):
         with pytest.raises(TaskFailed, match="a message is to be tried again later than 30000 ms"):
-            run_to_stop(job)
+            run_to_stop(job, StubbornCoroutine)
         assert StubbornCoroutine.tries == 1
         assert job.changelog() == {}
 
@@ -163,7 +170,7 @@ def test_a_stop_waits_for_a_repetition_that_other_messages_have_overtaken(tmp_pa
     keys = {"task.error.process.policy": "retry(2, 1ms) then skip", "task.max.concurrency": "5"}
     job = stubborn_job(tmp_path, **keys)
     job.send((0, "bad", {"id": 1}), (0, "a", {"id": 2}))
-    assert skipped(run_to_stop(job)) == 1
+    assert skipped(run_to_stop(job, StubbornCoroutine)) == 1
     assert StubbornCoroutine.tries == 3
     assert job.changelog() == {"bad": 0, "a": 1}
 
@@ -173,7 +180,7 @@ def test_a_stop_leaves_the_message_alone_if_commits_do_not_wait_for_it(tmp_path)
     job = stubborn_job(tmp_path, **keys, **{"task.guarantee": "at-least-once", "task.async.commit": "true"})
     job.send((0, "bad", {"id": 1}), (0, "a", {"id": 2}))
     for _ in range(2):
-        assert skipped(run_to_stop(job)) == 0
+        assert skipped(run_to_stop(job, StubbornCoroutine)) == 0
         assert StubbornCoroutine.tries == 1
 
 
@@ -191,33 +198,6 @@ def test_a_window_does_not_hold_up_the_stop_for_a_repetition(tmp_path):
     assert skipped(run_to_stop(job, WindowedCoroutine)) == 0
     assert WindowedCoroutine.tries == 1
     assert job.changelog().keys() - {"window"} == {"a"}
-
-
-class StubbornRow(CoroutineTask, InitableTask):
-    """Has its container stopped by the first try at the row `r2`, which always fails."""
-
-    tries: ClassVar[int] = 0
-    container = None
-
-    def init(self, context):
-        self.counts = context.get_store("counts")
-
-    async def process(self, envelope, collector, coordinator):
-        row = envelope.message["id"]
-        if row == "r2":
-            kind = type(self)
-            kind.tries += 1
-            if kind.tries == 1:
-                kind.container.stop()
-            raise ValueError("told to")
-        self.counts.put(row, (self.counts.get(row) or 0) + 1)
-
-
-def test_an_asynchronous_message_inside_a_group_gets_its_tries_at_once(tmp_path):
-    job = table_job(tmp_path, StubbornRow, **{"task.error.process.policy": "retry(3, 60s) then skip"})
-    assert skipped(run_to_stop(job, StubbornRow)) == 1
-    assert StubbornRow.tries == 4
-    assert job.changelog() == {f"r{number}": 1 for number in range(6) if number != 2}
 
 
 class RepeatedTask(StubbornCoroutine):
