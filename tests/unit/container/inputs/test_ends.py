@@ -32,9 +32,11 @@ class SlicedConsumer(LogConsumer):
 
 
 class Rig:
-    """Inputs over two partitions of a cluster of its own; `ends` by partition."""
+    """Inputs over two partitions of a cluster of its own; `ends` by partition. With a `head`, IN is a bootstrap partition to
+    there."""
 
-    def __init__(self, ends, decoder=Decoder, *, choosing=False, bootstrap=None, finished=None):
+    def __init__(self, ends, decoder=Decoder, *, choosing=False, head=None):
+        self.processed, finished = {IN: 0}, set()
         settings = SystemSettings("mem", "memory", properties={"cluster": str(uuid4())})
         factory = MemorySystemFactory()
         factory.admin(settings, "test").create(StreamSpec("in", 2))
@@ -42,6 +44,7 @@ class Rig:
         reader = factory.consumer(settings, "test")._make_reader
         self.consumer = SlicedConsumer("mem", reader)
         if choosing:
+            bootstrap = head and Bootstrap({IN: head}, self.processed.__getitem__, lambda left: None, finished)
             self.consumer = ChoosingConsumer(
                 {"mem": self.consumer},
                 RoundRobin(),
@@ -137,45 +140,41 @@ def test_a_record_from_the_end_on_need_not_decode(decoder):
     assert rig.poll() == list(range(8))
 
 
-def test_a_bootstrap_partition_has_caught_up_once_what_is_before_its_end_is_processed():
-    processed = {IN: 0}
-    bootstrap = Bootstrap({IN: 8}, processed.__getitem__, lambda left: None)
-    rig = started(Rig({IN: 8}, choosing=True, bootstrap=bootstrap))
-    rig.send([b"1"] * 30)
+def bootstrapping(head, sent, ends):
+    """With messages in both partitions."""
+    rig = started(Rig(ends, choosing=True, head=head))
+    rig.send([b"1"] * sent)
     rig.send([b"1"], OTHER)
+    return rig
+
+
+def test_a_bootstrap_partition_has_caught_up_once_what_is_before_its_end_is_processed():
+    rig = bootstrapping(8, 30, {IN: 8})
     assert rig.poll() == list(range(8))
-    processed[IN] = 7
+    rig.processed[IN] = 7
     assert rig.poll(OTHER) == [], "a message of the bootstrap partition is in flight"
-    processed[IN] = 8
+    rig.processed[IN] = 8
     assert rig.poll(OTHER) == [0]
 
 
 def test_a_bootstrap_partition_that_ends_before_its_head_holds_nothing_back_once_its_messages_are_processed():
-    processed, finished = {IN: 0}, set()
-    bootstrap = Bootstrap({IN: 200}, processed.__getitem__, lambda left: None, finished)
-    rig = started(Rig({}, choosing=True, bootstrap=bootstrap, finished=finished))
-    rig.send([b"1"] * 200)
-    rig.send([b"1"], OTHER)
+    rig = bootstrapping(200, 200, {})
     found = rig.poll()
     assert 0 < len(found) < 200
     rig.inputs.hold({IN})
-    processed[IN] = len(found)
+    rig.processed[IN] = len(found)
     assert rig.poll(OTHER) == [], "a partition that is only held goes on later"
     rig.inputs.finish(IN)
-    processed[IN] = len(found) - 1
+    rig.processed[IN] = len(found) - 1
     assert rig.poll(OTHER) == [], "a message of the bootstrap partition is in flight"
-    processed[IN] = len(found)
+    rig.processed[IN] = len(found)
     assert rig.poll(OTHER) == [0]
 
 
 def test_a_bootstrap_partition_that_goes_on_after_its_end_holds_the_others_back_to_its_head():
-    processed, finished = {IN: 0}, set()
-    bootstrap = Bootstrap({IN: 200}, processed.__getitem__, lambda left: None, finished)
-    rig = started(Rig({}, choosing=True, bootstrap=bootstrap, finished=finished))
-    rig.send([b"1"] * 200)
-    rig.send([b"1"], OTHER)
+    rig = bootstrapping(200, 200, {})
     found = rig.poll()
     rig.inputs.finish(IN)
     rig.inputs.go_on(IN)
-    processed[IN] = len(found)
+    rig.processed[IN] = len(found)
     assert rig.poll(OTHER) == []
