@@ -2,12 +2,12 @@
 
 import asyncio
 import itertools
-import socket
 import time
 
 import pytest
+from jobs.job_models import job_model
+from rigs.raw_connections import connect, is_closed
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
@@ -15,11 +15,6 @@ from samzapy.coordinator.web import admission as admission_module
 from samzapy.coordinator.web.admission import ACCEPTED, IDLE_S, REQUEST_S, STRANGER_S, Admission, Visit
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
-
-MODEL = JobModel(
-    (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
-)
 
 
 class Rig:
@@ -118,24 +113,11 @@ def test_reports_get_their_turn_between_the_ends_of_many_strangers(monkeypatch):
     assert max(asyncio.run(run())) == ACCEPTED
 
 
-def is_closed(connection):
-    connection.settimeout(30)
-    try:
-        return connection.recv(1) == b""
-    except ConnectionError:
-        return True
-
-
 @pytest.fixture
 def service():
-    running = CoordinatorService(Coordinator("job", JobSpec(MODEL, {}), 15.0), "token")
+    running = CoordinatorService(Coordinator("job", JobSpec(job_model(), {}), 15.0), "token")
     yield running
     running.close()
-
-
-def connect(service):
-    host, _, port = service.url.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)))
 
 
 def test_a_thousand_silent_connections_do_not_keep_a_container_out_nor_one_that_is_in(service):

@@ -5,18 +5,14 @@ import logging
 import zlib
 
 import pytest
+from jobs.job_models import job_model
 from jobs.job_page import page_of
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
 from samzapy.coordinator.wire import Details, JobSpec, WireError, pack, unpack
 from samzapy.job.lease import ContainerReport, TaskProgress
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.testing import ManualClock
-
-SSP = SystemStreamPartition("m", "in", 0)
-MODEL = JobModel(tuple(ContainerModel(i, (TaskModel(f"Partition {i}", frozenset({SSP}), int(i)),)) for i in "01"))
 
 
 @pytest.fixture
@@ -104,7 +100,9 @@ def test_details_carry_clocks_over_the_wire():
 
 
 def test_the_status_and_its_page_show_the_clocks(hand):
-    job = Coordinator("counts", JobSpec(MODEL, {}), 15.0, hand, clocks=KeptClocks(), oversight=Oversight(stall_s=1.0))
+    job = Coordinator(
+        "counts", JobSpec(job_model(2), {}), 15.0, hand, clocks=KeptClocks(), oversight=Oversight(stall_s=1.0)
+    )
     leases = [LocalLease(job, container, clock=hand) for container in "01"]
     for container, lease in zip("01", leases, strict=True):
         told = TaskProgress(1_700_000_000_000, "m.<in>[0]", checkpoints=(1_699_999_990_000,))

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 import uvicorn
+from jobs.job_models import job_model
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
@@ -18,11 +18,7 @@ from samzapy.coordinator.web.connection import REPEAT, connections
 from samzapy.coordinator.web.server import WatchedServer
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
 
-MODEL = JobModel(
-    (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
-)
 HEAD = b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\nx-key: 1\r\n\r\n"
 
 
@@ -214,7 +210,7 @@ def test_a_body_that_does_not_come_ends_the_connection_though_its_head_is_known(
 
 
 def test_a_container_that_reports_again_and_again_hears_of_a_stop_and_of_a_newer_attempt():
-    service = CoordinatorService(Coordinator("job", JobSpec(MODEL, {}), 15.0), "token")
+    service = CoordinatorService(Coordinator("job", JobSpec(job_model(), {}), 15.0), "token")
     client = CoordinatorClient(service.url, "token")
     try:
         lease, _ = client.register("0")
@@ -234,7 +230,7 @@ def test_a_container_that_reports_again_and_again_hears_of_a_stop_and_of_a_newer
 
 def test_an_answer_without_an_end_does_not_hold_up_the_end_of_the_server(monkeypatch, caplog):
     monkeypatch.setattr(server_module, "GRACE_S", 600.0)
-    service = CoordinatorService(Coordinator("job", JobSpec(MODEL, {}), 15.0), "token")
+    service = CoordinatorService(Coordinator("job", JobSpec(job_model(), {}), 15.0), "token")
     host, _, port = service.url.removeprefix("http://").partition(":")
     reader = Caller(socket.create_connection((host, int(port)), timeout=60))
     reader.send(

@@ -9,8 +9,8 @@ import zlib
 import numpy as np
 import pytest
 import urllib3
+from jobs.job_models import job_model
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator import service as service_module
 from samzapy.coordinator.client import ANSWER_S, CONNECT_S, CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
@@ -19,18 +19,14 @@ from samzapy.coordinator.web.views import Pauses, Rendered
 from samzapy.coordinator.wire import DETAILS_LIMIT, AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.version import VERSION
 
 TOKEN = "correct-horse"
-MODEL = JobModel(
-    (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
-)
 
 
 @pytest.fixture
 def coordinator():
-    return Coordinator("job", JobSpec(MODEL, {"job.name": "job", "k": "${env:K}"}), 15.0)
+    return Coordinator("job", JobSpec(job_model(), {"job.name": "job", "k": "${env:K}"}), 15.0)
 
 
 @pytest.fixture
@@ -399,7 +395,7 @@ def test_the_page_names_the_task_of_a_partition_and_the_host_of_its_container(se
 @pytest.mark.parametrize("connected", [False, True])
 def test_a_service_that_answers_nothing_ends_without_a_pause(monkeypatch, connected):
     pauses, sleep = [], asyncio.sleep
-    service = CoordinatorService(Coordinator("j", JobSpec(MODEL, {}), 15.0), TOKEN)
+    service = CoordinatorService(Coordinator("j", JobSpec(job_model(), {}), 15.0), TOKEN)
 
     async def noted(seconds, *result):
         if service._server.should_exit:
@@ -425,9 +421,7 @@ def test_an_attempt_does_not_hear_of_a_process_whose_attempt_has_ended_well(clie
 
 
 def test_an_attempt_does_not_hear_of_a_process_that_has_registered_another_container_since():
-    tasks = [TaskModel(f"Partition {at}", frozenset({SystemStreamPartition("m", "in", at)}), at) for at in range(2)]
-    model = JobModel(tuple(ContainerModel(str(at), (task,)) for at, task in enumerate(tasks)))
-    coordinator = Coordinator("job", JobSpec(model, {"job.name": "job"}), 15.0)
+    coordinator = Coordinator("job", JobSpec(job_model(2), {"job.name": "job"}), 15.0)
     first, second, third = (AttemptProcess("machine", 11, 22, spark_task) for spark_task in (33, 34, 35))
     coordinator.register("0", first)
     coordinator.register("1", second)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 import urllib3
+from jobs.job_models import job_model
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator, Oversight
 from samzapy.coordinator.service import CoordinatorService
@@ -13,13 +13,9 @@ from samzapy.coordinator.wire import Details, JobSpec, pack
 from samzapy.errors import RetriableError, TaskFailed
 from samzapy.job.facts import Facts, LogLine
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.testing import ManualClock
 
 TOKEN = "correct-horse"
-MODEL = JobModel(
-    (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
-)
 
 
 class Client(CoordinatorClient):
@@ -61,7 +57,7 @@ def facts():
 @pytest.fixture
 def coordinator(clock, facts):
     return Coordinator(
-        "job", JobSpec(MODEL, {}), 15.0, clock, oversight=Oversight(on_facts=lambda _, told: facts.append(told))
+        "job", JobSpec(job_model(), {}), 15.0, clock, oversight=Oversight(on_facts=lambda _, told: facts.append(told))
     )
 
 

@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 
+from jobs.job_models import job_model
 from jobs.job_page import page_of
 
 from samzapy.api.stream import SystemStreamPartition
@@ -10,11 +11,10 @@ from samzapy.coordinator.progress import ContainerFailure
 from samzapy.coordinator.wire import JobSpec, Registration, read, registration
 from samzapy.job.facts import Facts, PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics.series import PartitionSnapshot
 
 SSP = SystemStreamPartition("memory", "in", 0)
-MODEL = JobModel(tuple(ContainerModel(i, (TaskModel(f"Partition {i}", frozenset({SSP}), int(i)),)) for i in "01"))
+MODEL = job_model(2, "memory")
 
 
 def coordinator() -> Coordinator:

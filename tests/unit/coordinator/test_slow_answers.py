@@ -7,11 +7,11 @@ from contextlib import ExitStack, closing
 
 import pytest
 import urllib3
+from jobs.job_models import job_model
 from jobs.job_status import container, job
+from jobs.query_job import QUERY_JOB, engine_with
 from starlette.applications import Starlette
 
-from samzapy.api.engine import EngineSettings
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
 from samzapy.coordinator.client import CoordinatorClient, HttpQuestions
 from samzapy.coordinator.coordinator import Coordinator
@@ -23,7 +23,6 @@ from samzapy.coordinator.web import admission as admission_module
 from samzapy.coordinator.web import queries as queries_module
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.queries import answering as answering_module
 from samzapy.queries.answering import Answering
@@ -31,29 +30,14 @@ from samzapy.queries.committed import CommittedStores, PublishedStore
 from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.queries.questions import question_of_key
 from samzapy.runner.serving import records_of
-from samzapy.storage.kv import InMemoryStorageEngineFactory
-from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.testing import ManualClock
 
 TOKEN = "correct-horse"
-FLAT = {
-    "job.name": "j",
-    "task.class": "a:B",
-    "task.inputs": "m.in",
-    "systems.m.samza.factory": "memory",
-    "job.query.enabled": "true",
-    "job.query.page.max.entries": "20",
-    "stores.counts.factory": "inmemory",
-    "stores.counts.key.serde": "string",
-    "stores.counts.msg.serde": "json",
-}
 
 
 def store_with(entries, partition):
-    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("counts"))
-    engine.write(entries, Marker(StoreIdentity("j-1", "counts", partition), 17, 0).to_bytes())
     stores = CommittedStores()
-    stores.publish({"counts": {partition: PublishedStore(engine)}})
+    stores.publish({"counts": {partition: PublishedStore(engine_with(entries, partition))}})
     return stores
 
 
@@ -61,12 +45,10 @@ class Scene:
     """A job with one task in each container. Its containers are attempts that are registered, and silent."""
 
     def __init__(self, containers, timeout_ms=300):
-        flat = {**FLAT, "job.query.timeout.ms": str(timeout_ms)}
-        tasks = [TaskModel(f"Partition {n}", frozenset({SystemStreamPartition("m", "in", n)}), n) for n in containers]
-        model = JobModel(tuple(ContainerModel(str(n), (tasks[n],)) for n in containers))
-        self.coordinator = Coordinator("j", JobSpec(model, flat), 60.0)
+        flat = {**QUERY_JOB, "job.query.page.max.entries": "20", "job.query.timeout.ms": str(timeout_ms)}
+        self.coordinator = Coordinator("j", JobSpec(job_model(containers), flat), 60.0)
         self.exchange = Exchange(self.coordinator.holder)
-        self.epochs = [self.coordinator.register(str(n)) for n in containers]
+        self.epochs = [self.coordinator.register(str(n)) for n in range(containers)]
         for number, epoch in enumerate(self.epochs):
             self.exchange.take(str(number), epoch)
         self.records = records_of(load_job(flat), self.coordinator, self.exchange)
@@ -85,7 +67,7 @@ class Scene:
 )
 def test_a_question_may_take_longer_than_other_requests(monkeypatch, path, status):
     monkeypatch.setattr(admission_module, "_LOOK_S", 0.02)
-    with closing(Scene(range(1))) as scene:
+    with closing(Scene(1)) as scene:
         monkeypatch.setattr(admission_module, "REQUEST_S", 0.1)
         answer = scene.get(path)
     assert (answer.status, b"has not answered for 0.3 s" in answer.data) == (status, True)
@@ -94,13 +76,13 @@ def test_a_question_may_take_longer_than_other_requests(monkeypatch, path, statu
 def test_a_container_waits_for_questions_however_long_its_answers_were_on_their_way(monkeypatch):
     monkeypatch.setattr(admission_module, "_LOOK_S", 0.02)
     monkeypatch.setattr(queries_module, "WAIT_S", 0.5)
-    with closing(Scene(range(1))) as scene, closing(CoordinatorClient(scene.service.url, TOKEN)) as client:
+    with closing(Scene(1)) as scene, closing(CoordinatorClient(scene.service.url, TOKEN)) as client:
         monkeypatch.setattr(admission_module, "REQUEST_S", 0.2)
         assert HttpQuestions(client, "0", lambda: scene.epochs[0]).exchange([]) == []
 
 
 def test_silent_containers_cost_the_page_the_time_of_one():
-    with closing(Scene(range(30))) as scene:
+    with closing(Scene(30)) as scene:
         began = time.monotonic()
         with pytest.raises(RetriableError, match="has not answered"):
             scene.records.inspector.answer(Asked("counts", "a"))
@@ -141,7 +123,7 @@ def test_answers_that_are_large_together_reach_all_who_asked(monkeypatch):
     monkeypatch.setattr(queries_module, "_BODY_LIMIT", 600_000)
     value = b'"%s"' % (b"x" * 10_000)
     keys = [b"%d" % number for number in range(90)]
-    with closing(Scene(range(1))) as scene, closing(CoordinatorClient(scene.service.url, TOKEN)) as client:
+    with closing(Scene(1)) as scene, closing(CoordinatorClient(scene.service.url, TOKEN)) as client:
         answers = [scene.exchange.ask("0", question_of_key("counts", key, 1)) for key in keys]
         stores = store_with(dict.fromkeys(keys, value), 0)
         with Answering(HttpQuestions(client, "0", lambda: scene.epochs[0]), stores, Registry()):
@@ -149,10 +131,9 @@ def test_answers_that_are_large_together_reach_all_who_asked(monkeypatch):
 
 
 def test_a_page_of_a_large_job_is_not_a_page_of_each_container():
-    numbers = range(40)
     keys = sorted(f"{n:04}" for n in range(800))
-    with closing(Scene(numbers, 60_000)) as scene, ExitStack() as answering:
-        registries = [Registry() for _ in numbers]
+    with closing(Scene(40, 60_000)) as scene, ExitStack() as answering:
+        registries = [Registry() for _ in range(40)]
         for number, epoch in enumerate(scene.epochs):
             stores = store_with({key.encode(): b"1" for key in keys[number::40]}, number)
             source = LocalQuestions(scene.exchange, str(number), lambda epoch=epoch: epoch)

@@ -7,9 +7,9 @@ from urllib.parse import quote, urlencode
 
 import pytest
 import urllib3
+from jobs.query_job import QUERY_JOB, engine_with
 
 import samzapy
-from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
 from samzapy.coordinator.client import CONNECT_S, CoordinatorClient, HttpQuestions
@@ -27,8 +27,6 @@ from samzapy.queries.committed import CommittedStores, PublishedStore
 from samzapy.queries.exchange import Exchange
 from samzapy.queries.questions import Problem, Question
 from samzapy.runner.serving import records_of
-from samzapy.storage.kv import InMemoryStorageEngineFactory
-from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.verify.processes import until
 
 TOKEN = "correct-horse"
@@ -38,26 +36,13 @@ MODEL = JobModel(
     (ContainerModel("1-1", (TASKS[1], TASKS[3])),),
 )
 FLAT = {
-    "job.name": "j",
-    "task.class": "a:B",
-    "task.inputs": "m.in",
-    "systems.m.samza.factory": "memory",
-    "job.query.enabled": "true",
+    **QUERY_JOB,
     "job.query.timeout.ms": "300",
     "job.query.page.max.entries": "5",
-    "stores.counts.factory": "inmemory",
-    "stores.counts.key.serde": "string",
-    "stores.counts.msg.serde": "json",
     "stores.numbers.factory": "inmemory",
     "stores.numbers.key.serde": "long",
     "stores.numbers.msg.serde": "json",
 }
-
-
-def engine_with(entries, partition, offset=17):
-    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
-    engine.write(entries, Marker(StoreIdentity("j-1", "s", partition), offset, 0).to_bytes())
-    return engine
 
 
 class Container:

@@ -1,15 +1,15 @@
 """The coordinator with TLS: containers pin its certificate, strangers' handshakes cost them their place and nobody else's."""
 
-import socket
 import ssl
 from contextlib import closing
 from datetime import datetime, timezone
 
 import pytest
 import urllib3
+from jobs.job_models import job_model
+from rigs.raw_connections import connect, is_closed
 
 from samzapy.admin.page import status_of
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.spark import TlsConfig
@@ -22,14 +22,10 @@ from samzapy.coordinator.web.tls import made_for
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import ConfigError, RetriableError
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.serving import coordinator_identity
 from samzapy.testing import ManualClock
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
-MODEL = JobModel(
-    (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
-)
 
 
 def running(lease):
@@ -44,7 +40,7 @@ def identity():
 @pytest.fixture
 def service(identity):
     served = CoordinatorService(
-        Coordinator("job", JobSpec(MODEL, {}), 15.0), "token", Addresses(identity=identity, page_port=0)
+        Coordinator("job", JobSpec(job_model(), {}), 15.0), "token", Addresses(identity=identity, page_port=0)
     )
     yield served
     served.close()
@@ -56,18 +52,6 @@ def client_of(service):
 
 def port_of(service):
     return int(service.url.rpartition(":")[2])
-
-
-def connect(service):
-    return socket.create_connection(("127.0.0.1", port_of(service)))
-
-
-def is_closed(connection):
-    connection.settimeout(30)
-    try:
-        return connection.recv(1) == b""
-    except ConnectionError:
-        return True
 
 
 def test_a_container_registers_and_reports_over_tls(service):
@@ -141,7 +125,9 @@ def test_a_finished_handshake_without_a_token_is_closed_in_time(monkeypatch, ser
 
 
 def test_a_service_with_open_handshakes_closes_at_once(identity):
-    served = CoordinatorService(Coordinator("job", JobSpec(MODEL, {}), 15.0), "token", Addresses(identity=identity))
+    served = CoordinatorService(
+        Coordinator("job", JobSpec(job_model(), {}), 15.0), "token", Addresses(identity=identity)
+    )
     with connect(served) as silent:
         served.close()
         assert is_closed(silent)
@@ -149,7 +135,9 @@ def test_a_service_with_open_handshakes_closes_at_once(identity):
 
 def test_a_command_finds_the_page_by_its_fingerprint(identity, tmp_path):
     config = job_at(tmp_path)
-    served = CoordinatorService(Coordinator("job", JobSpec(MODEL, {}), 15.0), "token", Addresses(identity=identity))
+    served = CoordinatorService(
+        Coordinator("job", JobSpec(job_model(), {}), 15.0), "token", Addresses(identity=identity)
+    )
     try:
         assert served.pinned_page == f"{served.page}#{identity.fingerprint}"
         PageAddress(config.supervision.log, config.job_name).write(served.pinned_page)

@@ -7,6 +7,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from rigs.raw_connections import is_closed
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.metrics import ReporterConfig
@@ -82,13 +83,6 @@ def test_silent_connections_are_limited_and_do_not_hold_up_the_end_of_a_containe
         assert any(each.recv(1) == b"" for each in silent[-1:])
     for each in silent:
         each.close()
-
-
-def is_closed(connection):
-    try:
-        return connection.recv(1) == b""
-    except ConnectionError:  # the server had not read everything
-        return True
 
 
 def test_a_connection_for_which_the_system_has_no_thread_takes_no_place(monkeypatch, capfd):

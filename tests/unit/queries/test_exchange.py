@@ -3,16 +3,14 @@
 import threading
 
 import pytest
+from jobs.query_job import engine_with
 
-from samzapy.api.engine import EngineSettings
 from samzapy.errors import TaskMigrated
 from samzapy.metrics import Registry
 from samzapy.queries.answering import Answering, QuestionSource, Readers
 from samzapy.queries.committed import LARGEST_ENTRY, CommittedStores, PublishedStore
 from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.queries.questions import Answer, Entry, Problem, Question
-from samzapy.storage.kv import InMemoryStorageEngineFactory
-from samzapy.storage.local.marker import Marker, StoreIdentity
 
 QUESTION = Question("counts", None, None, 10, 1_000)
 ANSWER = Answer((Entry(0, b"a", b"1"),), {0: 4})
@@ -196,16 +194,13 @@ def test_questions_are_handed_out_in_portions_and_too_many_are_refused():
     assert len(exchange.take("0", 1)) == 1
 
 
-def engine_with(entries, offset):
-    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("counts"))
-    engine.write(entries, Marker(StoreIdentity("job-1", "counts", 0), offset, 0).to_bytes())
-    return engine
-
-
 def test_published_stores_answer_until_they_are_withdrawn():
     stores = CommittedStores()
     assert stores.answer(QUESTION).problem is Problem.MOVING
-    parts = {0: PublishedStore(engine_with({b"a": b"1"}, 3)), 2: PublishedStore(engine_with({b"b": b"2"}, -1))}
+    parts = {
+        0: PublishedStore(engine_with({b"a": b"1"}, offset=3)),
+        2: PublishedStore(engine_with({b"b": b"2"}, offset=-1)),
+    }
     stores.publish({"counts": parts})
     found = stores.answer(QUESTION)
     assert (found.entries, found.as_of) == ((Entry(0, b"a", b"1"), Entry(2, b"b", b"2")), {0: 3, 2: -1})
@@ -235,7 +230,7 @@ def test_a_page_of_many_tasks_reads_little_more_than_a_page():
     stores = CommittedStores()
     tasks = range(100)
     stores.publish(
-        {"counts": {n: PublishedStore(noting(engine_with(dict.fromkeys(keys[n::100], b"1"), 3))) for n in tasks}}
+        {"counts": {n: PublishedStore(noting(engine_with(dict.fromkeys(keys[n::100], b"1"), offset=3))) for n in tasks}}
     )
     for lower, limits in ((None, (50, 1_000_000)), (b"2500", (1_000_000, 250))):
         read.clear()
@@ -248,7 +243,7 @@ def test_a_page_of_many_tasks_reads_little_more_than_a_page():
 def test_the_pages_of_many_tasks_have_every_entry_once_and_in_order():
     stores = CommittedStores()
     parts = {n: {b"%03d" % key: b"1" for key in range(200) if key % (n + 2) < 2} for n in range(7)}
-    stores.publish({"counts": {n: PublishedStore(engine_with(entries, 3)) for n, entries in parts.items()}})
+    stores.publish({"counts": {n: PublishedStore(engine_with(entries, offset=3)) for n, entries in parts.items()}})
     expected = sorted((key, n) for n, entries in parts.items() for key in entries)
     for limits in ((1, 1_000), (7, 1_000), (1_000, 1), (1_000, 30)):
         found, after = [], None
@@ -263,24 +258,24 @@ def test_the_pages_of_many_tasks_have_every_entry_once_and_in_order():
 
 def test_a_standby_says_how_far_it_is_behind():
     stores = CommittedStores()
-    stores.publish({"counts": {0: PublishedStore(engine_with({}, 3), lambda: 10)}})
+    stores.publish({"counts": {0: PublishedStore(engine_with({}, offset=3), lambda: 10)}})
     assert stores.answer(QUESTION).lag == 6
 
 
 def test_an_engine_that_refuses_and_an_entry_that_is_too_large_are_refused_in_one_line():
     stores = CommittedStores()
-    closed = engine_with({b"a": b"1"}, 3)
+    closed = engine_with({b"a": b"1"}, offset=3)
     closed.close()
     stores.publish({"counts": {0: PublishedStore(closed)}})
     found = stores.answer(QUESTION)
     assert (found.problem, found.message.count("\n")) == (Problem.REFUSED, 0)
-    stores.publish({"counts": {0: PublishedStore(engine_with({b"a": bytes(LARGEST_ENTRY)}, 3))}})
+    stores.publish({"counts": {0: PublishedStore(engine_with({b"a": bytes(LARGEST_ENTRY)}, offset=3))}})
     assert "expected at most" in stores.answer(QUESTION).message
 
 
 def test_a_container_in_the_drivers_process_answers_by_its_thread():
     exchange, stores, metrics = Exchange(Holder()), CommittedStores(), Registry()
-    stores.publish({"counts": {0: PublishedStore(engine_with({b"a": b"1"}, 3))}})
+    stores.publish({"counts": {0: PublishedStore(engine_with({b"a": b"1"}, offset=3))}})
     source = Announcing(LocalQuestions(exchange, "0", lambda: 1))
     with Readers(stores, source).answering(metrics):
         assert source.waits.wait(30)
@@ -321,8 +316,8 @@ def test_a_question_that_fails_in_any_way_costs_no_other_its_answer():
         raise RuntimeError("the changelog's end\nis not known")
 
     exchange, stores = Exchange(Holder()), CommittedStores()
-    broken_part = {0: PublishedStore(engine_with({b"a": b"1"}, 3), broken)}
-    stores.publish({"broken": broken_part, "counts": {0: PublishedStore(engine_with({b"a": b"1"}, 3))}})
+    broken_part = {0: PublishedStore(engine_with({b"a": b"1"}, offset=3), broken)}
+    stores.publish({"broken": broken_part, "counts": {0: PublishedStore(engine_with({b"a": b"1"}, offset=3))}})
     source = Announcing(LocalQuestions(exchange, "0", lambda: 1))
     with Readers(stores, source).answering(Registry()):
         assert source.waits.wait(30)

@@ -4,26 +4,21 @@ import re
 
 import pytest
 import urllib3
+from jobs.job_models import job_model
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerStatus
 from samzapy.coordinator.service import Addresses
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import run_token
 from samzapy.runner.serving import are_ready, serve
-
-MODEL = JobModel(
-    (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
-)
 
 
 @pytest.fixture
 def coordinator():
-    return Coordinator("job", JobSpec(MODEL, {}), 15.0)
+    return Coordinator("job", JobSpec(job_model(), {}), 15.0)
 
 
 @pytest.fixture

@@ -3,21 +3,17 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+from jobs.job_models import job_model
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff
 from samzapy.runner.spark.supervisor import PACE_S, StoppedUncommitted, Supervisor, pace_of
-
-SSP = SystemStreamPartition("m", "in", 0)
-MODEL = JobModel(tuple(ContainerModel(i, (TaskModel(f"Partition {i}", frozenset({SSP}), int(i)),)) for i in "01"))
 
 
 class QuickClock:
@@ -102,7 +98,7 @@ def fails(*containers, at=0, permanent=False, exit_code=1):
 
 @pytest.fixture
 def coordinator():
-    return Coordinator("job", JobSpec(MODEL, {}), 15.0)
+    return Coordinator("job", JobSpec(job_model(2), {}), 15.0)
 
 
 @pytest.fixture
@@ -243,7 +239,7 @@ def test_a_container_that_spark_ends_while_it_commits_for_a_stop_is_a_failure_an
 
 
 def test_a_container_that_vanishes_while_it_stops_is_a_failure(clock):
-    coordinator = Coordinator("job", JobSpec(MODEL, {}), 15.0, clock)
+    coordinator = Coordinator("job", JobSpec(job_model(2), {}), 15.0, clock)
 
     def attempt(spark, ids):
         spark.leases = [spark.report(container) for container in ids]
@@ -354,7 +350,7 @@ def registers(coordinator, container, task):
 
 
 def test_the_task_of_a_container_that_is_silent_for_longer_than_its_lease_is_ended_and_tried_again(clock, events):
-    coordinator = Coordinator("job", JobSpec(MODEL, {}), 15.0, clock)
+    coordinator = Coordinator("job", JobSpec(job_model(2), {}), 15.0, clock)
 
     def attempt(spark, ids):
         registers(coordinator, "0", 70)
@@ -380,7 +376,7 @@ def test_the_task_of_a_container_that_is_silent_for_longer_than_its_lease_is_end
 
 
 def test_a_task_that_nothing_ends_is_ended_again_a_lease_later_and_not_sooner(clock):
-    coordinator = Coordinator("job", JobSpec(MODEL, {}), 15.0, clock)
+    coordinator = Coordinator("job", JobSpec(job_model(2), {}), 15.0, clock)
     ended_at = []
 
     def attempt(spark, ids):
@@ -404,7 +400,7 @@ def test_a_task_that_nothing_ends_is_ended_again_a_lease_later_and_not_sooner(cl
 
 
 def test_an_attempt_that_said_that_it_failed_is_not_overdue(clock):
-    coordinator = Coordinator("job", JobSpec(MODEL, {}), 15.0, clock)
+    coordinator = Coordinator("job", JobSpec(job_model(2), {}), 15.0, clock)
     epoch = registers(coordinator, "0", 70)
     clock.now += 100.0
     assert [(late.container_id, late.epoch, late.spark_task) for late in coordinator.overdue()] == [("0", epoch, 70)]
