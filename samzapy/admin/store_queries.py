@@ -212,7 +212,7 @@ def rebuild_store(
     Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for a directory that
     exists, and for a store that is being migrated.
     """
-    store = store_of(config.stores, name)
+    base, store = base.expanduser(), store_of(config.stores, name)
     alone = replace(
         config, stores={name: replace(store, clean_on_start=False, backup=None)}, logged_store_base_dir=base
     )

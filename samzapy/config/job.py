@@ -12,7 +12,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.config.event_time import JobClockConfig
 from samzapy.config.metrics import PrometheusConfig, ReporterConfig
 from samzapy.config.reading.classes import GROUPER as GROUPER_KIND
-from samzapy.config.reading.keys import BOOLEAN, HOSTS, TEXT, Key, collect, integer, optional
+from samzapy.config.reading.keys import BOOLEAN, FOLDER, HOSTS, TEXT, Key, collect, integer, optional
 from samzapy.config.reading.keys import NAME as NAME_KIND
 from samzapy.config.reading.reader import Reader
 from samzapy.config.spark import SparkConfig
@@ -160,13 +160,13 @@ GROUPER = Key(
 )
 LOGGED_STORE_BASE_DIR = Key(
     "job.logged.store.base.dir",
-    TEXT,
+    FOLDER,
     None,
     "Folder of the stores with a changelog. The variable LOGGED_STORE_BASE_DIR overrides it.",
     "state",
 )
 NON_LOGGED_STORE_BASE_DIR = Key(
-    "job.non-logged.store.base.dir", TEXT, None, "Folder of the stores without a changelog.", "state"
+    "job.non-logged.store.base.dir", FOLDER, None, "Folder of the stores without a changelog.", "state"
 )
 STARTPOINTS = Key(
     "job.startpoint.enabled",
@@ -226,8 +226,13 @@ def parse_identity(reader: Reader) -> tuple[str, str]:
 
 def parse_base_dirs(reader: Reader, environ: Mapping[str, str]) -> tuple[Path, Path]:
     """The folders of logged and of other stores; relative paths start at the working directory."""
-    logged = environ.get(BASE_DIR_VARIABLE) or reader.get(LOGGED_STORE_BASE_DIR) or "state"
-    return Path(logged), Path(reader.get(NON_LOGGED_STORE_BASE_DIR) or "state")
+    logged, by_variable = reader.get(LOGGED_STORE_BASE_DIR), environ.get(BASE_DIR_VARIABLE)
+    if by_variable:
+        try:
+            logged = FOLDER.parse(by_variable)
+        except ValueError as cause:
+            reader.problem(BASE_DIR_VARIABLE, f"expected {cause}", by_variable)
+    return Path(logged or "state"), Path(reader.get(NON_LOGGED_STORE_BASE_DIR) or "state")
 
 
 def parse_placement(reader: Reader) -> PlacementConfig:

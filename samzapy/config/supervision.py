@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, choice, collect, integer
+from samzapy.config.reading.keys import BOOLEAN, FOLDER, LIST, Key, choice, collect, integer
 from samzapy.config.reading.reader import Reader
 
 
@@ -58,7 +58,7 @@ LOG_LEVEL = Key(
 LOG_FORMAT = Key("job.log.format", choice("text", "json"), "text", "The form of a log line.")
 LOG_DIR = Key(
     "job.log.dir",
-    TEXT,
+    FOLDER,
     ".samzapy/logs",
     "Folder of the logs. It has a folder for the job, with a file for the driver and one for each container on "
     "the container's machine.",

@@ -66,11 +66,10 @@ def _folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> 
     if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
         local = [store for store in config.stores.values() if engines[store.name].persistent]
         if any(store.changelog is not None for store in local):
-            by_variable = os.environ.get(BASE_DIR_VARIABLE) == str(config.logged_store_base_dir)
-            key = BASE_DIR_VARIABLE if by_variable else LOGGED_STORE_BASE_DIR.name
-            yield key, config.logged_store_base_dir.expanduser(), STORE_BYTES
+            key = BASE_DIR_VARIABLE if os.environ.get(BASE_DIR_VARIABLE) else LOGGED_STORE_BASE_DIR.name
+            yield key, config.logged_store_base_dir, STORE_BYTES
         if any(store.changelog is None for store in local):
-            yield NON_LOGGED_STORE_BASE_DIR.name, config.non_logged_store_base_dir.expanduser(), STORE_BYTES
+            yield NON_LOGGED_STORE_BASE_DIR.name, config.non_logged_store_base_dir, STORE_BYTES
     if config.task.checkpoint is not None and config.task.checkpoint.path is not None:
         yield checkpoint.PATH.name, Path(config.task.checkpoint.path), CHECKPOINT_BYTES
     if config.state_checkpoint.path is not None:

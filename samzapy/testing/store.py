@@ -52,7 +52,7 @@ def open_store(
     `tasks_in_container` tasks. Raises ConfigError for a job that has no such store.
     """
     job = config if isinstance(config, JobConfig) else load_job(config)
-    alone = _isolated(job, name, Path(path))
+    alone = _isolated(job, name, Path(path).expanduser())
     store = alone.stores[name]
     system = ChangelogSystem.of(changelogs)
     if store.changelog is not None:

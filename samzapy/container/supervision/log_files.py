@@ -35,7 +35,7 @@ def container_file(container_id: str) -> str:
 
 def log_folder(config: LogConfig, job_name: str) -> Path:
     """The folder of a job's log files. `job_name` is `JobConfig.job_name`."""
-    return config.folder.expanduser() / job_name
+    return config.folder / job_name
 
 
 class PrivateFile(RotatingFileHandler):

@@ -35,7 +35,7 @@ def store_directory(base: Path, job: str, store: str, task: str) -> Path:
 
     Raises StoreError for names that are not safe as directory names, and for links that lead out of `base`.
     """
-    root = base.expanduser().resolve()
+    root = base.resolve()
     names = (job, store, task.replace(" ", "_"))
     for name in names:
         if not _SAFE.match(name) or name in {".", ".."}:
@@ -49,7 +49,7 @@ def store_directory(base: Path, job: str, store: str, task: str) -> Path:
 def make_private(path: Path, base: Path) -> None:
     """Create the directory and its parents below `base`, for this user only. Raises StoreError."""
     try:
-        base.expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in (path.parent.parent, path.parent, path):
             part.mkdir(mode=0o700, exist_ok=True)
     except OSError as cause:

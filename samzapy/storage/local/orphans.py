@@ -35,7 +35,7 @@ def sweep_orphans(base: Path, job: str, current: Collection[str], ttl_ms: int, n
         return []
     kept = {task.replace(" ", "_") for task in current}
     touched = []
-    for store in _folders(base.expanduser().resolve() / job):
+    for store in _folders(base.resolve() / job):
         for path in _folders(store):
             try:
                 if path.name not in kept and _sweep(path, ttl_ms, now_ms):

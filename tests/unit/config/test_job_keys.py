@@ -87,6 +87,23 @@ def test_the_variable_for_logged_stores_wins(load):
     assert (config.logged_store_base_dir, config.non_logged_store_base_dir) == (Path("/c"), Path("/b"))
 
 
+def test_a_tilde_is_the_home_folder_for_stores_and_logs(load, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    keys = {"job.logged.store.base.dir": "~/a", "job.non-logged.store.base.dir": "~", "job.log.dir": "~/logs"}
+    config = load(keys)
+    assert (config.logged_store_base_dir, config.non_logged_store_base_dir) == (Path("/home/me/a"), Path("/home/me"))
+    assert config.supervision.log.folder == Path("/home/me/logs")
+    assert load(keys, {"LOGGED_STORE_BASE_DIR": "~/c"}).logged_store_base_dir == Path("/home/me/c")
+
+
+def test_the_home_folder_of_a_user_who_has_none_is_refused_for_stores_and_logs(problems):
+    path = "~no-such-user/kept"
+    message = f"expected a path, or one below the home folder of a user of this machine, got {path!r}"
+    for key in ("job.logged.store.base.dir", "job.non-logged.store.base.dir", "job.log.dir"):
+        assert problems({key: path}) == [f"{key}: {message}"]
+    assert problems({}, {"LOGGED_STORE_BASE_DIR": path}) == [f"LOGGED_STORE_BASE_DIR: {message}"]
+
+
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", "", "1e3", "9" * 40])
 def test_a_container_count_outside_its_limits_is_refused(problems, count):
     assert problems({"job.container.count": count}) == [
