@@ -15,15 +15,12 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import SamzapyError
 from samzapy.queries.committed import CommittedStores
-from samzapy.queries.questions import Answer, Problem, Question
+from samzapy.queries.questions import HANDED_BYTES, Answer, Problem, Question
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between two requests to a driver that does not answer.
 _AGAIN_S = 0.5
-#: Bytes of keys and values in answers after which they are handed over, before further questions are answered. With the one
-#: answer that exceeds it they stay below the limit of the driver.
-_HANDED_BYTES = 8_388_608
 #: Characters of an unexpected error in an answer.
 _LONGEST_REASON = 500
 
@@ -94,7 +91,7 @@ class Answering:
         answers: list[tuple[int, Answer]] = []
         size = 0
         for number, question in questions:
-            if size >= _HANDED_BYTES:
+            if size >= HANDED_BYTES:
                 self._source.hand_over(answers)
                 answers, size = [], 0
             answer = self._answer(question)

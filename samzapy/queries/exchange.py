@@ -18,10 +18,10 @@ from itertools import count
 
 from samzapy.errors import TaskMigrated
 from samzapy.queries.answering import QuestionSource
-from samzapy.queries.questions import Answer, Problem, Question
+from samzapy.queries.questions import HANDED_BYTES, Answer, Problem, Question
 
-#: Most bytes of the answers to the questions that are handed out at once, and most open questions of a container.
-_HANDED_BYTES, _MOST_OPEN = 8_388_608, 1_024
+#: Most open questions of a container.
+_MOST_OPEN = 1_024
 #: Seconds that a container waits for questions.
 WAIT_S = 10.0
 
@@ -156,7 +156,7 @@ class Exchange:
 
 def _next(desk: _Desk) -> list[tuple[int, Question]]:
     taken: list[tuple[int, Question]] = []
-    room = _HANDED_BYTES
+    room = HANDED_BYTES
     while desk.waiting and (not taken or room >= desk.waiting[0][1].most_bytes):
         number, question = desk.waiting.popleft()
         if number in desk.open:

@@ -19,6 +19,10 @@ _M = TypeVar("_M")
 #: The header of an answer over HTTP with the number of changelog offsets that a standby is behind.
 STANDBY_LAG = "samzapy-standby-lag"
 
+#: Bytes of keys and values in the answers that a container hands over at once. With the one answer that exceeds it they stay
+#: below the limit of the driver.
+HANDED_BYTES = 8_388_608
+
 #: A key, and the partition of the task that has it: the order of entries.
 Place = tuple[bytes, int]
 

@@ -118,8 +118,8 @@ def test_the_question_of_a_reader_who_has_gone_is_not_looked_up(event, asked):
 
 
 def test_answers_that_are_large_together_reach_all_who_asked(monkeypatch):
-    assert answering_module._HANDED_BYTES < queries_module._BODY_LIMIT // 2
-    monkeypatch.setattr(answering_module, "_HANDED_BYTES", 80_000)
+    assert answering_module.HANDED_BYTES < queries_module._BODY_LIMIT // 2
+    monkeypatch.setattr(answering_module, "HANDED_BYTES", 80_000)
     monkeypatch.setattr(queries_module, "_BODY_LIMIT", 600_000)
     value = b'"%s"' % (b"x" * 10_000)
     keys = [b"%d" % number for number in range(90)]
