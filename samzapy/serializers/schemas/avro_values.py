@@ -11,57 +11,32 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, time
 from decimal import Decimal
 from numbers import Integral, Rational, Real
-from typing import Any, NamedTuple
+from typing import Any
 
-from samzapy.errors import SerdeError
-
-#: Raises _Misfit.
-_Look = Callable[[Any], None]
+from samzapy.serializers.schemas.misfits import (
+    LARGEST_FLOAT,
+    UNCHECKED,
+    Check,
+    Look,
+    Misfit,
+    as_float,
+    checked,
+    is_bool_of_numpy,
+    look_at_all,
+)
 
 _NONE = type(None)
-#: Greater numbers become infinite in 32 bits.
-_LARGEST_FLOAT = (2 - 2**-24) * 2.0**127
 _BITS = {"int": 31, "long": 63}
 #: The writer would take their parts for items: text, numbers and keys. An iterator is empty when it is written a second time, and
 #: after a look at its items.
 _NO_ARRAYS = (str, bytes, bytearray, Mapping, Iterator)
 
 
-class _Misfit(Exception):
-    """A value that does not fit; `path` leads to it, the last step first."""
-
-    def __init__(self, expected: str, value: object) -> None:
-        super().__init__(f"expected {expected}, got {type(value).__name__} {value!r:.100}")
-        self.path: list[str] = []
-
-
-class _Check(NamedTuple):
-    """The types with values that always fit, and the look at a value of another type; None if all is left to the writer."""
-
-    fits: frozenset[type]
-    look: _Look | None
-
-
-_UNCHECKED = _Check(frozenset(), None)
-
-
 def check_of(schema: Any) -> Callable[[Any], None] | None:
     """The function that raises SerdeError, with the path of the place, for a value that the writer would change; None for
     a schema whose writer changes none. `schema` is parsed."""
     names = schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
-    fits, look = _Maker(names).of(schema)
-    if look is None:
-        return None
-
-    def check(value: Any) -> None:
-        if type(value) in fits:
-            return
-        try:
-            look(value)
-        except _Misfit as found:
-            raise SerdeError(f"avro serde: ${''.join(reversed(found.path))}: {found}") from None
-
-    return check
+    return checked("avro", _Maker(names).of(schema))
 
 
 class _Maker:
@@ -69,9 +44,9 @@ class _Maker:
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = dict(names)
-        self._records: dict[str, _Check] = {}
+        self._records: dict[str, Check] = {}
 
-    def of(self, schema: Any) -> _Check:
+    def of(self, schema: Any) -> Check:
         """The check of a schema, or of the one with that name."""
         if isinstance(schema, list):
             return self._union(schema)
@@ -82,7 +57,7 @@ class _Maker:
             return self._record(schema)
         return self._made_of_others(kind, schema) or _plain(kind, logical)
 
-    def _made_of_others(self, kind: str, schema: Any) -> _Check | None:
+    def _made_of_others(self, kind: str, schema: Any) -> Check | None:
         if kind == "array":
             return _array(self.of(schema["items"]))
         if kind == "map":
@@ -91,8 +66,8 @@ class _Maker:
             return self.of(schema["type"])
         return None
 
-    def _record(self, schema: Mapping[str, Any]) -> _Check:
-        fields: list[tuple[str, frozenset[type], _Look]] = []
+    def _record(self, schema: Mapping[str, Any]) -> Check:
+        fields: list[tuple[str, frozenset[type], Look]] = []
 
         def look(value: Any) -> None:
             # The type first: a look for an abstract class takes as long as all fields.
@@ -104,19 +79,19 @@ class _Maker:
                 if type(held) not in fits and (held is not None or name in value):
                     try:
                         each(held)
-                    except _Misfit as found:
+                    except Misfit as found:
                         found.path.append(f".{name}")
                         raise
 
         self._names.setdefault(schema["name"], schema)
-        made = self._records[schema["name"]] = _Check(frozenset(), look)
+        made = self._records[schema["name"]] = Check(frozenset(), look)
         for field in schema["fields"]:
             fits, each = self.of(field["type"])
             if each is not None:
                 fields.append((field["name"], fits, each))
-        return made if fields else _UNCHECKED
+        return made if fields else UNCHECKED
 
-    def _union(self, branches: Sequence[Any]) -> _Check:
+    def _union(self, branches: Sequence[Any]) -> Check:
         found = [(_kind(self._named(branch)), self.of(branch)) for branch in branches]
         numbers = {kind: check for (kind, logical), check in found if kind in _NUMBERS and not logical}
         moments = [check for (kind, logical), check in found if kind in _BITS and (logical or "").startswith(_MOMENTS)]
@@ -139,19 +114,19 @@ class _Maker:
             elif type(value) is dict:
                 _look_at_one(mappings, value)
             elif isinstance(value, datetime):
-                _look(moments[0] if moments else _UNCHECKED, value)
+                _look(moments[0] if moments else UNCHECKED, value)
             elif isinstance(value, time):
-                _look(times[0] if times else _UNCHECKED, value)
+                _look(times[0] if times else UNCHECKED, value)
             elif isinstance(value, Real) and not isinstance(value, bool):
-                _look(numbers.get(_branch(numbers, value), _UNCHECKED), value)
+                _look(numbers.get(_branch(numbers, value), UNCHECKED), value)
             elif isinstance(value, Mapping):
                 _look_at_one(mappings, value)
             elif isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-                _look(arrays[0] if arrays else _UNCHECKED, value)
+                _look(arrays[0] if arrays else UNCHECKED, value)
 
         if all(check.look is None for _, check in found):
-            return _UNCHECKED
-        return _Check(frozenset(fits), look)
+            return UNCHECKED
+        return Check(frozenset(fits), look)
 
     def _named(self, branch: Any) -> Any:
         return self._names.get(branch, branch) if isinstance(branch, str) else branch
@@ -186,18 +161,18 @@ def _branch(numbers: Iterable[str], value: Any) -> str:
     return ""
 
 
-def _look(check: _Check, value: Any) -> None:
+def _look(check: Check, value: Any) -> None:
     if check.look is not None and type(value) not in check.fits:
         check.look(value)
 
 
-def _look_at_one(checks: Iterable[_Check], value: Any) -> None:
-    """Raise the first _Misfit unless the value fits one of them."""
-    first: _Misfit | None = None
+def _look_at_one(checks: Iterable[Check], value: Any) -> None:
+    """Raise the first Misfit unless the value fits one of them."""
+    first: Misfit | None = None
     for check in checks:
         try:
             _look(check, value)
-        except _Misfit as found:
+        except Misfit as found:
             first = first or found
         else:
             return
@@ -205,63 +180,53 @@ def _look_at_one(checks: Iterable[_Check], value: Any) -> None:
         raise first
 
 
-def _array(items: _Check) -> _Check:
+def _array(items: Check) -> Check:
     fits, each = items
 
     def look(value: Any) -> None:
         if type(value) is not list and isinstance(value, _NO_ARRAYS):
-            raise _Misfit("array", value)
+            raise Misfit("array", value)
         if each is not None and value is not None:
-            _look_at_all(enumerate(value), fits, each)
+            look_at_all(enumerate(value), fits, each)
 
-    return _Check(frozenset({list, tuple}) if each is None else frozenset(), look)
+    return Check(frozenset({list, tuple}) if each is None else frozenset(), look)
 
 
-def _map(values: _Check) -> _Check:
+def _map(values: Check) -> Check:
     fits, each = values
     if each is None:
-        return _UNCHECKED
+        return UNCHECKED
 
     def look(value: Any) -> None:
         if type(value) is dict or isinstance(value, Mapping):
-            _look_at_all(value.items(), fits, each)
+            look_at_all(value.items(), fits, each)
 
-    return _Check(frozenset(), look)
-
-
-def _look_at_all(parts: Iterable[tuple[Any, Any]], fits: frozenset[type], each: _Look) -> None:
-    for place, held in parts:
-        if type(held) not in fits:
-            try:
-                each(held)
-            except _Misfit as found:
-                found.path.append(f"[{place!r}]")
-                raise
+    return Check(frozenset(), look)
 
 
-def _plain(kind: str, logical: str | None) -> _Check:
+def _plain(kind: str, logical: str | None) -> Check:
     """The check of a type that holds no other."""
     if kind in _BITS:
         look = _look_at_whole(kind, logical)
-        return _Check(frozenset({int} if kind == "long" else ()), look)
+        return Check(frozenset({int} if kind == "long" else ()), look)
     found = _PLAIN.get(kind)
-    return _UNCHECKED if found is None else found
+    return UNCHECKED if found is None else found
 
 
-def _look_at_whole(kind: str, logical: str | None) -> _Look:
+def _look_at_whole(kind: str, logical: str | None) -> Look:
     low, high = -(1 << _BITS[kind]), (1 << _BITS[kind]) - 1
 
     def look(value: Any) -> None:
         if type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool)):
             if not low <= int(value) <= high:
-                raise _Misfit(kind, value)
+                raise Misfit(kind, value)
         elif logical is not None and isinstance(value, (datetime, time)):
             _look_at_time(logical, value)
         elif isinstance(value, _EXACT) and type(value) is not bool:
             if not _is_whole(value) or not low <= value <= high:
-                raise _Misfit(kind, value)
+                raise Misfit(kind, value)
         elif logical is None or isinstance(value, (bool, Real)):
-            raise _Misfit(kind, value)
+            raise Misfit(kind, value)
 
     return look
 
@@ -270,45 +235,37 @@ def _look_at_time(logical: str, value: datetime | time) -> None:
     """The writer drops the parts that a logical type lacks, and takes the machine's time zone for one that is missing."""
     zoned = value.tzinfo is not None
     if logical.startswith(_ZONED) and not zoned:
-        raise _Misfit("a datetime with a time zone", value)
+        raise Misfit("a datetime with a time zone", value)
     if logical.startswith(_LOCAL) and zoned:
-        raise _Misfit("a datetime without a time zone", value)
+        raise Misfit("a datetime without a time zone", value)
     if logical.startswith(_TIME) and zoned:
-        raise _Misfit("a time without a time zone", value)
+        raise Misfit("a time without a time zone", value)
     # Midnight is the way of some libraries to write a date.
     if logical == "date" and isinstance(value, datetime) and (zoned or value.time() != time()):
-        raise _Misfit("a date", value)
+        raise Misfit("a date", value)
 
 
 def _look_at_float(value: Any) -> None:
-    if type(value) is float and -_LARGEST_FLOAT < value < _LARGEST_FLOAT:
+    if type(value) is float and -LARGEST_FLOAT < value < LARGEST_FLOAT:
         return
     if not _is_number(value):
-        raise _Misfit("float", value)
+        raise Misfit("float", value)
     # In 64 bits: numpy would compare in the bits of its own number.
-    if abs(_as_float(value)) >= _LARGEST_FLOAT and abs(value) != math.inf:
-        raise _Misfit("float", value)
+    if abs(as_float(value)) >= LARGEST_FLOAT and abs(value) != math.inf:
+        raise Misfit("float", value)
 
 
 def _look_at_double(value: Any) -> None:
     if not _is_number(value):
-        raise _Misfit("double", value)
+        raise Misfit("double", value)
     # Not numpy's int, which would be compared as a float.
     number = int(value) if isinstance(value, Integral) else value
-    if _as_float(value) != number and _is_whole(number):
-        raise _Misfit("double", value)
+    if as_float(value) != number and _is_whole(number):
+        raise Misfit("double", value)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (Real, Decimal)) and not isinstance(value, bool)
-
-
-def _as_float(value: Any) -> float:
-    """The number in 64 bits, rounded; infinite if it is too large."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 #: Numbers that may be whole, exactly.
@@ -323,23 +280,18 @@ def _is_whole(value: Any) -> bool:
 
 
 def _look_at_boolean(value: Any) -> None:
-    if type(value) is not bool and not _is_bool_of_numpy(value):
-        raise _Misfit("boolean", value)
-
-
-def _is_bool_of_numpy(value: Any) -> bool:
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    return bool(kind == "b") and value.shape == ()
+    if type(value) is not bool and not is_bool_of_numpy(value):
+        raise Misfit("boolean", value)
 
 
 def _look_at_null(value: Any) -> None:
     if value is not None:
-        raise _Misfit("null", value)
+        raise Misfit("null", value)
 
 
-_PLAIN: Mapping[str, _Check] = {
-    "float": _Check(frozenset(), _look_at_float),
-    "double": _Check(frozenset({float}), _look_at_double),
-    "boolean": _Check(frozenset({bool}), _look_at_boolean),
-    "null": _Check(frozenset({_NONE}), _look_at_null),
+_PLAIN: Mapping[str, Check] = {
+    "float": Check(frozenset(), _look_at_float),
+    "double": Check(frozenset({float}), _look_at_double),
+    "boolean": Check(frozenset({bool}), _look_at_boolean),
+    "null": Check(frozenset({_NONE}), _look_at_null),
 }
