@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from numbers import Integral, Rational, Real
 from typing import Any
@@ -94,8 +94,8 @@ class _Maker:
     def _union(self, branches: Sequence[Any]) -> Check:
         found = [(_kind(self._named(branch)), self.of(branch)) for branch in branches]
         numbers = {kind: check for (kind, logical), check in found if kind in _NUMBERS and not logical}
-        moments = [check for (kind, logical), check in found if kind in _BITS and (logical or "").startswith(_MOMENTS)]
-        times = [check for (kind, logical), check in found if kind in _BITS and (logical or "").startswith(_TIME)]
+        moments = [check for (kind, logical), check in found if kind in _BITS and _look_of(logical, _OF_DATETIMES)]
+        times = [check for (kind, logical), check in found if kind in _BITS and _look_of(logical, _OF_TIMES)]
         arrays = [check for (kind, _), check in found if kind == "array"]
         mappings = [check for (kind, _), check in found if kind in {"record", "error", "map"}]
         named = {_name(self._named(branch)): check for branch, (_, check) in zip(branches, found, strict=True)}
@@ -135,8 +135,6 @@ class _Maker:
 #: Kinds in a union whose values are of one type, that no other kind takes.
 _ALONE: Mapping[str, type] = {"null": _NONE, "string": str, "boolean": bool}
 _NUMBERS = ("int", "long", "float", "double")
-#: How the logical types begin whose numbers the writer makes of a datetime, and of a time.
-_MOMENTS, _ZONED, _LOCAL, _TIME = ("date", "timestamp-", "local-timestamp-"), "timestamp-", "local-timestamp-", "time-"
 
 
 def _kind(schema: Any) -> tuple[str, str | None]:
@@ -207,42 +205,71 @@ def _map(values: Check) -> Check:
 def _plain(kind: str, logical: str | None) -> Check:
     """The check of a type that holds no other."""
     if kind in _BITS:
-        look = _look_at_whole(kind, logical)
-        return Check(frozenset({int} if kind == "long" else ()), look)
+        # Not of a datetime, which is a date with a time.
+        always = {int} if kind == "long" else {date} if logical == "date" else ()
+        return Check(frozenset(always), _look_at_whole(kind, logical))
     found = _PLAIN.get(kind)
     return UNCHECKED if found is None else found
 
 
 def _look_at_whole(kind: str, logical: str | None) -> Look:
     low, high = -(1 << _BITS[kind]), (1 << _BITS[kind]) - 1
+    look_at_time = _look_of(logical, _OF_DATETIMES) or _look_of(logical, _OF_TIMES)
 
     def look(value: Any) -> None:
-        if type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool)):
-            if not low <= int(value) <= high:
-                raise Misfit(kind, value)
-        elif logical is not None and isinstance(value, (datetime, time)):
-            _look_at_time(logical, value)
-        elif isinstance(value, _EXACT) and type(value) is not bool:
-            if not _is_whole(value) or not low <= value <= high:
-                raise Misfit(kind, value)
-        elif logical is None or isinstance(value, (bool, Real)):
+        if type(value) is int:
+            fits = low <= value <= high
+        elif look_at_time is not None and isinstance(value, (datetime, time)):
+            look_at_time(value)
+            return
+        elif isinstance(value, bool):
+            fits = False
+        elif isinstance(value, Integral):
+            fits = low <= int(value) <= high
+        elif isinstance(value, _EXACT):
+            fits = _is_whole(value) and low <= value <= high
+        else:
+            fits = logical is not None and not isinstance(value, Real)
+        if not fits:
             raise Misfit(kind, value)
 
     return look
 
 
-def _look_at_time(logical: str, value: datetime | time) -> None:
-    """The writer drops the parts that a logical type lacks, and takes the machine's time zone for one that is missing."""
-    zoned = value.tzinfo is not None
-    if logical.startswith(_ZONED) and not zoned:
-        raise Misfit("a datetime with a time zone", value)
-    if logical.startswith(_LOCAL) and zoned:
-        raise Misfit("a datetime without a time zone", value)
-    if logical.startswith(_TIME) and zoned:
-        raise Misfit("a time without a time zone", value)
+def _look_of(logical: str | None, looks: Mapping[str, Look]) -> Look | None:
+    """The one of the looks that a logical type has; None if it has another, or none."""
+    return next((look for begin, look in looks.items() if (logical or "").startswith(begin)), None)
+
+
+def _look_at_date(value: datetime | time) -> None:
     # Midnight is the way of some libraries to write a date.
-    if logical == "date" and isinstance(value, datetime) and (zoned or value.time() != time()):
+    if isinstance(value, datetime) and (value.tzinfo is not None or value.time() != time()):
         raise Misfit("a date", value)
+
+
+def _look_at_zoned(value: datetime | time) -> None:
+    if value.tzinfo is None:
+        raise Misfit("a datetime with a time zone", value)
+
+
+def _look_at_local(value: datetime | time) -> None:
+    if value.tzinfo is not None:
+        raise Misfit("a datetime without a time zone", value)
+
+
+def _look_at_time(value: datetime | time) -> None:
+    if value.tzinfo is not None:
+        raise Misfit("a time without a time zone", value)
+
+
+#: The looks at a datetime and at a time, by how the logical types begin whose numbers the writer makes of one. It drops the parts
+#: that the type lacks, and takes the machine's time zone for one that is missing.
+_OF_DATETIMES: Mapping[str, Look] = {
+    "date": _look_at_date,
+    "timestamp-": _look_at_zoned,
+    "local-timestamp-": _look_at_local,
+}
+_OF_TIMES: Mapping[str, Look] = {"time-": _look_at_time}
 
 
 def _look_at_float(value: Any) -> None:
