@@ -88,10 +88,6 @@ class TaskExecutor(ABC):
         return inf
 
     @abstractmethod
-    def polled(self, ends: dict[SystemStreamPartition, int]) -> Mapping[SystemStreamPartition, int]:
-        """Note the offsets after the last polled messages; returns the offsets for a commit ahead of the messages."""
-
-    @abstractmethod
     def process(
         self,
         loop: RunLoop,
@@ -266,7 +262,7 @@ class RunLoop:
         if polled:
             ends = {ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled}
             self._polled.update(ends)
-            self.commits.before(executor.polled(ends))
+            self.commits.before(ends)
         elif self._asked_where and executor.idle:
             self._asked_where = False
             self.caught_up = {ssp: self.inputs.position(ssp) for ssp in self._by_ssp}

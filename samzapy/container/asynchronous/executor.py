@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from samzapy.api.envelope import IncomingMessageEnvelope
@@ -43,7 +43,6 @@ class AsynchronousExecutor(TaskExecutor):
         self._events = events
         self._shutdown_ms = shutdown_ms
         self._commit_max_delay_s = commit_max_delay_ms / 1000
-        self._polled_to: dict[SystemStreamPartition, int] = {}
         self._full: set[str] = set()
 
     @property
@@ -58,11 +57,6 @@ class AsynchronousExecutor(TaskExecutor):
             return False
         self._hold_back(loop)
         return True
-
-    def polled(self, ends: dict[SystemStreamPartition, int]) -> Mapping[SystemStreamPartition, int]:
-        # The ends of all polls, not of this one alone: earlier messages may still be waiting.
-        self._polled_to.update(ends)
-        return self._polled_to
 
     def process(
         self,

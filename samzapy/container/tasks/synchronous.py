@@ -84,9 +84,6 @@ class SynchronousExecutor(TaskExecutor):
     def wants_input(self, loop: RunLoop) -> bool:
         return True
 
-    def polled(self, ends: dict[SystemStreamPartition, int]) -> Mapping[SystemStreamPartition, int]:
-        return ends
-
     def process(
         self,
         loop: RunLoop,
