@@ -88,10 +88,17 @@ class HalvingProcessing(BatchProcessing):
 
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         self._task.touched = True
+        batch = as_batch(envelopes)
         try:
-            return self._halve(ssp, as_batch(envelopes))
+            done = self._halve(ssp, batch)
         finally:
-            self._over()
+            self._journal.end()
+            self._recovery.input = None
+            self._collector.begin_run(several=False)
+        # Only now, since `on_clock` belongs to no message: the policies apply to its outputs as they are.
+        if done:
+            self._task.passed(ssp, batch, done)
+        return done
 
     def _halve(self, ssp: SystemStreamPartition, batch: MessageBatch[Any, Any]) -> int:
         done, waiting = 0, self._parts(ssp, batch)
@@ -112,10 +119,6 @@ class HalvingProcessing(BatchProcessing):
                 if waiting:
                     self._left = ssp, waiting[-1][0].offset, [len(each) for each in reversed(waiting)]
                 break
-        # `on_clock` belongs to no message: its outputs are not the last one's, and the policies apply to them as they are.
-        self._over()
-        if done:
-            self._task.passed(ssp, batch, done)
         return done
 
     def _parts(self, ssp: SystemStreamPartition, batch: MessageBatch[Any, Any]) -> list[MessageBatch[Any, Any]]:
@@ -128,11 +131,6 @@ class HalvingProcessing(BatchProcessing):
             parts.append(batch[start : start + length])
             start += length
         return [part for part in reversed(parts) if len(part)]
-
-    def _over(self) -> None:
-        self._journal.end()
-        self._recovery.input = None
-        self._collector.begin_run(several=False)
 
     def _try(self, part: MessageBatch[Any, Any], before: _Before) -> Sequence[MessageBatch[Any, Any]]:
         """Process a part; if it fails, returns its halves, the latter first, to be processed instead."""

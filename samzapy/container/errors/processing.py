@@ -34,12 +34,16 @@ class TolerantProcessing(Processing):
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         self._task.touched = True
         try:
-            return self._process_run(ssp, envelopes)
+            done = self._process_run(envelopes)
         finally:
             self._recovery.input = None
             self._journal.end()
+        # Only now, since `on_clock` belongs to no message: its outputs are not the last one's, and cannot give that one back.
+        if done:
+            self._task.passed(ssp, envelopes, done)
+        return done
 
-    def _process_run(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+    def _process_run(self, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         task, process, collector, requests = self._task, self._process, self._collector, self._task.requests
         recovery, begin, mark = self._recovery, self._journal.begin, collector.mark
         done = 0
@@ -58,11 +62,6 @@ class TolerantProcessing(Processing):
                     break
         except RetryInterrupted:
             self._undo(envelope, gathered)
-        if done:
-            # `on_clock` belongs to no message: its outputs are not the last one's, and cannot give that one back.
-            recovery.input = None
-            self._journal.end()
-            task.passed(ssp, envelopes, done)
         return done
 
     def _recover(self, envelope: IncomingMessageEnvelope, gathered: Mark, failure: BaseException) -> None:
