@@ -60,7 +60,7 @@ class TaskSinks:
 
         Raises EnvironmentFailure for a sink that is behind.
         """
-        held_by = [(sink, self._call(f"open of sink '{sink.name}'", sink.open, attempt)) for sink in self._sinks]
+        held_by = [(sink, self._call(sink, "open", sink.open, attempt)) for sink in self._sinks]
         lacking = sum(_lacking(attempt, sink, committed, held) for sink, held in held_by)
         for ssp in offsets:
             if ssp in free:
@@ -78,29 +78,29 @@ class TaskSinks:
     def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
         """Make the rows given to the sinks durable, with `offsets`."""
         for sink in self._sinks:
-            self._call(f"commit of sink '{sink.name}'", sink.commit, offsets)
+            self._call(sink, "commit", sink.commit, offsets)
 
     def forget(self, envelope: IncomingMessageEnvelope) -> None:
         """Take back the rows of a message that failed."""
         for sink in self._sinks:
-            self._call(f"forget of sink '{sink.name}'", sink.forget, envelope)
+            self._call(sink, "forget", sink.forget, envelope)
 
     def marks(self) -> Sequence[int | None]:
         """The place in each sink where the rows of the next batch begin; valid until a commit."""
-        return [self._call(f"mark of sink '{sink.name}'", sink.mark) for sink in self._sinks]
+        return [self._call(sink, "mark", sink.mark) for sink in self._sinks]
 
     def back_to(self, marks: Sequence[int | None], batch: Iterable[IncomingMessageEnvelope]) -> None:
         """Take back the rows of a batch that failed."""
         for sink, mark in zip(self._sinks, marks, strict=True):
             if mark is not None:
-                self._call(f"back_to of sink '{sink.name}'", sink.back_to, mark)
+                self._call(sink, "back_to", sink.back_to, mark)
                 continue
             for envelope in batch:
-                self._call(f"forget of sink '{sink.name}'", sink.forget, envelope)
+                self._call(sink, "forget", sink.forget, envelope)
 
     def full(self) -> bool:
         """Whether the task should commit early, because a sink holds many rows."""
-        return any(self._call(f"full of sink '{sink.name}'", sink.full) for sink in self._sinks)
+        return any(self._call(sink, "full", sink.full) for sink in self._sinks)
 
     def publish(self, metrics: MetricsRegistry) -> None:
         """Set the sinks' own gauges. Those of a sink that raises stay as they are; that is counted, and logged once."""
@@ -125,13 +125,13 @@ class TaskSinks:
         if failures:
             raise failures[0]
 
-    def _call(self, where: str, method: Callable[..., T], *arguments: object) -> T:
+    def _call(self, sink: Sink, name: str, method: Callable[..., T], *arguments: object) -> T:
         try:
             return method(*arguments)
         except SamzapyError:
             raise
         except Exception as cause:
-            raise task_failed(self._task_name, where, cause) from cause
+            raise task_failed(self._task_name, f"{name} of sink '{sink.name}'", cause) from cause
 
 
 def _lacking(
