@@ -163,7 +163,7 @@ class RetryInterrupted(SamzapyError):
 
 
 class InterruptiblePause:
-    """Call it with seconds. `should_stop` is asked several times a second and may itself raise; `wait` waits.
+    """Call it with seconds. `should_stop` is asked several times a second and may itself raise.
 
     `interrupt` makes the task that waits return after the message at hand. So a due commit is made before the next message
     may wait, and the pauses of many messages do not add up to more than a transaction may take.
@@ -171,20 +171,15 @@ class InterruptiblePause:
 
     __slots__ = ("_interrupt", "_should_stop", "_wait")
 
-    def __init__(
-        self,
-        should_stop: Callable[[], bool],
-        wait: Callable[[float], object] | None = None,
-        interrupt: Callable[[], object] | None = None,
-    ) -> None:
+    def __init__(self, should_stop: Callable[[], bool], interrupt: Callable[[], object]) -> None:
         self._should_stop = should_stop
         self._interrupt = interrupt
-        self._wait = wait or threading.Event().wait
+        self._wait = threading.Event().wait
 
     def __call__(self, seconds: float) -> None:
         """Wait. Raises RetryInterrupted when the container is to stop."""
         left = seconds
-        if seconds > 0 and self._interrupt is not None:
+        if seconds > 0:
             self._interrupt()
         while True:
             if self._should_stop():

@@ -144,7 +144,8 @@ class TaskBuilder:
             self._processing[name] = self._strict(made, task, collector, ids, journal)
             return made
         requests = CoordinatorRequests()
-        tolerant = self._tolerant_collector(name, start.offsets, should_stop, requests.interrupt, gives_back=in_turn)
+        pause = InterruptiblePause(should_stop, requests.interrupt)
+        tolerant = self._tolerant_collector(name, start.offsets, pause, gives_back=in_turn)
         if in_turn:
             visible = journal.watching(stores.stores) if self._undoes(task) else stores.stores
             made = self._instance(name, UserSide(task, tolerant, visible, requests=requests), stores, start, lease)
@@ -321,19 +322,12 @@ class TaskBuilder:
         return OutputIds(job, task_name, self._config.task.broadcast_inputs, self._clients.stream_id)
 
     def _tolerant_collector(
-        self,
-        name: str,
-        offsets: Offsets,
-        should_stop: Callable[[], bool],
-        interrupt: Callable[[], object],
-        *,
-        gives_back: bool,
+        self, name: str, offsets: Offsets, pause: InterruptiblePause, *, gives_back: bool
     ) -> TolerantCollector:
         outbox, outputs, control = Outbox(), self._producers.outputs, self._control.of_task(name)
         errors = self._config.task.errors
         letters = self._dead_letters(name, offsets, outbox)
-        pause, log = InterruptiblePause(should_stop, interrupt=interrupt), PolicyLog(self._clock)
-        last = self.last_failure
+        log, last = PolicyLog(self._clock), self.last_failure
         recovery = Recovery(name, errors, self._metrics, pause, log, letters, last, gives_back=gives_back)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
