@@ -11,7 +11,9 @@ If the policies only fail, the attempt ends anyway. The same search then finds t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 from samzapy.api.batch import MessageBatch
@@ -73,7 +75,7 @@ class BatchProcessing(Processing):
 class HalvingProcessing(BatchProcessing):
     """Halves the batches that fail. Requests to the coordinator stay, also requests of an undone call."""
 
-    __slots__ = ("_left", "_recovery")
+    __slots__ = ("_cuts", "_recovery")
 
     _collector: TolerantCollector
 
@@ -83,8 +85,8 @@ class HalvingProcessing(BatchProcessing):
         """`collector` is the task's, `journal` its stores'."""
         super().__init__(task, process, collector, journal)
         self._recovery = collector.recovery
-        #: Where an interrupted search continues, and the lengths of its parts.
-        self._left: tuple[SystemStreamPartition, int, Sequence[int]] | None = None
+        #: By partition, the ends of the parts that an interrupted search has left.
+        self._cuts: dict[SystemStreamPartition, Sequence[int]] = {}
 
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         self._task.touched = True
@@ -117,20 +119,14 @@ class HalvingProcessing(BatchProcessing):
             done += len(part)
             if self._task.requests.pending:
                 if waiting:
-                    self._left = ssp, waiting[-1][0].offset, [len(each) for each in reversed(waiting)]
+                    self._cuts[ssp] = [each[-1].offset + 1 for each in reversed(waiting)]
                 break
         return done
 
     def _parts(self, ssp: SystemStreamPartition, batch: MessageBatch[Any, Any]) -> list[MessageBatch[Any, Any]]:
-        """The batch, the latter part first; in one, unless a search has left parts at its beginning."""
-        left, self._left = self._left, None
-        if left is None or left[:2] != (ssp, batch[0].offset):
-            return [batch]
-        parts, start = [], 0
-        for length in (*left[2], len(batch)):
-            parts.append(batch[start : start + length])
-            start += length
-        return [part for part in reversed(parts) if len(part)]
+        """The batch, the latter part first; in one, unless a search has left parts of it."""
+        places = [0, *(bisect_left(batch.offsets, cut) for cut in self._cuts.pop(ssp, ())), len(batch)]
+        return [batch[start:end] for start, end in pairwise(places) if start < end][::-1]
 
     def _try(self, part: MessageBatch[Any, Any], before: _Before) -> Sequence[MessageBatch[Any, Any]]:
         """Process a part; if it fails, returns its halves, the latter first, to be processed instead."""
