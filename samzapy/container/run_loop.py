@@ -338,8 +338,7 @@ class RunLoop:
             self.fire(task)
         if now >= self._commit.due_at and self._commit.due(now):
             self.commit()
-        else:
-            self._catch_up()
+        self._catch_up()
         # Timers are not asked for here: with many tasks that would cost more than a look every now and then.
         self._look_at = min(now + _MAX_LOOK_S, self._window.due_at, self._commit.due_at)
 

@@ -205,8 +205,8 @@ _INPUTS = (
     ),
     Mutant(
         "samzapy/container/commit/boundaries.py",
-        "        if self.possible:\n            self._committer.commit(self._tasks)\n        else:\n",
-        "        self._committer.commit(self._tasks)\n        if not self.possible:\n",
+        "        if not self.owed:\n            self._committer.commit(self._tasks)\n",
+        "        self._committer.commit(self._tasks)\n",
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(

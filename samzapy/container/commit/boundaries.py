@@ -88,10 +88,9 @@ class BoundedCommits:
 
     def commit(self) -> None:
         """Commit all tasks now, or when it is possible."""
-        if self.possible:
+        self.owed = not self.possible
+        if not self.owed:
             self._committer.commit(self._tasks)
-        else:
-            self.owed = True
 
     def leave_out(self, why: str) -> None:
         """Like the protocol's."""
@@ -99,6 +98,5 @@ class BoundedCommits:
 
     def catch_up(self) -> None:
         """Make the commit that is owed, if it is possible."""
-        if self.owed and self.possible:
-            self.owed = False
-            self._committer.commit(self._tasks)
+        if self.owed:
+            self.commit()
