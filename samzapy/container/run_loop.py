@@ -367,18 +367,14 @@ class RunLoop:
                     self.after_call(task)
                 if self.stopping:
                     return
-                if self.clock.monotonic() >= self._commit.due_at:
-                    self._commit_if_due(task)
+                if self._commit.due(self.clock.monotonic()):
+                    task.collector.hand_over()
+                    self.commit()
             task.collector.hand_over()
             if not fired or self.should_stop():
                 return
             if task.over_budget():
                 self.commit()
-
-    def _commit_if_due(self, task: TaskInstance) -> None:
-        task.collector.hand_over()
-        if self._commit.due(self.clock.monotonic()):
-            self.commit()
 
     def _call_window(self, task: TaskInstance) -> None:
         self._executor.settle(self, task)
