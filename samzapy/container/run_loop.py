@@ -282,9 +282,14 @@ class RunLoop:
             envelopes = envelopes[bisect_left(envelopes, task.offsets[ssp], key=_offset) :]
         self._executor.process(self, task, ssp, envelopes)
 
+    @property
+    def stop_asked(self) -> bool:
+        """Whether the loop must end as soon as a commit is possible."""
+        return self.stopping or self.should_stop()
+
     def may_stop(self) -> bool:
         """Whether the loop must end, at a place where a commit is possible."""
-        return (self.stopping or self.should_stop()) and self.commits.possible
+        return self.stop_asked and self.commits.possible
 
     def _hear(self, task: TaskInstance, ssp: SystemStreamPartition, run: Sequence[IncomingMessageEnvelope]) -> bool:
         """Take a control message for the task's clock; False for messages of the user."""

@@ -217,8 +217,8 @@ _INPUTS = (
     ),
     Mutant(
         "samzapy/container/run_loop.py",
-        "        return (self.stopping or self.should_stop()) and self.commits.possible\n",
-        "        return self.stopping or self.should_stop()\n",
+        "        return self.stop_asked and self.commits.possible\n",
+        "        return self.stop_asked\n",
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(

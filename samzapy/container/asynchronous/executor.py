@@ -75,7 +75,7 @@ class AsynchronousExecutor(TaskExecutor):
 
     def advance(self, loop: RunLoop) -> bool:
         """Start, check, and wait a little."""
-        now, hurry = loop.clock.monotonic(), _stop_asked(loop) and not loop.commits.possible
+        now, hurry = loop.clock.monotonic(), loop.stop_asked and not loop.commits.possible
         for each in self._all:
             each.start(now, hurry=hurry)
         for each in self._all:
@@ -95,7 +95,7 @@ class AsynchronousExecutor(TaskExecutor):
         while own.waiting or own.unsettled:
             loop.look_at_clock()
             self.advance(loop)
-            if _stop_asked(loop):
+            if loop.stop_asked:
                 loop.stopping = True
                 return False
         return True
@@ -132,7 +132,7 @@ class AsynchronousExecutor(TaskExecutor):
 
     def _awaits_boundary(self, loop: RunLoop) -> bool:
         commits = loop.commits
-        return commits.owed or (not commits.possible and _stop_asked(loop))
+        return commits.owed or (not commits.possible and loop.stop_asked)
 
     def _hold_back(self, loop: RunLoop) -> None:
         """Let a partition wait for the slowest of its tasks."""
@@ -164,7 +164,7 @@ class AsynchronousExecutor(TaskExecutor):
             now, hurry, going_on = loop.clock.monotonic(), False, messages
             if now - began > longest_s and not loop.stopping:
                 return False
-            if _stop_asked(loop):
+            if loop.stop_asked:
                 stop_asked_at = now if stop_asked_at is None else stop_asked_at
                 hurry = not loop.commits.possible
                 if not hurry:
@@ -197,10 +197,6 @@ class AsynchronousExecutor(TaskExecutor):
                     f"{each.task.name}: a message is to be tried again later than {self._shutdown_ms} ms (task.shutdown.ms) after "
                     "the stop, and others behind it are done: no commit is possible"
                 )
-
-
-def _stop_asked(loop: RunLoop) -> bool:
-    return loop.stopping or loop.should_stop()
 
 
 def _in_flight(messages: Sequence[AsyncMessages]) -> str:
