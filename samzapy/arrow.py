@@ -109,9 +109,9 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     times = None if timestamp is None else _milliseconds(timestamp, table[timestamp])
     messages = column(message)
     if messages is None:
-        (name, count), *_ = Counter(table.column_names).most_common(1) or [("", 0)]
-        if count > 1:
-            raise ValueError(f"column {name!r}: expected one of this name, the table has {count}")
+        for name, count in Counter(table.column_names).most_common(1):
+            if count > 1:
+                raise ValueError(f"column {name!r}: expected one of this name, the table has {count}")
         about = [name for name in (timestamp, inputs) if name is not None]
         messages = table.drop_columns(about).to_pylist() if about else table.to_pylist()
     return Rows(column(key), messages, None if times is None else times.to_pylist(), column(inputs))

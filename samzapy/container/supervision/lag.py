@@ -54,14 +54,14 @@ class EndsSeen:
     __slots__ = ("_began", "_looks", "_processed")
 
     def __init__(self) -> None:
-        self._began: int | None = None
+        self._began = 0
         self._looks: list[tuple[int, int]] = []
         self._processed: tuple[int, int] | None = None
 
     def add(self, now_ms: int, end: int) -> None:
         """The partition ends at `end` now."""
         looks = self._looks
-        if self._began is None:
+        if not looks:
             self._began = now_ms
         if looks and looks[-1][1] == end:
             looks[-1] = now_ms, end
@@ -76,11 +76,11 @@ class EndsSeen:
             self._processed = processed_ms, now_ms - max(0, wall_ms - processed_ms)
 
     def age_ms(self, position: int, now_ms: int) -> int:
-        """The longest time in milliseconds that the record at `position` can have waited."""
+        """The longest time in milliseconds that the record at `position` can have waited; known once an end was added."""
         known = [at for at, end in self._looks if end <= position][-1:]
         if self._processed is not None:
             known.append(self._processed[1])
-        return now_ms - max(known, default=now_ms if self._began is None else self._began)
+        return now_ms - max(known, default=self._began)
 
 
 @final
