@@ -40,21 +40,14 @@ def columns(run: Messages, first: int, given: tuple[Column, Column, Column]) -> 
         if column is None:
             found.append(usual())
         elif callable(column):
-            found.append(_of_each(column, messages))
+            # Not by `map`, which a StopIteration of the user's function would end without a word.
+            found.append([column(each) for each in messages])
         else:
             part = column[first : first + len(run)]
             if len(part) != len(run):
                 raise ValueError(f"a column has {len(column)} values for at least {first + len(run)} messages")
             found.append(part)
     return tuple(found)
-
-
-def _of_each(column: Callable[[Any], Any], messages: Sequence[Any]) -> list[Any]:
-    values = list(map(column, messages))
-    if len(values) < len(messages):
-        # A StopIteration of the user's function ends `map` without a word. Out of a comprehension it is an error.
-        values += [column(each) for each in messages[len(values) :]]
-    return values
 
 
 def keys_and_messages(run: Messages) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from itertools import groupby, repeat, zip_longest
-from operator import is_not
+from itertools import groupby, zip_longest
 from typing import Any
 
 from samzapy.api.collector import ControlMessage, MessageCollector, columns_of
@@ -301,12 +300,7 @@ def _column(
     """The converted values, each as `keep` gives it; None stays None."""
     if given is None:
         return None
-    if all(map(is_not, given, repeat(None))):
-        found = map(convert, given)
-        whole = list(found if keep is None else map(keep, found))
-        if len(whole) == len(given):
-            return whole
-        # A StopIteration of a serde has ended the `map` without a word. Out of a comprehension it is an error.
+    # Not by `map`, which a StopIteration of a serde would end without a word.
     if keep is None:
         return [None if each is None else convert(each) for each in given]
     return [None if each is None else keep(convert(each)) for each in given]

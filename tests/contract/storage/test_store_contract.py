@@ -145,6 +145,22 @@ def test_a_merge_whose_function_stops_early_changes_nothing(opened):
     assert opened.store.get("a") == 1
 
 
+def test_a_function_of_a_merge_that_stops_early_is_not_called_again_for_the_value(opened):
+    opened.store.put_all({"a": 1, "b": 2, "c": 3})
+    called = []
+
+    def combine(held, given):
+        called.append(held)
+        if len(called) == 2:
+            raise StopIteration
+        return held + given
+
+    with pytest.raises(StopIteration):
+        opened.store.merge_all({"a": 1, "b": 1, "c": 1}, combine)
+    assert called == [1, 2]
+    assert dict(opened.store.all()) == {"a": 1, "b": 2, "c": 3}
+
+
 @pytest.mark.parametrize("entries", [{"a": 1, None: 1}, {"b": 1, "a": None}])
 def test_a_merge_is_checked_before_the_first_is_written(store, entries):
     store.put("a", 1)

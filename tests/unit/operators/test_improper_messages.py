@@ -107,6 +107,22 @@ def test_a_function_of_a_column_that_stops_early_fails_the_batch_and_changes_no_
         assert (entries(opened), rig.sent.pending) == (before, [])
 
 
+def test_a_function_of_a_column_that_stops_early_is_not_called_again_for_the_message():
+    state, called = NonWindowState(Sum()), []
+    state.open(1_000)
+
+    def number(message):
+        called.append(message)
+        if len(called) == 2:
+            raise StopIteration
+        return message
+
+    state.begin_batch()
+    with pytest.raises(StopIteration):
+        state.add_all(MessageBatch(SIDES[0], range(3), ["a"] * 3, [5, 6, 7], [5] * 3), value=number)
+    assert called == [5, 6]
+
+
 def test_a_function_of_a_column_that_stops_early_fails_the_batch_of_a_persistent_state():
     state = NonWindowState(Sum())
     state.open(1_000)

@@ -138,14 +138,8 @@ class CachedStore(ScanningStore[K, V]):
         held = self._entries(keys)
         self._codec.check_values(keys, given)
         before = self._values(keys, held)
-        if _NONE in set(map(type, before)):
-            after = [new if old is None else combine(old, new) for old, new in zip(before, given, strict=True)]
-        else:
-            after = list(map(combine, before, given))  # type: ignore[arg-type]
-            if len(after) < len(given):
-                # A StopIteration of `combine` ends `map` without a word. Out of a comprehension it is an error.
-                rest = slice(len(after), None)
-                after += [combine(old, new) for old, new in zip(before[rest], given[rest], strict=True)]  # type: ignore[arg-type]
+        # Not by `map`, which a StopIteration of `combine` would end without a word.
+        after = [new if old is None else combine(old, new) for old, new in zip(before, given, strict=True)]
         self._codec.check_values(keys, after)
         self._change_all(held, after)
         return keys, before
