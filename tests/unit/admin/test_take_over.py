@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from rigs.in_between import first
 from rigs.side_by_side import NumbersScene, Run
 
 from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream, WindowableTask
@@ -94,22 +95,7 @@ def test_a_container_that_starts_for_a_run_that_is_no_longer_the_owner_lets_go_b
     assert scene.outputs() == Counter()
 
 
-@pytest.fixture
-def between(monkeypatch):
-    """Sets what happens once, between the look of the next run for owners and the record of its own."""
-    pending = []
-    write_owner = TopicCheckpointManager.write_owner
-
-    def after_another(self, run):
-        while pending:
-            pending.pop()()
-        write_owner(self, run)
-
-    monkeypatch.setattr(TopicCheckpointManager, "write_owner", after_another)
-    return pending.append
-
-
-def test_a_run_that_starts_between_the_look_and_the_record_of_another_is_fenced_by_it(between):
+def test_a_run_that_starts_between_the_look_and_the_record_of_another_is_fenced_by_it(monkeypatch):
     scene = Scene("exactly-once", **{"job.container.count": "1"})
     scene.prepare()
     wide = load_job(scene.flat | {"job.container.count": "2"})
@@ -120,7 +106,7 @@ def test_a_run_that_starts_between_the_look_and_the_record_of_another_is_fenced_
         overlapping.append(prepare(wide))
         producer.init_transactions()
 
-    between(another)
+    first(monkeypatch, TopicCheckpointManager, "write_owner", another)
     newest = scene.prepare()
     producer.begin()
     producer.send([OutgoingRecord("out", b"k", b"1", 0)])
@@ -135,23 +121,16 @@ def test_a_run_that_starts_between_the_look_and_the_record_of_another_is_fenced_
     clients.close()
 
 
-def test_a_run_behind_whose_record_another_stands_has_lost_the_job(between, monkeypatch):
+def test_a_run_behind_whose_record_another_stands_has_lost_the_job(monkeypatch):
     scene = Scene("exactly-once")
     scene.prepare()
-    fence, newer = take_over.fence, []
-
-    def fence_late(*given):
-        if not newer:
-            newer.append(None)
-            newer.append(scene.prepare())
-        fence(*given)
-
-    monkeypatch.setattr(take_over, "fence", fence_late)
+    newer = []
+    first(monkeypatch, take_over, "fence", lambda: newer.append(scene.prepare()))
     with pytest.raises(JobTakenOver, match="another run of job 'twice'"):
         scene.prepare()
     config = load_job(scene.flat)
     with open_job(config, "test") as (_, checkpoints):
-        assert checkpoints.read_owner().id == newer[1].run_id
+        assert checkpoints.read_owner().id == newer[0].run_id
 
 
 def test_the_owner_is_the_newest_start_and_a_container_of_no_run_has_none():

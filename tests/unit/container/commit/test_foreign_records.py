@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from jobs.memory_job import MemoryJob
+from rigs.in_between import first
 
 from samzapy.admin.running import NO_DRIVER
 from samzapy.admin.take_over import adopt
@@ -15,7 +16,6 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import Adopted, adopt_ends
-from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.cli.main import main
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import open_job
@@ -154,16 +154,9 @@ def test_what_is_adopted_at_once_is_merged_by_topic_and_partition():
 
 def test_ends_that_are_adopted_at_once_are_all_recorded(tmp_path, monkeypatch):
     job = MemoryJob(tmp_path)
-    write_record = TopicCheckpointManager.write_record
-    others = [{SystemStream("mem", "b"): ("1", {0: 7})}]
+    other = {SystemStream("mem", "b"): ("1", {0: 7})}
     with open_job(job.config, "test") as (_, checkpoints), open_job(job.config, "other") as (_, beside):
-
-        def after_the_others(*arguments):
-            while others:
-                adopt_ends(beside, others.pop())
-            write_record(*arguments)
-
-        monkeypatch.setattr(TopicCheckpointManager, "write_record", after_the_others)
+        first(monkeypatch, Adopted, "merged", lambda: adopt_ends(beside, other))
         checkpoints.start()
         adopt_ends(checkpoints, {SystemStream("mem", "a"): ("1", {0: 5})})
         found = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))

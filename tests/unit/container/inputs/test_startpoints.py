@@ -6,8 +6,10 @@ from typing import ClassVar
 
 import pytest
 from jobs.memory_job import MemoryJob
+from rigs.in_between import first
 
 from samzapy import InitableTask, StreamTask
+from samzapy.admin import positions
 from samzapy.admin.positions import (
     Move,
     clear_startpoints,
@@ -30,7 +32,6 @@ from samzapy.checkpoint.records import (
     startpoints_from_json,
     startpoints_to_json,
 )
-from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.container.inputs.starting_offsets import follow
@@ -196,15 +197,7 @@ def test_one_for_all_stays_for_the_tasks_that_have_yet_to_follow_it():
 
 
 def test_startpoints_that_are_set_at_once_are_all_followed(job, monkeypatch):
-    write_record = TopicCheckpointManager.write_record
-    others = [lambda: write(job, "7", "mem.in[0]")]
-
-    def after_the_others(*arguments):
-        while others:
-            others.pop()()
-        write_record(*arguments)
-
-    monkeypatch.setattr(TopicCheckpointManager, "write_record", after_the_others)
+    first(monkeypatch, positions, "merged_startpoints", lambda: write(job, "7", "mem.in[0]"))
     write(job, "4", "mem.in[1]")
     job.run()
     assert processed(job) == {0: [7, 8, 9], 1: list(range(4, 10))}
