@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from rigs.ticking_clock import TickingClock
 
 from samzapy.admin.inspection import JobInspector
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -10,15 +11,6 @@ from samzapy.config.loader import load_job
 from samzapy.coordinator.page.inspector import Asked
 from samzapy.errors import RetriableError
 from samzapy.system.factories import system_factory
-from samzapy.testing import ManualClock
-
-
-class Hurrying(ManualClock):
-    """Ten seconds between two looks at it."""
-
-    def monotonic(self):
-        self.advance(10.0)
-        return super().monotonic()
 
 
 @pytest.fixture
@@ -49,7 +41,7 @@ def transaction(config):
 
 
 def test_a_message_behind_an_open_transaction_is_given_up_and_found_after_its_end(config, transaction):
-    inspector, asked = JobInspector(config, Hurrying()), Asked(stream="m.in", partition="0", offset="0")
+    inspector, asked = JobInspector(config, TickingClock(10.0)), Asked(stream="m.in", partition="0", offset="0")
     with pytest.raises(RetriableError, match=r"m\.in: no record for 10 s: a transaction before it is still open"):
         inspector.answer(asked)
     transaction.commit()

@@ -6,10 +6,11 @@ from typing import ClassVar
 
 import pytest
 from jobs.memory_job import OUT, MemoryJob
+from rigs.ticking_clock import TickingClock
 
 from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, WindowableTask
 from samzapy.errors import TaskFailed
-from samzapy.testing import ManualClock, TaskTestDriver
+from samzapy.testing import TaskTestDriver
 
 #: More tries than any policy here allows: a container that has made so many does not end.
 TOO_MANY = 50
@@ -209,14 +210,6 @@ class RepeatedTask(StubbornCoroutine):
             raise ValueError("told to")
 
 
-class NoDelayClock(ManualClock):
-    """Any wait for a commit is too long."""
-
-    def monotonic(self):
-        self.advance(1.0)
-        return super().monotonic()
-
-
 def test_a_commit_does_not_wait_for_a_repetition_if_messages_are_processed_one_at_a_time():
     job = {
         "job.name": "repeated",
@@ -233,7 +226,8 @@ def test_a_commit_does_not_wait_for_a_repetition_if_messages_are_processed_one_a
         "systems.kafka.samza.key.serde": "string",
     }
     RepeatedTask.tries = 0
-    with TaskTestDriver(RepeatedTask, job, clock=NoDelayClock()) as driver:
+    # Any wait for a commit is too long.
+    with TaskTestDriver(RepeatedTask, job, clock=TickingClock(1.0)) as driver:
         driver.send("in", "a", key="a")
         for key in ("bad", "c"):
             driver.post("in", key, key=key)

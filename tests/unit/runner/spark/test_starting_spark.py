@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from rigs.ticking_clock import TickingClock
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure
@@ -36,20 +37,6 @@ class Jvm:
         begun.opened.callback(self.kill)
         assert self.killed.wait(60)
         raise EnvironmentFailure("the JVM has ended")
-
-
-class FastClock:
-    """Six seconds pass between two questions."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        self.now += 6.0
-        return self.now
-
-    def wall_ms(self):
-        return 0
 
 
 def begun(start, *, warm_for=2, limit_ms=0, clock=SYSTEM_CLOCK, on_event=print):
@@ -101,7 +88,7 @@ def test_a_spark_that_hangs_is_named_while_it_is_waited_for_and_ends_the_run_aft
     jvm, events = Jvm(), []
     with (
         pytest.raises(EnvironmentFailure) as failure,
-        begun(jvm.start, limit_ms=100_000, clock=FastClock(), on_event=events.append) as spark,
+        begun(jvm.start, limit_ms=100_000, clock=TickingClock(6.0), on_event=events.append) as spark,
     ):
         spark.application()
     assert jvm.killed.is_set()
@@ -142,7 +129,7 @@ def test_a_ctrl_c_does_not_wait_for_a_spark_that_hangs():
 
 def test_a_claim_that_fails_does_not_wait_for_ever_for_a_spark_that_hangs():
     jvm = Jvm()
-    with pytest.raises(EnvironmentFailure, match="no owner"), begun(jvm.start, clock=FastClock()):
+    with pytest.raises(EnvironmentFailure, match="no owner"), begun(jvm.start, clock=TickingClock(6.0)):
         raise EnvironmentFailure("no owner")
     assert jvm.killed.is_set()
 
@@ -155,7 +142,7 @@ def test_a_spark_that_nobody_can_kill_is_stopped_when_it_comes_after_the_run_has
         begun.opened.callback(stopped.set)
         return Spark()
 
-    with pytest.raises(EnvironmentFailure, match="no owner"), begun(start, clock=FastClock()):
+    with pytest.raises(EnvironmentFailure, match="no owner"), begun(start, clock=TickingClock(6.0)):
         raise EnvironmentFailure("no owner")
     assert not stopped.is_set()
     late.set()

@@ -3,23 +3,15 @@
 import uuid
 
 import pytest
+from rigs.ticking_clock import TickingClock
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.errors import ForeignRecords, StoreError
 from samzapy.storage.changelog.end import ChangelogEnd
 from samzapy.system.memory.factory import MemorySystemFactory
-from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("mem", "log", 0)
-
-
-class Impatient(ManualClock):
-    """Each look takes a second."""
-
-    def monotonic(self):
-        self.advance(1)
-        return super().monotonic()
 
 
 class Log:
@@ -29,7 +21,7 @@ class Log:
         self.admin = self.factory.admin(self.settings, "test")
         self.admin.create(StreamSpec("log", 1))
         self.producer = self.factory.producer(self.settings, "test")
-        self.end = ChangelogEnd("s", SSP, 0, lambda _: self.factory.consumer(self.settings, "test"), Impatient())
+        self.end = ChangelogEnd("s", SSP, 0, lambda _: self.factory.consumer(self.settings, "test"), TickingClock(1.0))
 
     def write(self, count):
         self.producer.send([OutgoingRecord("log", b"k", b"v", 0)] * count)

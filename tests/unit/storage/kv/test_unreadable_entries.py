@@ -1,9 +1,9 @@
 """An entry that a store cannot read is named by the changelog record that it comes from."""
 
-from itertools import count
 from uuid import uuid4
 
 import pytest
+from rigs.ticking_clock import TickingClock
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -119,19 +119,6 @@ def test_a_changelog_that_cannot_be_read_leaves_the_partition(changelog, caplog)
     assert "no way there" in caplog.text
 
 
-class Hurrying:
-    """A clock on which each look takes 9 s."""
-
-    def __init__(self):
-        self.looks = count(0, 9)
-
-    def monotonic(self):
-        return float(next(self.looks))
-
-    def wall_ms(self):
-        return 0
-
-
 def test_a_store_spends_only_so_long_on_looking(changelog):
     append(changelog, (b"k", b"v"))
     consumers = []
@@ -140,7 +127,7 @@ def test_a_store_spends_only_so_long_on_looking(changelog):
         consumers.append(FACTORY.consumer(changelog, "rig"))
         return consumers[-1]
 
-    find = origin(changelog, Hurrying(), consumer_of)
+    find = origin(changelog, TickingClock(9.0), consumer_of)
     found = [find(b"k", b"v") for _ in range(4)]
     assert found[-1] == "changelogs.s-log[0]"
     assert len(consumers) < 4
