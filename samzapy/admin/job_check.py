@@ -12,10 +12,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from samzapy.admin.take_over import refuse_another_job, refuse_foreign
+from samzapy.admin.user_code import JobCode
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
-from samzapy.api.task import AnyTask
 from samzapy.checkpoint.records import refuse_unfinished
 from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
 from samzapy.config.job import JobConfig
@@ -25,7 +25,7 @@ from samzapy.config.stores import StoreConfig, changelogs
 from samzapy.config.tasks import checkpoint
 from samzapy.config.tasks.task import INPUTS
 from samzapy.container.outputs.producers import check_transaction_timeout
-from samzapy.container.supervision.job_records import open_job
+from samzapy.container.supervision.job_records import JobRecords
 from samzapy.errors import (
     ConfigError,
     ConfigProblem,
@@ -46,11 +46,10 @@ from samzapy.job.planner import (
     keeps_state,
     plan,
 )
-from samzapy.job.transactions import state_transactions
 from samzapy.storage.changelog.topic import check_described
-from samzapy.storage.engines import check_checkpoints, load_engines
-from samzapy.system.clients import KnownStreams, SystemClients, job_clients
-from samzapy.system.factories import has_transactions, load_factory
+from samzapy.storage.engines import check_checkpoints
+from samzapy.system.clients import KnownStreams, job_clients
+from samzapy.system.factories import load_factory
 
 #: Seconds that a check waits for an open transaction of another process.
 _PATIENCE_S = 2.0
@@ -137,16 +136,17 @@ def existing(stream: SystemStream, describe: Describe) -> StreamDescription:
 
 
 def look_around(
-    config: JobConfig, warn: Warn, task_class: type[AnyTask] | None = None
+    config: JobConfig, warn: Warn, code: JobCode | None = None
 ) -> tuple[JobModel, tuple[GuaranteeWarning, ...]]:
     """The model that the job would start with, and the warnings about the topics that its guarantee needs.
 
-    `warn` gets a line for each check that was left out because of an open transaction. Raises UnknownStream for an
-    input or a stream of dead letters that does not exist, ConfigError for a broadcast partition that does not,
-    EnvironmentFailure for a changelog that could not hold the state and for inputs that a task could not join,
-    NotReachable if a system does not answer.
+    With the job's `code` it checks what a start refuses, too. `warn` gets a line for each check that was left out because of an
+    open transaction. Raises UnknownStream for an input or a stream of dead letters that does not exist, ConfigError for a
+    broadcast partition that does not and for a store that was written with other serdes, EnvironmentFailure for a changelog that
+    could not hold the state, inputs that a task could not join, and a store that is being migrated, NotReachable if a system
+    does not answer.
     """
-    with closing(job_clients(config, _PURPOSE)) as clients:
+    with closing(job_clients(config, _PURPOSE)) as clients, closing(JobRecords.of(config, _PURPOSE)) as records:
         for system in config.systems:
             clients.admin(system)
 
@@ -161,25 +161,25 @@ def look_around(
         counts = checked_inputs(config, describe)
         with _reaching():
             check_copies(config, clients.admin, describe)
-        recorded = _recorded(config, warn)
+        recorded = _recorded(records, warn)
         before = recorded or _Recorded({}, {})
         partitions = follow_growth(before.inputs, counts, keeps_state=keeps_state(config.stores))
-        if task_class is not None:
-            check_copartitioned(config, partitions, task_class)
-            _check_transactions(config, clients)
+        if code is not None:
+            check_copartitioned(config, partitions, code.task_class)
+            with _reaching():
+                check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
         model = plan(config, counts, before.changelog_partitions, partitions)
-        _check_changelogs(config.stores, describe, model, exactly=task_class is not None and recorded is not None)
-        _refuse_what_is_others(config, model, warn, describe)
-        return model, weakly_kept(config, describe)
-
-
-def check_serdes(config: JobConfig, model: JobModel, warn: Warn) -> None:
-    """Raise ConfigError if a store was written with other serdes, as the checkpoints of the tasks say; EnvironmentFailure
-    if one is being migrated; NotReachable when a system does not answer."""
-    with _records(config, "the serdes of the stores", warn) as (checkpoints, _):
-        refuse_unfinished(checkpoints, config.stores)
-        committed = [checkpoints.read(task.name) for task in model.tasks]
-        check_checkpoints(config, load_engines(config), committed)
+        _check_changelogs(config.stores, describe, model, exactly=code is not None and recorded is not None)
+        names = [task.name for task in model.tasks]
+        with _reading(records, "the owner of the checkpoints and changelogs", warn) as checkpoints:
+            refuse_another_job(config, checkpoints.read_owner())
+            refuse_foreign(config, model, checkpoints.read_all(names), checkpoints, clients, describe)
+        kept = weakly_kept(config, describe)
+        if code is not None:
+            with _reading(records, "the serdes of the stores", warn) as checkpoints:
+                refuse_unfinished(checkpoints, config.stores)
+                check_checkpoints(config, code.engines, checkpoints.read_all(names).values())
+        return model, kept
 
 
 @dataclass(frozen=True)
@@ -190,39 +190,25 @@ class _Recorded:
     changelog_partitions: Mapping[str, int]
 
 
-def _recorded(config: JobConfig, warn: Warn) -> _Recorded | None:
+def _recorded(records: JobRecords, warn: Warn) -> _Recorded | None:
     """The records of earlier runs; None if they cannot be read now."""
-    with _records(config, "the inputs and tasks of earlier runs", warn) as (checkpoints, _):
+    with _reading(records, "the inputs and tasks of earlier runs", warn) as checkpoints, checkpoints.one_pass():
         inputs = from_json(checkpoints.read_record(JobRecord.INPUTS))
         return _Recorded(inputs, checkpoints.read_changelog_partitions())
     return None
 
 
-def _check_transactions(config: JobConfig, clients: SystemClients) -> None:
-    system = state_transactions(config, has_transactions).system
-    with _reaching():
-        check_transaction_timeout(config.task.transaction_timeout_ms, clients, system)
-
-
-def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn, describe: Describe) -> None:
-    """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs with records of
-    another."""
-    with _records(config, "the owner of the checkpoints and changelogs", warn) as (checkpoints, clients):
-        refuse_another_job(config, checkpoints.read_owner())
-        committed = checkpoints.read_all(task.name for task in model.tasks)
-        refuse_foreign(config, model, committed, checkpoints, clients, describe)
-
-
 @contextmanager
-def _records(config: JobConfig, sought: str, warn: Warn) -> Iterator[tuple[CheckpointManager, SystemClients]]:
-    """The job's records, for reading only, and clients. If they cannot be read, warns that `sought` is left out."""
+def _reading(records: JobRecords, sought: str, warn: Warn) -> Iterator[CheckpointManager]:
+    """The job's checkpoints, for reading only. If they cannot be read, warns that `sought` is left out."""
     try:
-        with open_job(config, _PURPOSE) as (clients, checkpoints):
-            checkpoints.patience_s = _PATIENCE_S
-            yield checkpoints, clients
+        records.checkpoints.patience_s = _PATIENCE_S
+        yield records.checkpoints
     except RetriableError as cause:
         raise NotReachable(str(cause)) from cause
     except RestoreError as cause:
+        # The manager may lack records now: the next reading starts at the beginning.
+        records.close()
         warn(f"left out {sought}, is a transaction open? {cause}")
 
 

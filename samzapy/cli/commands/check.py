@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
 
-from samzapy.api.task import AnyTask
+from samzapy.admin.user_code import JobCode, imported_code
+from samzapy.api.engine import StorageEngineFactory
 from samzapy.cli.options import JOB, OVERRIDES, pairs
 from samzapy.cli.output import table, warn
 from samzapy.config.guarantee_warnings import GuaranteeWarning
@@ -30,7 +31,6 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.
     """
-    from samzapy.admin.user_code import imported_code
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.tasks.task_class import never_called
@@ -56,7 +56,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     check_folders(config, code.engines)
     found = None if offline else _find_inputs(config)
     now = config if found is None else with_inputs(config, found.by_pattern)
-    model, kept = (None, ()) if offline or not now.task.inputs else _look_around(now, task_class)
+    model, kept = (None, ()) if offline or not now.task.inputs else _look_around(now, code)
     if model is not None:
         endless = not any(now.stream(stream).bounded for stream in now.task.inputs)
         checked_master(now, len(model.containers), len(model.standbys), endless=endless)
@@ -69,7 +69,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
         _show_keys(config)
     if model is not None:
         _show_model(model)
-        _show_footprint(now, model)
+        _show_footprint(now, model, code.engines)
 
 
 def _find_inputs(config: JobConfig) -> FoundInputs | None:
@@ -102,20 +102,18 @@ def _show_inputs(found: FoundInputs) -> None:
     table("Inputs that match now", ("pattern", "stream", "use"), rows)
 
 
-def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[GuaranteeWarning, ...]]:
+def _look_around(config: JobConfig, code: JobCode) -> tuple[JobModel | None, tuple[GuaranteeWarning, ...]]:
     """The job model, and the warnings about its topics; neither, with a warning, if a system does not answer.
 
     Raises the errors about inputs, changelogs and serdes.
     """
-    from samzapy.admin.job_check import NotReachable, check_serdes, look_around
+    from samzapy.admin.job_check import NotReachable, look_around
 
     try:
-        found = look_around(config, warn, task_class)
-        check_serdes(config, found[0], warn)
+        return look_around(config, warn, code)
     except NotReachable as error:
         warn(f"the job model is left out: {error}")
         return None, ()
-    return found
 
 
 def _show_job(config: JobConfig) -> None:
@@ -212,14 +210,13 @@ def _show_model(model: JobModel) -> None:
     table(f"Job model ({len(rows)} tasks in {len(model.containers)} containers)", ("container", "task", "reads"), rows)
 
 
-def _show_footprint(config: JobConfig, model: JobModel) -> None:
+def _show_footprint(config: JobConfig, model: JobModel, engines: Mapping[str, StorageEngineFactory]) -> None:
     from samzapy.admin.footprint import Share, footprint
-    from samzapy.storage.engines import load_engines
 
     if not model.containers:
         return
     largest = max(model.containers, key=lambda container: len(container.tasks))
-    found = footprint(config, largest, load_engines(config))
+    found = footprint(config, largest, engines)
 
     def row(when: str, share: Share) -> tuple[str, str, str, str]:
         return when, share.name, _mebibytes(share.size), share.reason
