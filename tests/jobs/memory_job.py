@@ -130,13 +130,8 @@ class MemoryJob:
     def container(self, until_end=True, clock=SYSTEM_CLOCK, tasks=None, *, owned=False, **overrides):
         """A container with every task of the job, or with the first `tasks` of them, and the coordinator it reports to;
         `owned`: it knows its run."""
-        config = load_job(self.flat | overrides)
-        prepared = prepare(config, until_end=until_end)
-        model = replace(prepared.model.containers[0], tasks=prepared.model.tasks[:tasks])
-        coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
-        lease = LocalLease(coordinator, "0")
-        run_id = prepared.run_id if owned else None
-        return build_container(config, model, lease, ends=prepared.ends, clock=clock, run_id=run_id), coordinator
+        run = Run(load_job(self.flat | overrides), until_end=until_end)
+        return run.container(clock, tasks, owned=owned), run.coordinator
 
     def run(self, **overrides):
         """Run a container to the ends of the inputs; returns its last report."""
@@ -188,3 +183,20 @@ class MemoryJob:
         for _, key, value in self.read("counts-changelog"):
             state[key] = None if value is None else json.loads(value)
         return {key: value for key, value in state.items() if value is not None}
+
+
+class Run:
+    """One run of a job, whose container is made as often as a test wants."""
+
+    def __init__(self, config, *, until_end=True):
+        self._config = config
+        self._prepared = prepare(config, until_end=until_end)
+        spec = JobSpec(self._prepared.model, config.raw, self._prepared.ends)
+        self.coordinator = Coordinator(config.name, spec, 5.0)
+
+    def container(self, clock=SYSTEM_CLOCK, tasks=None, *, owned=True):
+        """With every task of the job, or with the first `tasks` of them; `owned`: it knows its run."""
+        prepared, lease = self._prepared, LocalLease(self.coordinator, "0")
+        model = replace(prepared.model.containers[0], tasks=prepared.model.tasks[:tasks])
+        run_id = prepared.run_id if owned else None
+        return build_container(self._config, model, lease, ends=prepared.ends, clock=clock, run_id=run_id)

@@ -3,16 +3,11 @@
 from typing import ClassVar
 
 import pytest
-from jobs.memory_job import OUT, MemoryJob
+from jobs.memory_job import OUT, MemoryJob, Run
 
 from samzapy import DrainListenerTask, EndOfStreamListenerTask, InitableTask, OutgoingMessageEnvelope, StreamTask
 from samzapy.api.task import CoroutineTask
-from samzapy.config.loader import load_job
-from samzapy.container.restart import build_container
-from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import TaskFailed
-from samzapy.runner.prepare import prepare
 
 
 class Totalling(InitableTask, EndOfStreamListenerTask, DrainListenerTask):
@@ -49,21 +44,6 @@ class TotallingCoroutine(Totalling, CoroutineTask):
         self.total += 1
 
 
-class Run:
-    """One run of a job, whose container is tried as often as a test wants."""
-
-    def __init__(self, job, *, until_end=True):
-        self._config = load_job(job.flat)
-        self._prepared = prepare(self._config, until_end=until_end)
-        spec = JobSpec(self._prepared.model, self._config.raw, self._prepared.ends)
-        self.coordinator = Coordinator(self._config.name, spec, 5.0)
-
-    def attempt(self):
-        prepared, lease = self._prepared, LocalLease(self.coordinator, "0")
-        model = prepared.model.containers[0]
-        build_container(self._config, model, lease, ends=prepared.ends, run_id=prepared.run_id).run()
-
-
 def job_of(folder, task=TotallingTask, guarantee="exactly-once", **keys):
     Totalling.failures.clear()
     Totalling.stops.clear()
@@ -80,17 +60,17 @@ BOTH = [("Partition 0", "end"), ("Partition 1", "end")]
 @pytest.mark.parametrize("task", TASKS)
 def test_an_end_that_is_committed_is_not_told_again_in_the_run(tmp_path, task, until_end):
     job = job_of(tmp_path, task)
-    run = Run(job, until_end=until_end)
+    run = Run(job.config, until_end=until_end)
     if not until_end:
         run.coordinator.drain()
     Totalling.failures.append(ValueError("told to"))
     with pytest.raises(TaskFailed, match="told to"):
-        run.attempt()
+        run.container().run()
     first, second = job.task.calls
     assert sorted([first, second]) == BOTH
     # The last attempt comes as after the loss of the result of the second one.
     for _ in range(2):
-        run.attempt()
+        run.container().run()
         assert list(job.task.calls) == [first, second, second]
         assert sorted(name for name, _ in job.outputs()) == ["Partition 0", "Partition 1"]
 
@@ -98,16 +78,16 @@ def test_an_end_that_is_committed_is_not_told_again_in_the_run(tmp_path, task, u
 def test_the_next_run_is_told_its_own_end(tmp_path):
     job = job_of(tmp_path)
     for times in (1, 2):
-        Run(job).attempt()
+        Run(job.config).container().run()
         assert list(job.task.calls) == BOTH * times
 
 
 def test_an_end_is_told_again_after_more_messages(tmp_path):
     job = job_of(tmp_path)
-    run = Run(job, until_end=False)
+    run = Run(job.config, until_end=False)
     for times in (1, 2):
         run.coordinator.drain()
-        run.attempt()
+        run.container().run()
         assert sorted(job.task.calls) == sorted(BOTH * times)
         job.send((0, "a", {}), (1, "b", {}))
 
@@ -115,7 +95,7 @@ def test_an_end_is_told_again_after_more_messages(tmp_path):
 def test_a_request_to_stop_at_the_end_is_made_again(tmp_path):
     job = job_of(tmp_path)
     Totalling.stops.append(True)
-    run = Run(job)
+    run = Run(job.config)
     for times in (1, 2):
-        run.attempt()
+        run.container().run()
         assert list(job.task.calls) == BOTH * times
