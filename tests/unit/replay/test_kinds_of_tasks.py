@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kinds_of_tasks import RecordedSink
-from replayed_job import BASE_MS, JOB, ReplayedJob
+from replayed_job import BASE_MS, JOB
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure
@@ -18,18 +18,9 @@ WITHOUT_STORE = JOB[: JOB.index("stores.counts")]
 
 
 @pytest.fixture
-def make(tmp_path):
-    """A job of one of the tasks, with an input and an output of one partition."""
-    made = []
-
-    def job(task, text=JOB, **keys):
-        made.append(ReplayedJob(tmp_path, text, task__class=f"kinds_of_tasks:{task}", **keys))
-        made[-1].create("in", "out")
-        return made[-1]
-
-    yield job
-    for each in made:
-        each.admin.close()
+def make(new_job):
+    """Makes a job of one of the tasks, with an input and an output."""
+    return lambda task, text=JOB, **keys: new_job("in", "out", text=text, task__class=f"kinds_of_tasks:{task}", **keys)
 
 
 def sent(job):
@@ -112,10 +103,9 @@ def test_windows_go_on_from_the_state_of_the_commit(make):
     assert set(really) >= {(key, start, count) for (key, start), count in counts.items()}
 
 
-def test_state_comes_from_a_snapshot_where_the_changelog_has_lost_its_beginning(tmp_path):
+def test_state_comes_from_a_snapshot_where_the_changelog_has_lost_its_beginning(tmp_path, new_job):
     place = tmp_path / "snapshots"
-    job = ReplayedJob(tmp_path, stores__counts__backup__path=f"file://{place}", stores__counts__backup__commits="1")
-    job.create("in", "out")
+    job = new_job("in", "out", stores__counts__backup__path=f"file://{place}", stores__counts__backup__commits="1")
     for pages in (["/a", "/b"], ["/a", "/c"], ["/a", "/d"]):
         job.send([(page, {}) for page in pages])
         assert job.run() is None

@@ -1,26 +1,15 @@
 """The order and the clock of a replay's records: the same whether they are shown or not, and within the commits' bounds."""
 
 import pytest
-from replayed_job import ReplayedJob
 
 TIMERS = {"stores__timers__factory": "timers", "stores__timers__changelog": "local.timers-log"}
 
 
 @pytest.fixture
-def make(tmp_path):
-    """A job of one of the trails, with two inputs."""
-    made = []
-
-    def job(task, **keys):
-        made.append(
-            ReplayedJob(tmp_path, task__class=f"trails:{task}", task__inputs="local.in,local.more", **TIMERS, **keys)
-        )
-        made[-1].create("in", "more")
-        return made[-1]
-
-    yield job
-    for each in made:
-        each.admin.close()
+def make(new_job):
+    """Makes a job of one of the trails, with two inputs."""
+    keys = {"task__inputs": "local.in,local.more", **TIMERS}
+    return lambda task, **more: new_job("in", "more", task__class=f"trails:{task}", **keys, **more)
 
 
 def shown(steps):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import replayed_job
 from click.testing import CliRunner
-from replayed_job import ReplayedJob
 
 from samzapy.cli.main import cli
 from samzapy.replay.user_class import other_version
@@ -173,9 +172,8 @@ def test_another_version_from_a_file_is_a_class_of_its_own(version):
     assert issubclass(other_version(path), replayed_job.Counting)
 
 
-def test_typed_messages_are_decoded_to_their_class(tmp_path):
-    job = ReplayedJob(tmp_path, task__class="typed_replay:TypedTask")
-    job.create("in", "out")
+def test_typed_messages_are_decoded_to_their_class(new_job):
+    job = new_job("in", "out", task__class="typed_replay:TypedTask")
     job.send([("/a", {"user": "ann"}), ("/a", {"user": 7})])
     _, output, _ = call(job, "--until", "0", "--from-empty")
     assert "state  counts  /a   absent -> 3" in output

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 
 import pytest
-from replayed_job import ReplayedJob, counted
+from replayed_job import counted
 
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, TaskFailed
 from samzapy.replay.session import Replay
@@ -80,9 +80,10 @@ def test_a_failing_message_ends_the_replay_with_its_line(job):
     assert isinstance(replay.failure, TaskFailed)
 
 
-def test_what_an_error_policy_deals_with_is_shown_and_the_replay_goes_on(tmp_path):
-    job = ReplayedJob(tmp_path, task__error__process__policy="dead-letter", task__dead__letter__stream="local.dead")
-    job.create("in", "out", "dead")
+def test_what_an_error_policy_deals_with_is_shown_and_the_replay_goes_on(new_job):
+    job = new_job(
+        "in", "out", "dead", task__error__process__policy="dead-letter", task__dead__letter__stream="local.dead"
+    )
     job.send([("/a", {}), ("/a", {"bad": "one"}), ("/a", {})])
     assert job.run() is None
     before = job.ends()
@@ -95,9 +96,8 @@ def test_what_an_error_policy_deals_with_is_shown_and_the_replay_goes_on(tmp_pat
     assert job.ends() == before
 
 
-def test_a_skipped_message_is_named_each_time(tmp_path):
-    job = ReplayedJob(tmp_path, task__error__process__policy="retry(2, 10s) then skip")
-    job.create("in", "out")
+def test_a_skipped_message_is_named_each_time(new_job):
+    job = new_job("in", "out", task__error__process__policy="retry(2, 10s) then skip")
     job.send([("/a", {"bad": "one"}), ("/a", {"bad": "two"}), ("/a", {})])
     steps, after, _ = job.replay("2", from_empty=True, start="0")
     assert [[each.message for each in step.failures] for step in steps] == [["one is bad"], ["two is bad"], []]
@@ -127,9 +127,8 @@ def test_batches_and_coroutines_are_replayed_as_in_a_container(ran, kind, spans)
     assert [output.key for step in steps for output in step.outputs] == [page(n) for n in range(10, 15)]
 
 
-def test_a_batch_that_fails_is_searched_for_its_message(tmp_path):
-    job = ReplayedJob(tmp_path, task__class="replayed_job:CountingBatches")
-    job.create("in", "out")
+def test_a_batch_that_fails_is_searched_for_its_message(new_job):
+    job = new_job("in", "out", task__class="replayed_job:CountingBatches")
     job.send([("/a", {}), ("/b", {}), ("/b", {"bad": "this"}), ("/a", {})])
     failed = job.run()
     steps, _, replay = job.replay(str(failed))
@@ -137,9 +136,8 @@ def test_a_batch_that_fails_is_searched_for_its_message(tmp_path):
     assert str(replay.failure) == str(failed)
 
 
-def test_windows_come_at_the_times_of_the_records(tmp_path):
-    job = ReplayedJob(tmp_path, task__class="replayed_job:WindowedCounts", task__window__ms="2000")
-    job.create("in", "out")
+def test_windows_come_at_the_times_of_the_records(new_job):
+    job = new_job("in", "out", task__class="replayed_job:WindowedCounts", task__window__ms="2000")
     job.send([("/a", {}, 0), ("/a", {}, 1), ("/a", {}, 4.5), ("/a", {}, 5)])
     steps, after, _ = job.replay("3", start="0", from_empty=True)
     assert [(step.at, step.time_ms - 1_700_000_000_000) for step in steps] == [
@@ -154,10 +152,9 @@ def test_windows_come_at_the_times_of_the_records(tmp_path):
 
 
 @pytest.fixture
-def two(tmp_path):
+def two(new_job):
     """Two inputs, with a commit in the middle."""
-    job = ReplayedJob(tmp_path, task__inputs="local.in,local.more")
-    job.create("in", "more", "out")
+    job = new_job("in", "more", "out", task__inputs="local.in,local.more")
     job.send([("/a", {}, 1), ("/a", {}, 4)])
     job.send([("/b", {}, 2), ("/b", {}, 3)], "more")
     assert job.run() is None
@@ -239,9 +236,8 @@ def test_a_compacted_changelog_is_used_while_compaction_is_not_further_than_the_
     assert job.state(5) == {"/a": 4, "/b": 1}
 
 
-def test_another_job_file_with_lost_state_is_refused(tmp_path):
-    job = ReplayedJob(tmp_path, task__guarantee="at-most-once")
-    job.create("in", "out")
+def test_another_job_file_with_lost_state_is_refused(new_job):
+    job = new_job("in", "out", task__guarantee="at-most-once")
     job.send([("/a", {})])
     assert job.run() is None
     with pytest.raises(ConfigError, match=r"task\.guarantee: commits positions ahead of the state"):
