@@ -153,3 +153,17 @@ def test_without_standard_input_there_is_nothing_to_read():
         check=False,
     )
     assert (done.stdout, done.stderr) == ("b''\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("drain", "job.properties", "--timeout", "nan"),
+        ("verify", "--soak", "NaN"),
+        ("bench", "store", "f", "--scale", "nan"),
+    ],
+)
+def test_a_number_that_is_none_is_refused(samzapy, arguments):
+    code, _, errors = samzapy(*arguments)
+    assert code == 2
+    assert "expected a number, got " in errors

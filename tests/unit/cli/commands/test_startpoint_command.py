@@ -2,7 +2,6 @@
 
 import shutil
 
-import pytest
 from counting_job import COUNTS, run_job
 
 
@@ -34,17 +33,3 @@ def test_a_job_that_follows_no_startpoints_gets_none(samzapy, ran):
     assert errors.startswith("error: job.startpoint.enabled: must be true")
     samzapy("startpoint", "set", "job.properties", "oldest")
     assert "job.startpoint.enabled is false: no start follows them" in samzapy("startpoint", "show", *disabled)[2]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("drain", "job.properties", "--timeout", "nan"),
-        ("verify", "--soak", "NaN"),
-        ("bench", "store", "f", "--scale", "nan"),
-    ],
-)
-def test_a_number_that_is_none_is_refused(samzapy, arguments):
-    code, _, errors = samzapy(*arguments)
-    assert code == 2
-    assert "expected a number, got " in errors

@@ -142,8 +142,7 @@ def test_a_partition_whose_messages_wait_is_not_idle_and_its_silence_counts_from
 
 
 def test_a_sender_whose_control_messages_may_wait_is_not_idle():
-    seconds, offsets = Seconds(), {A: 0, B: 0}
-    clock = EventClock(offsets, seconds, 5_000, intermediate=[B])
+    clock = clock_of(A, B, idle_ms=5_000, intermediate=[B], exact=False)
     clock.passed(A, at(A, 100))
     say(clock, B, "Partition 0", Watermark(30))
     say(clock, B, "Partition 1", Watermark(20))

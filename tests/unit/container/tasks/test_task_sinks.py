@@ -209,7 +209,7 @@ def test_values_of_a_sink_that_cannot_be_read_are_left_out_counted_and_logged_on
     job = plain(PlainSink("bad", broken="metrics"), PlainSink("good", limit=3), **keys)
     send(job, *range(6))
     report = job.run()
-    assert [call for call in PlainSink.calls if call == ("commit", {SSP: 6})]
+    assert ("commit", {SSP: 6}) in PlainSink.calls
     assert report.metrics["Partition 0"]["sink.good.waiting"] == 0
     assert report.metrics["metrics"]["source-failures"] > 1
     assert caplog.text.count("Partition 0: metrics of sink 'bad' failed: OSError: told to") == 1

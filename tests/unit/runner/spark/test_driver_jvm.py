@@ -11,21 +11,6 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.jvm import DriverJvm, process
 
 
-@pytest.fixture
-def program(tmp_path, monkeypatch):
-    """Makes `bin/spark-submit` a script."""
-
-    def write(script):
-        path = tmp_path / "bin" / "spark-submit"
-        path.parent.mkdir()
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-
-    return write
-
-
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_program_that_ends_is_an_error_with_its_last_line(program, code):
     program(f"echo starting; echo 'no such class'; printf '\\tat org.apache.Main\\n\\n'; exit {code}")

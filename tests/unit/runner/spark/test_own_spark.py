@@ -28,13 +28,9 @@ DEADLINE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
-def _hanging_spark(tmp_path, monkeypatch):
+def _hanging_spark(program):
     """A Spark whose program never answers."""
-    path = tmp_path / "bin" / "spark-submit"
-    path.parent.mkdir()
-    path.write_text("#!/bin/sh\nexec sleep 600\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    program("exec sleep 600")
 
 
 def start(began):

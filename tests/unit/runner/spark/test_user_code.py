@@ -190,11 +190,11 @@ def test_a_worker_finds_what_the_driver_has_first_before_any_code_arrives_and_no
     places = environment["PYTHONPATH"].split(os.pathsep)
     assert (places[0], places.count(str(ROOT)), "/given" in places) == (str(program), 1, True)
     (program / "show.py").write_text("import helpers\n")
-    shown = subprocess.run(
-        [sys.executable, "-m", "show"], env=environment, cwd=executor, capture_output=True, text=True, check=False
-    )
-    expected = "" if sys.version_info < (3, 11) else "ModuleNotFoundError: No module named 'helpers'"
-    assert expected in shown.stderr
+    if sys.version_info >= (3, 11):  # older ones always look into their current folder
+        shown = subprocess.run(
+            [sys.executable, "-m", "show"], env=environment, cwd=executor, capture_output=True, text=True, check=False
+        )
+        assert "ModuleNotFoundError: No module named 'helpers'" in shown.stderr
     assert worker_environment(on_this_machine=False, given="/given") == {}
 
 
