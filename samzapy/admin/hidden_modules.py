@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import resolve_name
 from pathlib import Path
+from zipfile import BadZipFile, ZipFile
 
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
@@ -113,7 +114,7 @@ def _file_of(name: str, folder: Path) -> Path | None:
     """The file of the module of that name below a folder."""
     path = folder.joinpath(*name.split("."))
     files = path / "__init__.py", path.with_name(f"{path.name}.py")
-    return next((file for file in files if file.is_file()), None)
+    return next((file for file in files if _text(file) is not None), None)
 
 
 def _equal(loaded: Path, own: Path) -> bool:
@@ -122,4 +123,15 @@ def _equal(loaded: Path, own: Path) -> bool:
         return True
     files = own.parent.rglob("*.py") if own.name == "__init__.py" else [own]
     pairs = [(loaded.parent / file.relative_to(own.parent), file) for file in files if file.is_file()]
-    return all(there.is_file() and there.read_bytes() == file.read_bytes() for there, file in pairs)
+    return all(_text(there) == file.read_bytes() for there, file in pairs)
+
+
+def _text(file: Path) -> bytes | None:
+    """What is in a file, or in `module.py` of an archive for `code.zip/module.py`; None if there is none."""
+    if file.is_file():
+        return file.read_bytes()
+    with contextlib.suppress(OSError, KeyError, BadZipFile):
+        for archive in filter(Path.is_file, file.parents):
+            with ZipFile(archive) as opened:
+                return opened.read(file.relative_to(archive).as_posix())
+    return None

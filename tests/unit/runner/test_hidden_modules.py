@@ -3,6 +3,7 @@
 import sys
 from importlib import import_module
 from types import ModuleType
+from zipfile import ZipFile
 
 import pytest
 from jobs.page_view_job import page_view_job
@@ -171,6 +172,26 @@ def test_a_job_does_not_hide_a_module_that_an_earlier_job_has_yet_to_import(code
     )
     assert sys.modules["first_tasks"].later() == 1
     # The name is taken now, and the second job does not use it.
+    assert task_of(second) == "Of second."
+
+
+@pytest.mark.parametrize("package", ["", "/__init__"])
+def test_a_shipped_archive_does_not_hide_one_either_unless_it_has_the_same_file(code, package):
+    lazy = "def later():\n    import same_helpers\n"
+    first, second = code("first", "first_tasks", more=lazy), code("second", "second_tasks")
+    (first / "same_helpers").mkdir()
+    helpers = first / f"same_helpers{package}.py"
+    helpers.write_text("LIMIT = 1\n")
+    archive = second / "shipped.zip"
+    with (second / "job.properties").open("a") as file:
+        file.write(f"job.spark.py.files={archive}\n")
+    with ZipFile(archive, "w") as zipped:
+        zipped.writestr(f"same_helpers{package}.py", "LIMIT = 2\n")
+    task_of(first)
+    told = f"another job of this process has yet to import {helpers}, which {archive}/same_helpers{package}.py hides"
+    assert told in refusal_of(second)
+    with ZipFile(archive, "w") as zipped:
+        zipped.writestr(f"same_helpers{package}.py", "LIMIT = 1\n")
     assert task_of(second) == "Of second."
 
 
