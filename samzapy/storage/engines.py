@@ -1,4 +1,4 @@
-"""The engines of a job's stores, and the serdes that their entries are written with.
+"""Loads the engines of a job's stores, and checks the serdes of their entries.
 
 A store keeps its serdes for its whole life. Another serde may read its bytes without an error, but wrongly: the long 10 is
 the double 4.9e-323.

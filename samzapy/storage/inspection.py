@@ -134,8 +134,8 @@ class Contents:
         unmarked: Sequence[Path] = (),
         empty: Sequence[Path] = (),
     ) -> None:
-        """`as_of`: the markers, by changelog partition. `unmarked`: the directories of entries without one; their parts have
-        negative numbers. `empty`: the directories of tasks that have written nothing yet."""
+        """`as_of`: the markers, by changelog partition. `unmarked`: the directories with entries but without a marker;
+        their parts have negative numbers. `empty`: the directories of tasks that have written nothing yet."""
         self.as_of = as_of
         self.unmarked = unmarked
         self.empty = empty
@@ -232,8 +232,8 @@ class ChangelogReader:
     stall_s: float = 60.0
 
     def ends(self, config: StoreConfig, partitions: Sequence[int]) -> dict[SystemStreamPartition, OffsetRange]:
-        """The ranges now of these partitions of the store's changelog (none given: of all). Raises UnknownStream,
-        ConfigError for a store without a changelog or a partition it does not have."""
+        """The present ranges of these partitions of the store's changelog (none given: of all). Raises UnknownStream,
+        and ConfigError for a store without a changelog or a partition that the changelog does not have."""
         ssps = self._ssps(config, partitions)
         return self.admin_of(ssps[0].system).offsets(ssps)
 
@@ -258,7 +258,7 @@ class ChangelogReader:
                 directory = None if small else self.folder / config.name / str(ssp.partition)
                 engine = factory.open(directory, EngineSettings(config.name, {}, len(bounds)))
                 if directory is not None:
-                    # The caller may read many stores or partitions in turn; the space is for one at a time.
+                    # A caller that reads many stores or partitions in turn may have disk space for one at a time.
                     cleanup.callback(wipe, directory)
                 cleanup.callback(engine.close)
                 parts[ssp.partition] = engine
@@ -310,7 +310,7 @@ def read_files(
             engine = factory.open_read_only(directory, settings)
             cleanup.callback(engine.close)
             marker = _marker(engine, directory, config)
-            # The number of the partition is in the marker, which comes with the first entries.
+            # Only the marker holds the partition's number, and the store has none before its first entries.
             if marker is not None:
                 number = marker.identity.partition
                 if number in parts:

@@ -173,7 +173,7 @@ class StoreOpener:
         return {store.changelog: (store.config.name, store.engine) for store in self._opened if store.changelog}
 
     def doubtful(self) -> list[Tail]:
-        """The tails of changelogs that decide about doubtful stores: with any record there a store is too old."""
+        """The changelog tails that decide about doubtful stores: a store is too old if its tail has any record."""
         return [
             Tail(store.changelog, store.start, store.bound)
             for store in self._opened
@@ -181,7 +181,7 @@ class StoreOpener:
         ]
 
     def settle(self, changed: Collection[SystemStreamPartition]) -> None:
-        """Set the doubtful stores of the tails `changed`, which have records, aside, and continue with empty ones."""
+        """Set aside the files of the stores of the tails `changed`, which have records, and open the stores anew."""
         for index, store in enumerate(self._opened):
             if store.changelog in changed:
                 store.engine.close()

@@ -120,8 +120,8 @@ class SideInputPlan:
         return None
 
     def _lost_deletions(self, stream: SystemStream, age_ms: int) -> str | None:
-        """Why the stream may have dropped deletions that a store of this age has not seen, as half a sentence; None if it has
-        not."""
+        """The reason (a clause) why the stream may have dropped deletions that a store of this age has not seen;
+        None if it has not."""
         topic = self._topics[str(stream)]
         if topic.hidden:
             return f"how long {stream} keeps deletions is unknown ({topic.hidden})"

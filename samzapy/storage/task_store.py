@@ -83,10 +83,10 @@ class Flushing:
 class OpenedStore:
     """A store between the opening of its engine and the end of its restore.
 
-    `changelog`: the partition that restores the engine, from offset `start` to `bound`. `known_end`: the end of the task's
-    records there, None if unknown. `kept`: the engine has files of an earlier attempt, of a `snapshot` or of a standby
-    (`taken_over`); `reason`: why earlier files were set aside. `doubt` asks why the files must not be used now if any
-    record follows them; None for an empty store. `filling`: the streams that fill the store.
+    `changelog`: the partition that restores the engine, from offset `start` to `bound`. `known_end`: the end of the
+    task's records there, None if unknown. `kept`: the engine has files of an earlier attempt, of a `snapshot` or of a
+    standby (`taken_over`); `reason`: why earlier files were set aside. `doubt` returns why the files must not be used
+    now if any record follows them; it is None for an empty store. `filling`: the streams that fill the store.
     """
 
     config: StoreConfig

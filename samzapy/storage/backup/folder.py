@@ -11,7 +11,7 @@ from typing import Any
 from samzapy.errors import StoreError
 
 _FILES, _INDEXES, _UNFINISHED = "files", "index", ".part"
-#: With one of these in a name, fsspec's own `mv` looks for the files that match it. Names of tasks and folders may have them.
+#: fsspec's generic `mv` takes a name with one of these for a pattern. Names of tasks and folders may contain them.
 _OF_PATTERNS = set("*?[")
 
 
@@ -26,7 +26,7 @@ class BackupFolder:
         """`file_system`: fsspec's; `root`: the folder, as that file system names it."""
         self._fs = file_system
         self._root = root.rstrip("/")
-        # Object stores have no rename: there, `mv` is fsspec's, which copies and removes, or comes to that in the end.
+        # Object stores have no rename: their `mv` is, or ends in, fsspec's generic one, which copies and removes.
         of_all, of_stores = (importlib.import_module(f"fsspec.{name}") for name in ("spec", "asyn"))
         generic = type(file_system).mv is of_all.AbstractFileSystem.mv
         self._renames = not generic and not isinstance(file_system, of_stores.AsyncFileSystem)

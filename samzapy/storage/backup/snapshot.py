@@ -227,8 +227,8 @@ def _not_used(folder: BackupFolder, name: str, reason: str) -> None:
 def _download(
     folder: BackupFolder, index: SnapshotIndex, directory: Path, refuse: Callable[[Marker], str | None]
 ) -> None:
-    """Download all files, checked against the index. Raises ValueError for a file that differs from the index, and for a
-    snapshot that has become too old meanwhile."""
+    """Download all files and check them against the index. Raises ValueError for a file that differs from the index,
+    and for a snapshot that `refuse` rejects afterwards: it may have become too old during the download."""
     part = download_of(directory)
     try:
         shutil.rmtree(part, ignore_errors=True)

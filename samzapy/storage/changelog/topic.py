@@ -154,7 +154,8 @@ def check_partition(description: StreamDescription, partition: int) -> None:
 
 
 def check_changelog(description: StreamDescription, config: StoreConfig) -> None:
-    """Raise EnvironmentFailure unless the topic is compacted and nothing else, or keeps records as long as they live."""
+    """Raise EnvironmentFailure unless the topic is only compacted or, for a store with a TTL, keeps records that
+    long."""
     policy = description.setting("cleanup.policy") or "delete"
     if config.ttl_ms is not None and policy != "compact":
         kept_bytes = int(description.setting("retention.bytes") or "-1")

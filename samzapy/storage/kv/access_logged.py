@@ -6,8 +6,8 @@ value  {"op": "get", "ns": 1200, "keys": ["user-1"]}
 `op` is get, put, delete, range or snapshot (of many keys, too), `ns` the duration of the call, `keys` the serialized
 keys as text, the bounds for a range. Samza writes Java's own serialization there, which only Java reads.
 
-A call of many keys may be several records with the same time and `ns`, and a long key is cut: a record that the broker
-refuses for its length would end the task's commit.
+A call of many keys may become several records with the same time and `ns`, and a long key is cut: a record that is too
+large for the broker would fail the task's commit.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
 
-#: Keys that are remembered between two commits; calls after them are only counted.
+#: Keys that the log holds between two commits. Further calls are only counted.
 _MOST_HELD = 100_000
-#: Bytes of a record's value, a tenth of what a broker takes by default; bytes of a key. A byte is at most 6 bytes of JSON, so
-#: both bounds of a range fit into one record.
+#: The most bytes of a record's value, a tenth of a broker's default limit, and of a key. A byte of a key takes at most
+#: 6 bytes of JSON, so both bounds of a range fit into one record.
 _LONGEST_RECORD, _LONGEST_KEY = 100_000, 8_000
 
 

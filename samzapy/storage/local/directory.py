@@ -14,17 +14,18 @@ from samzapy.errors import StoreError
 #: Brackets and commas are in the names of tasks of one partition: `SystemStreamPartition_[kafka,_orders,_0]`.
 _SAFE = re.compile(r"^[A-Za-z0-9._,~\[\]\-]{1,200}$")
 
-#: Why a store must not be used: it is damaged, is of no use any more, or another writer has written to its changelog.
+#: Why a store must not be used: it is damaged, it is useless now, or another writer has written to its changelog.
 RefusedAs = Literal["corrupt", "stale", "foreign"]
 
-#: The endings of directories beside a store, after its own name. Only whole endings count: the names of tasks have dots, too.
-#: `.<RefusedAs>-<time>`: it must not be used.
+#: The suffixes of the directories beside a store, after the store's name. Only a whole suffix counts: task names may
+#: contain dots, too.
+#: `.<RefusedAs>-<time>`: the store must not be used.
 REFUSED = re.compile(rf"\.(?:{'|'.join(get_args(RefusedAs))})-([0-9]+)\Z")
-#: `.orphaned-<time>`: no task used it for long.
+#: `.orphaned-<time>`: no task has used the store for a long time.
 ORPHANED = re.compile(r"\.orphaned-([0-9]+)\Z")
 #: `.standby-<replica>`: a standby's copy.
 _STANDBY = re.compile(r"\.standby-[0-9]+\Z")
-#: `.checkpoint-<id>` and `.downloading`: the files of a snapshot on their way. A process that is killed leaves them.
+#: `.checkpoint-<id>`, `.downloading`: files of a snapshot during its upload or download. A killed process leaves them.
 _CHECKPOINT = re.compile(r"\.checkpoint-[0-9a-f]{32}\Z")
 TEMPORARY = re.compile(rf"{_CHECKPOINT.pattern}|\.downloading\Z")
 _BESIDE = (REFUSED, ORPHANED, _STANDBY, TEMPORARY)
@@ -72,27 +73,27 @@ def set_aside(path: Path, kind: RefusedAs, now_ms: int) -> Path:
 
 
 def lies_beside(path: Path) -> bool:
-    """Whether the directory is not an active store: it was set aside, is a standby's copy, or the files of a snapshot."""
+    """Whether the directory is no active store: it was set aside, is a standby's copy, or holds files of a snapshot."""
     return any(ending.search(path.name) for ending in _BESIDE)
 
 
 def standby_name(task: str, replica: int) -> str:
-    """The name that stands for the task's name in the path of its `replica`-th standby's copies."""
+    """The name that replaces the task's name in the path of its `replica`-th standby's copies."""
     return f"{task}.standby-{replica}"
 
 
 def orphaned(path: Path, now_ms: int) -> Path:
-    """The name of the store at `path` from now on, since no task uses it."""
+    """The new path of the store at `path` once it is set aside as unused."""
     return path.with_name(f"{path.name}.orphaned-{now_ms}")
 
 
 def new_checkpoint(path: Path) -> Path:
-    """A new name for a checkpoint of the store at `path`."""
+    """A new path for a checkpoint of the store at `path`."""
     return path.with_name(f"{path.name}.checkpoint-{uuid.uuid4().hex}")
 
 
 def download_of(path: Path) -> Path:
-    """The files of a snapshot on their way to the store at `path`."""
+    """The path of a snapshot's files during their download to the store at `path`."""
     return path.with_name(f"{path.name}.downloading")
 
 
@@ -102,19 +103,19 @@ def standbys_beside(path: Path) -> list[Path]:
 
 
 def set_asides(path: Path) -> list[Path]:
-    """The directories of this store that were set aside, the oldest of a kind first. Raises StoreError."""
+    """The directories that `set_aside` has made of this store, grouped by kind, oldest first. Raises StoreError."""
     return _beside(path, REFUSED)
 
 
 def checkpoints_beside(path: Path) -> list[Path]:
-    """The checkpoints of the store at `path`: a process that was killed leaves them. Raises StoreError."""
+    """The checkpoints of the store at `path` that killed processes have left. Raises StoreError."""
     return _beside(path, _CHECKPOINT)
 
 
 def _beside(path: Path, ending: re.Pattern[str]) -> list[Path]:
     length = len(path.name)
     try:
-        # The beginning is compared first: every task of a container goes through the names of all of them.
+        # `startswith` comes first, because it is cheap: every task of a container scans the names of all tasks.
         with os.scandir(path.parent) as found:
             names = sorted(
                 each.name for each in found if each.name.startswith(path.name) and ending.fullmatch(each.name, length)

@@ -25,8 +25,8 @@ _NO_MARKER = "it holds data without a marker, so their owner and age are unknown
 
 @dataclass(frozen=True)
 class LocalStore:
-    """An open engine; `marker` is None if it is empty; `reason` says why an earlier one was set aside, if it was;
-    `snapshot`: it was downloaded."""
+    """An open engine. `marker` is None if the engine is empty. `reason` says why an earlier store was set aside, if one
+    was. `snapshot`: the files were downloaded."""
 
     engine: StorageEngine
     marker: Marker | None

@@ -20,7 +20,7 @@ from samzapy.strict_json import LastOffset, Natural, decode, encode
 SerdePair = tuple[str, str]
 
 FORMAT = 1
-#: The largest difference between the clocks of two machines that work, in milliseconds.
+#: The largest difference between the clocks of two healthy machines, in milliseconds.
 _CLOCKS_APART_MS = 600_000
 
 
@@ -128,9 +128,10 @@ def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | N
 
 
 def outlived(age_ms: int, kept_ms: int) -> str | None:
-    """Why a store of that age may lack deletions that are kept for `kept_ms`, as half a sentence; None if it cannot."""
+    """The reason (a clause) why a store of this age may lack deletions that are kept for `kept_ms`; None if it
+    cannot."""
     if age_ms < -min(kept_ms, _CLOCKS_APART_MS):
-        # The clock has gone back since, so the true age is unknown.
+        # The clock was set back, so the true age is unknown.
         return f"its time is {-age_ms} ms ahead of the clock"
     return f"it is {age_ms} ms old" if age_ms >= kept_ms else None
 
@@ -176,9 +177,9 @@ def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Ite
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Decides whether files of a store may be used: by the identity from the job file and the changelog, by the changelog's
-    range and `delete.retention.ms`, and by the time of the question, since a lock or a download takes time. `recorded`: the
-    serdes of the changelog, if its checkpoint says them."""
+    """Decides whether files of a store may be used: by the identity from the job file and the changelog, by the
+    changelog's range and `delete.retention.ms`, and by their age. Each call reads the clock, since a wait for a lock or
+    a download takes time. `recorded`: the serdes of the changelog, if the task's checkpoint names them."""
 
     config: StoreConfig
     identity: StoreIdentity
@@ -188,13 +189,13 @@ class Acceptance:
     recorded: SerdePair = ("", "")
 
     def refusal(self, marker: Marker) -> str | None:
-        """The reason why files with that marker must not be used, as half a sentence; None if they may. Raises as `misfit`."""
+        """The reason (a clause) why files with this marker must not be used; None if they may. Raises as `misfit`."""
         return self.misfit(marker) or self.doubt(marker)
 
     def misfit(self, marker: Marker) -> str | None:
-        """Like `refusal`, but at any age. Raises ConfigError for files of this changelog that were written with other serdes:
-        so was the changelog, and a store rebuilt from it would be no better. But if the changelog is known to have the
-        serdes of the job file, it was migrated, and only the files are old."""
+        """Like `refusal`, but at any age. Raises ConfigError for files of this changelog that were written with other
+        serdes: the changelog has those serdes too, so a store rebuilt from it would be no better. If `recorded` are the
+        serdes of the job file, the changelog was migrated and only the files are old: then that is the reason."""
         if of_another(marker.identity, self.identity) is None:
             problems = list(serde_changes(self.config, marker.identity.serdes, self.identity.serdes))
             if problems and self.recorded == self.identity.serdes:
@@ -204,10 +205,10 @@ class Acceptance:
         return misfit(marker, self.identity, self.log)
 
     def doubt(self, marker: Marker) -> str | None:
-        """The reason why they must not be used if any record follows them in the changelog; None if they may.
+        """The reason why the files must not be used if any changelog record follows them; None if they may.
 
-        The changelog drops deletions after its retention. An older store may hold deleted keys. The shortest retention since
-        the store was made counts.
+        The changelog drops deletions after its retention, so an older store may hold deleted keys. The shortest
+        retention since the store was made counts.
         """
         if marker.changelog_offset + 1 >= self.log.upcoming:
             return None

@@ -19,17 +19,18 @@ _LOG = logging.getLogger(__name__)
 
 #: The least time that an orphan stays after it was set aside, in milliseconds.
 GRACE_MS = 3_600_000
-#: The least time that the files of a snapshot on their way stay after the last of them, in milliseconds.
+#: The least time that the files of an unfinished snapshot stay after the last write, in milliseconds.
 TRANSFER_MS = 86_400_000
 
 
 def sweep_orphans(base: Path, job: str, current: Collection[str], ttl_ms: int, now_ms: int) -> list[Path]:
-    """Look through the job's folder below `base`; returns the stores that were set aside or deleted.
+    """Look through the job's folder below `base`, and return the stores that were set aside or deleted.
 
-    The files of snapshots that were never completed, also those of the `current` tasks, are not set aside first: they are
-    copies of other files. They are deleted `ttl_ms` milliseconds, at least a day, after the last write.
-    Never touched: the stores of the `current` tasks, stores that any process has locked, and stores that were written to
-    less than `ttl_ms` milliseconds ago. A negative `ttl_ms` disables this. A failure to list, rename or delete is logged.
+    1. The stores of the `current` tasks, locked stores, and stores that were written to less than `ttl_ms` milliseconds
+       ago are not touched. A negative `ttl_ms` disables the sweep.
+    2. The files of unfinished snapshots, even of the `current` tasks, are copies of other files. They are deleted
+       without being set aside first, `ttl_ms` milliseconds, but at least a day, after the last write.
+    3. A failure to list, rename or delete is logged.
     """
     if ttl_ms < 0:
         return []
@@ -46,7 +47,7 @@ def sweep_orphans(base: Path, job: str, current: Collection[str], ttl_ms: int, n
 
 
 def _folders(parent: Path) -> list[Path]:
-    """The folders in `parent`, without links. None if it is gone; one that cannot be listed is logged."""
+    """The folders in `parent`, without links; an empty list if it is gone or cannot be listed, which is logged."""
     try:
         return [path for path in sorted(parent.iterdir()) if path.is_dir() and not path.is_symlink()]
     except (FileNotFoundError, NotADirectoryError):
@@ -61,7 +62,7 @@ def _sweep(path: Path, ttl_ms: int, now_ms: int) -> bool:
         if since := aside.search(path.name):
             return now_ms - int(since[1]) >= least_ms and _delete(path)
     if TEMPORARY.search(path.name):
-        # They have no lock of their own, so only their age says that no process uploads or downloads them any more.
+        # These files have no lock: only their age shows that no process uploads or downloads them any more.
         return now_ms - _last_written_ms(path) >= max(ttl_ms, TRANSFER_MS) and _delete(path)
     return now_ms - _last_written_ms(path) >= ttl_ms and _set_aside(path, now_ms)
 

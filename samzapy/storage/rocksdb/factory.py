@@ -88,7 +88,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         return RocksDbStorageEngine(db, path, wanted, ownership, [name for name in names if name], wal=options.wal)
 
     def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
-        """The directory as of its last flush; its owner is not disturbed, and no file there is written."""
+        """Open the directory as of its last flush, without disturbing its owner and without writing there."""
         path = directory.resolve()
         if not (path / "CURRENT").is_file():
             raise StoreError(f"{directory}: there is no RocksDB store here")
@@ -125,7 +125,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
 
 
 def _files(path: Path) -> set[str]:
-    """The files with data and their lists, which the owner's flushes and compactions change. A flush removes its log last."""
+    """The tables, logs and manifests: the owner's flushes and compactions change them. A flush removes its log last."""
     names = (file.name for file in path.iterdir())
     return {name for name in names if name.endswith((".sst", ".log")) or name.startswith("MANIFEST")}
 

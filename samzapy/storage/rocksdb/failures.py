@@ -15,8 +15,8 @@ DAMAGE_FILE = "samzapy.damage"
 #: rocksdict's text for a call of another thread: readers meet it only while the store is being closed.
 IN_USE = "borrowed"
 
-#: RocksDB's texts for a lock that another process, or this one, has. The lock's file can also fail in other ways.
-#: Without the file, the holder of the lock has just renamed the directory.
+#: RocksDB's texts for a lock that this or another process holds. Other errors of the file LOCK mean something else. If
+#: the file is missing, the holder of the lock has just renamed the directory.
 _LOCKED = ("/LOCK: Resource temporarily unavailable", "/LOCK: No such file", "lock hold by current process")
 
 #: While a store is opened, a missing file can only mean that the store has lost it.
@@ -24,10 +24,10 @@ OPENING = "opening"
 
 
 def translated(cause: Exception, path: Path, doing: str, written: Path | None = None) -> StoreError:
-    """`cause`, which rocksdict raised while `doing` something to the store at `path`, as one of our errors. `written`: the
-    folder that is written to instead of the store's.
+    """Translate `cause`, which rocksdict raised while `doing` something to the store at `path`, into a StoreError.
 
-    The owner of the directory also notes damage there. A reader does not: a compaction may have deleted a file under it.
+    `written`: the folder to which a reader writes instead of the store's. The owner of the store's directory also notes
+    damage in it. A reader does not: a compaction may have deleted a file under it.
     """
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if IN_USE in text:

@@ -1,4 +1,4 @@
-"""The files of a store as of one moment, for a reader whose owner goes on writing."""
+"""Gives a reader the files of a store as of one moment, while the store's owner goes on writing."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Final
 
 from samzapy.errors import StoreError
 
-#: What a reader does without: the owner's lock and log, and what rocksdict would write to.
+#: Files that a reader leaves out: the owner's lock and message log, and the file that rocksdict writes.
 _NOT_READ: Final = ("LOCK", "LOG", "rocksdict-config.json")
-#: Where Linux shows the files that this process has open, also when they were deleted since.
+#: Linux shows the open files of this process here, including deleted ones.
 _OPEN_FILES: Final = Path("/proc/self/fd")
 
 
 def written_folder() -> Path | None:
-    """Where `links_to` makes its folders; None before the first one."""
+    """The folder in which `links_to` makes its folders; None before the first one."""
     return None if tempfile.tempdir is None else Path(os.fsdecode(tempfile.tempdir))
 
 
 @contextmanager
 def links_to(path: Path) -> Iterator[Path]:
-    """A folder of our own with the list of a store's tables and links to its files, while the store is being opened.
+    """Make a temporary folder with a copy of the store's manifest and links to its files, for the time of an opening.
 
-    rocksdict writes its own file at each opening, also for reading: in the store's directory that would need the right to
-    write, and a full disk would leave the owner's file empty. RocksDB's errors name the store's directory.
-
-    The list of tables is as long as it was at first: each table that it names is among the files that are linked after it,
-    whatever the owner flushes meanwhile. On Linux the tables are held open, so a compaction cannot take them away either. A
-    table or a write-ahead log that went before it was held has a link that leads nowhere: the opening fails, and can be tried
-    again. A log must not be missing without an error, since the later ones would be read all the same.
+    1. rocksdict writes its own file at each opening, also for reading. In the store's directory it would need the right
+       to write, and a full disk would leave the owner's file empty.
+    2. The copy ends where the manifest ended before the files were listed. So every table that it names has a link,
+       whatever the owner flushes meanwhile. On Linux the tables are also held open against compactions.
+    3. If a table or a write-ahead log disappears too early, the opening fails and can be tried again. A missing log
+       must not pass without an error, since RocksDB would read the later logs all the same.
+    4. RocksDB's errors name the store's directory instead of the folder.
     """
     folder = Path(tempfile.mkdtemp(prefix="samzapy-read-"))
     try:
@@ -54,7 +54,7 @@ def links_to(path: Path) -> Iterator[Path]:
             (folder / "CURRENT").write_text(f"{name}\n")
             yield folder
     except OSError:
-        # It names its file: one of the store, or one of the folder where there was no room for it.
+        # The error names its file: one of the store, or one in the folder if there was no room for it.
         raise
     except Exception as cause:
         raise StoreError(str(cause).replace(str(folder), str(path))) from cause

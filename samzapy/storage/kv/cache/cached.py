@@ -138,7 +138,7 @@ class CachedStore(ScanningStore[K, V]):
         held = self._entries(keys)
         self._codec.check_values(keys, given)
         before = self._values(keys, held)
-        # Not by `map`, which a StopIteration of `combine` would end without a word.
+        # `map` would end silently if `combine` raised StopIteration.
         after = [new if old is None else combine(old, new) for old, new in zip(before, given, strict=True)]
         self._codec.check_values(keys, after)
         self._change_all(held, after)
