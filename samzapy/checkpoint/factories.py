@@ -1,7 +1,4 @@
-"""Makes the checkpoint manager that `task.checkpoint.*` asks for, and keeps checkpoints in files.
-
-There is one file for each task.
-"""
+"""Makes the checkpoint manager that `task.checkpoint.*` asks for, and keeps checkpoints in files, one for each task."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ class FileCheckpointManager(CheckpointManager):
 
     def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
         for task_name, checkpoint in checkpoints.items():
-            # A process that stood still while it wrote must not put back what its successor has committed.
+            # Checked last: a process that was suspended in the write must not overwrite its successor's commit.
             check = partial(self._require_owned, task_name, checkpoint.epoch)
             self._store(self._path(task_name), codec.encode(checkpoint), check)
 
@@ -95,7 +92,7 @@ class FileCheckpointManager(CheckpointManager):
 
     @contextmanager
     def _alone(self, record: JobRecord) -> Iterator[None]:
-        """A context in which no other process changes the record, if the file system has locks."""
+        """Keep other processes from changing the record, if the file system has locks."""
         path = self._folder / f"{record.value}.lock"
         try:
             lock = path.open("ab")

@@ -25,7 +25,7 @@ reads such a store, so everything that would read it refuses:
 
 1. An operator writes one at any time, also while the job runs. The next start follows it, once. It is void after twelve
    hours.
-2. Of several for a partition and a task the newest counts, as in Samza. It makes the older ones void for good.
+2. If a partition and a task have several, the newest counts, as in Samza. It voids the older ones for good.
 3. Samza deletes a startpoint after a commit. Here that commit names the startpoints that it followed, so a crash
    neither follows one twice nor loses it.
 """
@@ -73,7 +73,7 @@ class Adopted:
 
     @classmethod
     def merged(cls, records: Sequence[Adopted]) -> Adopted:
-        """The first with what the others have changed in it: of two ends in one topic the later."""
+        """The first record with the changes of the others. Of two ends in one topic the later one counts."""
         first = records[0] if records else cls()
         ends = dict(first.ends)
         for other in records[1:]:
@@ -267,10 +267,10 @@ def pending(
     checkpoint: Checkpoint | None,
     now_ms: int,
 ) -> dict[SystemStreamPartition, Startpoint]:
-    """The startpoints to follow at the task's start: of each partition the newest, unless it was followed or has expired. No
-    older one takes its place then."""
+    """The startpoints to follow at the task's start: the newest of each partition, unless it was followed or has
+    expired. An older one never takes its place."""
     own = set(ssps)
-    # Older versions followed one for the task before a newer one for all, which they kept beside it. Newer
+    # In records of older versions a followed startpoint for the task beats a newer one for all tasks beside it. Newer
     # records have no such pair: `pending_of_all` drops the older one.
     done = {each.ssp for each in startpoints if each.task == task and is_followed(each, checkpoint)}
     newest: dict[SystemStreamPartition, Startpoint] = {}
@@ -288,8 +288,8 @@ def pending_of_all(
 ) -> list[Startpoint]:
     """The startpoints that some of the `tasks` have yet to follow.
 
-    One for all tasks becomes one for each of the tasks that have yet to follow it, if there are others: without those
-    that made it void for a task, it would count again.
+    A startpoint for all tasks that only some of them have yet to follow becomes one for each of these tasks. Otherwise
+    it would count again for a task when the result lacks the startpoint that voided it there.
     """
     of_task = {name: pending(startpoints, name, ssps, checkpoints[name], now_ms) for name, ssps in tasks.items()}
     found = []
@@ -310,17 +310,18 @@ def merged_startpoints(
     checkpoints: Mapping[str, Checkpoint | None],
     now_ms: int,
 ) -> list[Startpoint]:
-    """The pending ones of several records, oldest first, and the `new` ones. An empty record has cleared those before it."""
+    """The pending startpoints of the `written` records, oldest record first, and the `new` ones. An empty record has
+    cleared the startpoints before it."""
     known: dict[Startpoint, None] = {}
     cleared: set[str] = set()
     for each in written:
         if not each:
             cleared.update(startpoint.id for startpoint in known)
-        # Without those that were followed: beside one of its own a task follows none for all.
+        # Followed ones are dropped first: beside a followed one of its own, a task follows none for all tasks.
         known.update(dict.fromkeys(pending_of_all(each, tasks, checkpoints, now_ms)))
     known.update(dict.fromkeys(new))
     left = [startpoint for startpoint in known if startpoint.id not in cleared]
-    # In one order, so that processes that merge the same records agree.
+    # Sorted, so that processes that merge the same records agree.
     return sorted(
         pending_of_all(left, tasks, checkpoints, now_ms),
         key=lambda each: (each.created_ms, each.ssp, each.task or "", each.id),

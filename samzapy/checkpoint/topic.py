@@ -28,8 +28,8 @@ def read_to(
     patience_s: float,
     max_records: int = _POLL_RECORDS,
 ) -> None:
-    """Let `take` have every batch up to the offset `end`; a poll takes at most `max_records`. Raises RestoreStalled without progress
-    for `patience_s`."""
+    """Pass every batch up to the offset `end` to `take`; a poll reads at most `max_records`. Raises RestoreStalled
+    after `patience_s` seconds without progress."""
     deadline = clock.monotonic() + patience_s
     while (position := consumer.position(ssp)) < end:
         batches = consumer.poll(_POLL_SECONDS, max_records)
@@ -43,8 +43,8 @@ def read_to(
 
 
 class TopicCheckpointManager(CheckpointManager):
-    """Reads the topic once and then only its growth. The first write ends the reading and releases the consumer, except that of an
-    owner or of a change, which is read back."""
+    """Reads the topic once and then only its growth. The first write ends the reading and releases the consumer, unless
+    it writes an owner or a change of a record: those are read back."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class TopicCheckpointManager(CheckpointManager):
         self._samza = samza_records
         self._clock = clock
         self._reader: SystemConsumer | None = None
-        #: Inside `one_pass`: everything up to its beginning has been read.
+        #: Inside `one_pass`: everything before the beginning of the pass has been read.
         self._complete = False
         self._checkpoints: dict[str, Checkpoint] = {}
         self._partitions: dict[str, int] = {}
         self._owners: list[JobRun] = []
         self._records: dict[Kind, dict[str, Any]] = {}
-        #: Inside `change_record`: the records of the kind that were read since its beginning.
+        #: Inside `change_record`: the records of the kind that were read since the call began.
         self._changes: dict[Kind, list[dict[str, Any]]] = {}
 
     def start(self) -> None:
@@ -164,7 +164,7 @@ class TopicCheckpointManager(CheckpointManager):
             merged, found = change(before), before
             while not found or merged != found[-1]:
                 self._send([self._record(RecordKey(kind), codec.encode_record(merged))])
-                # The log still has what others wrote before this record, and what this one has replaced.
+                # The log still has the records that others wrote meanwhile, although this one replaces them.
                 self._catch_up()
                 found = [*before, *since]
                 merged = change(found)
@@ -198,18 +198,18 @@ class TopicCheckpointManager(CheckpointManager):
             self._read_to(bound)
 
     def _peek(self) -> bool:
-        """Like `_catch_up`, but not past the first open transaction; returns whether there was none. A broker that is only slow is
-        waited for: what it has not brought yet may be a record of another run."""
+        """Like `_catch_up`, but stop before the first open transaction; return whether there was none. A slow broker is
+        waited for: a record that it has not delivered yet may be of another run."""
         bound = self._bound()
         if bound is None:
             return True
-        # Asked after the bound, so that a transaction that ends meanwhile is not taken for an open one.
+        # Queried after the bound, so that a transaction that ends meanwhile does not count as open.
         decided = self._admin().ends([self._ssp], committed=True)[self._ssp]
         self._read_to(min(bound, decided))
         return decided >= bound
 
     def _bound(self) -> int | None:
-        """The present high watermark, None without a topic; the reader is there."""
+        """The present high watermark, None without a topic. Makes the reader if there is none."""
         if self._reader is not None:
             return self._admin().ends([self._ssp])[self._ssp]
         if self._admin().describe(self._spec.stream) is None:

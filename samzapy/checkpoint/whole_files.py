@@ -1,7 +1,7 @@
-"""Writes files that are always whole, also if several processes write the same one.
+"""Writes files atomically and durably, even if several processes write the same one.
 
-A superseded process may stand still in a write and go on when its successor has written the file. So each write has a
-temporary file of its own, which is synced and renamed to the file's name; then the folder is synced.
+A superseded process may be suspended in a write, and go on after its successor has written the file. So each write has
+its own temporary file, which is synced and renamed to the file's name; then the folder is synced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from samzapy.clock import Clock
 
 _SUFFIX = ".tmp"
-#: The age after which no process still writes a temporary file.
+#: The age in seconds after which no process still writes a temporary file.
 _LEFT_S = 86_400.0
 
 
@@ -24,7 +24,7 @@ def _nothing() -> None:
 
 
 class WholeFiles:
-    """The files of one folder. One thread."""
+    """Writes the files of one folder, in one thread."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
@@ -32,9 +32,9 @@ class WholeFiles:
         self._tidied = False
 
     def write(self, name: str, *parts: bytes, check: Callable[[], None] = _nothing) -> None:
-        """Replace the file of that name, durably before returning. `check` is called when only the renaming is left; if it
-        raises, the file stays as it was. Raises OSError."""
-        # Not named after the file: that name may be as long as a name can be.
+        """Replace the file `name`, durably on return. `check` is called just before the rename; if it raises, the file
+        stays as it was. Raises OSError."""
+        # Not named after the file: the longest possible name leaves no room for a suffix.
         beside = self._folder / f".{secrets.token_hex(16)}{_SUFFIX}"
         try:
             with beside.open("xb") as file:
@@ -61,7 +61,7 @@ class WholeFiles:
             os.close(folder)
 
     def _tidy(self) -> None:
-        """Remove what killed processes have left."""
+        """Remove the temporary files that killed processes have left."""
         now_s = self._clock.wall_ms() / 1000
         with suppress(OSError):
             for path in self._folder.iterdir():
