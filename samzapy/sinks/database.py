@@ -11,8 +11,8 @@ there.
     next_offset             the first input without rows in the sink; null until the first commit
     epoch                   the newest attempt that has opened the sink
     commit_number           counts the transactions of the task's sink; with `task` it identifies a batch of rows
-    stream_id               the id of the stream that `next_offset` belongs to; null where it is unknown. A table of an
-                            earlier version gets this column; without the right to add it, the ids are not kept
+    stream_id               the id of the stream that `next_offset` belongs to; null if unknown. The sink adds this
+                            column to a table of an earlier version; without the right to do so, it keeps no ids
 
 Each commit begins with an update of these rows that must find the epoch and the commit number of the commit before. The
 update takes the rows' locks, so no two transactions of a task interleave. A superseded attempt, or a late transaction
@@ -40,7 +40,7 @@ Row = tuple[Any, ...] | list[Any]
 
 #: A connection serves one sink, so one name is enough.
 _STAGE = "samzapy_stage"
-#: PostgreSQL's state of an upsert that would write a row two times.
+#: PostgreSQL's SQLSTATE for an upsert that would write one row twice.
 _ONE_ROW_TWICE = "21000"
 _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 
@@ -104,7 +104,7 @@ class Database:
         """
 
     def load(self, cursor: Any, target: Target, rows: Sequence[Row]) -> None:
-        """Insert or upsert `rows` in their order; of the rows that are one in the table the last stays."""
+        """Insert or upsert `rows` in order. Of rows with the same key in the table, the last one stays."""
         values = ", ".join([self.placeholder] * len(target.columns))
         cursor.executemany(f"{target.into} VALUES ({values}){target.on_conflict}", rows)
 
@@ -146,8 +146,8 @@ class Postgres(Database):
         except Exception as cause:
             if _state(cause) != _ONE_ROW_TWICE:
                 raise
-            # Some rows are one for the table alone: its text ignores case, or blanks at the end. No statement may write
-            # them together.
+            # Keys that differ in Python may be equal in the table, if its text type ignores case or trailing blanks.
+            # One statement cannot write such rows together, so each row gets its own.
             cursor.execute(f"ROLLBACK TO SAVEPOINT {_STAGE}")
             cursor.execute(f"SELECT ctid FROM {_STAGE} ORDER BY ctid")
             each = insert.replace("%", "%%") + " WHERE ctid = %s::tid" + target.on_conflict.replace("%", "%%")
@@ -251,7 +251,7 @@ class _Kept(NamedTuple):
 
 
 class SinkOffsets:
-    """The rows of one task's sink. `create` and `claim` first; each `advance` is part of the caller's transaction."""
+    """The rows of one task's sink. Call `create`, then `claim`; each `advance` is part of the caller's transaction."""
 
     def __init__(self, database: Database, attempt: TaskAttempt, sink: str) -> None:
         self.commit_number = 0
@@ -262,17 +262,17 @@ class SinkOffsets:
         self._key = (attempt.job, attempt.task, sink)
 
     def create(self, connection: Connection) -> None:
-        """Create the table if it does not exist, and the column that a table of an earlier version lacks; the transaction is
-        left open."""
+        """Create the table if it does not exist, and the column that a table of an earlier version lacks. The
+        transaction is left open."""
         with closing(connection.cursor()) as cursor:
             if not _columns(connection, cursor):
                 failure = _change(connection, cursor, _CREATE, "epoch")
                 if failure is not None:
                     raise failure
-            # A table that another attempt has just created may be of an earlier version.
+            # The attempt that has just created the table may run an earlier version.
             if "stream_id" in _columns(connection, cursor):
                 return
-            # The look at the columns has locked the table; another attempt that adds the column would wait for that.
+            # Reading the columns has locked the table: another attempt that adds the column would wait for that lock.
             connection.rollback()
             failure = _change(connection, cursor, _ADD_IDS, "stream_id")
             if failure is not None:
@@ -287,9 +287,9 @@ class SinkOffsets:
                 )
 
     def claim(self, cursor: Any) -> dict[SystemStreamPartition, int]:
-        """Lock every earlier attempt out, then read the offsets, without those of earlier streams of the same names.
-        Raises StaleEpoch if the sink has seen a greater epoch: a newer attempt's, or an earlier attempt's that only the
-        sink has."""
+        """Lock out every earlier attempt, then read the offsets, without those of earlier streams of the same names.
+        Raises StaleEpoch if the sink has a greater epoch: that of a newer attempt, or that of an earlier one which only
+        the sink has recorded."""
         epoch = self._attempt.epoch
         newest = max((row.epoch for row in self._rows(cursor)), default=0)
         if newest > epoch:
@@ -371,7 +371,7 @@ class SinkOffsets:
 
 
 def _columns(connection: Connection, cursor: Any) -> set[str]:
-    """The table's columns; if it does not exist, none, and the transaction is undone."""
+    """The table's columns. If it does not exist: none, after a rollback."""
     try:
         cursor.execute(f"SELECT * FROM {TABLE} WHERE 1 = 0")
     except Exception as missing:
@@ -383,12 +383,12 @@ def _columns(connection: Connection, cursor: Any) -> set[str]:
 
 
 def _change(connection: Connection, cursor: Any, statement: str, column: str) -> Exception | None:
-    """Execute a statement that makes the table have this column; returns the failure that has prevented it."""
+    """Execute a statement that gives the table this column; return the failure that has prevented it, None for none."""
     try:
         cursor.execute(statement)
         connection.commit()
     except Exception as failure:
-        # If several attempts do this at the same time, all but one fail, with various errors; then it is done.
+        # If several attempts do this at the same time, all but one fail with various errors, and the column exists.
         if not is_database_error(failure) or is_transient(failure):
             raise
         connection.rollback()

@@ -66,16 +66,17 @@ class WaitingRows:
         self._rows[:] = [each for each in self._rows if each[1] != offset or each[0] != ssp]
 
 
-#: Of one type, equal values of these are the same in every column; values of those are, if they look the same.
+#: Two values of one of these types are the same in every column if they are equal.
 _SAME_IF_EQUAL = frozenset({int, str, bytes, bool, date, UUID})
+#: Two values of one of these types are the same in every column if their `repr` is equal.
 _SAME_IF_SHOWN_ALIKE = frozenset({float, Decimal, datetime, time})
 
 
 def last_of_each_key(rows: Sequence[Row], places: Sequence[int]) -> Sequence[Row]:
-    """The rows without those that a later row with the same values at `places` replaces for certain, in order.
+    """The rows in order, without those that a later row with the same values at `places` certainly replaces.
 
-    Python's equality does not decide: 1 and 1.0 are two texts, and no null is the same as another. The table decides about
-    all that is left.
+    Python's equality does not decide: 1 and 1.0 are two texts, and no null equals another. The table decides about all
+    remaining rows.
     """
     kinds = [set(map(type, map(itemgetter(place), rows))) for place in places]
     last: dict[object, int]
