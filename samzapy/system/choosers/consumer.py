@@ -27,7 +27,7 @@ class Bootstrap:
 
     1. A partition has caught up when its reader is at or past the head as of the start, and everything read from it is
        processed. Positions are compared by `>=`: holes before the head, for example by compaction, deliver nothing. A
-       partition that has ended before its head, because its senders have said so, brings nothing more.
+       partition that ended before its head, as its senders reported, delivers nothing more.
     2. Samza counts messages when they are chosen. This rule is stricter: a chosen message may still be in flight.
     """
 

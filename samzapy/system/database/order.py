@@ -38,7 +38,7 @@ class Order(ABC):
 
     @abstractmethod
     def end(self, connection: sa.Connection, positions: Collection[int]) -> int:
-        """The offset before which everything may be read now; `positions` are where the partitions' readers are."""
+        """The offset before which everything may be read now. `positions`: the readers' next offsets."""
 
     @abstractmethod
     def page(self, connection: sa.Connection, ssp: SystemStreamPartition, span: tuple[int, int], limit: int) -> Page:

@@ -12,9 +12,11 @@ sequence without a cache. If a writer draws it earlier (a mapper that takes bloc
 `database.safety.lag.ms` has to cover that time.
 
 Timestamps have no visible gaps, and a transaction may wait before it writes. There only the lag counts, by the
-database's clock. If the writers have other clocks, the lag has to cover the difference. If that clock was ahead for a time, readers
-have gone too far: the rows that are written from then on come before their positions. That is only logged, because the
-job would otherwise stand until the clock has caught up.
+database's clock:
+
+1. If the writers have other clocks, the lag has to cover the difference.
+2. If the database's clock was ahead for a time, readers have gone too far: rows that are written afterwards come before
+   their positions. This is only logged: an error would stop the job until the clock has caught up.
 """
 
 from __future__ import annotations
@@ -96,7 +98,8 @@ _NUMBERS_AT_ONCE = 1000
 _TIMESTAMP_LAG_MS = 10_000
 
 
-#: A reader that begins behind a row of this second is at the next one; a clock may be set back by a fraction of a second.
+#: Seconds that a position may be ahead of the clock: a reader past a row of this second is at the next second, and a
+#: clock may be set back by a fraction of a second.
 _BEHIND_THE_LAST_S = 2
 #: A longer wait is logged once.
 _PATIENCE_S = 60.0
@@ -178,7 +181,7 @@ class SettledSeconds:
         self._is_ahead = False
 
     def end(self, connection: sa.Connection, position: int) -> int:
-        """Every row of an earlier second may be read. `position`: the greatest second at which a reader is."""
+        """The second before which every row may be read. `position`: the greatest second of a reader."""
         now = now_s(connection, self._clock)
         is_ahead = position > now + _BEHIND_THE_LAST_S
         if is_ahead and not self._is_ahead:

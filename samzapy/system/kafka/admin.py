@@ -59,7 +59,7 @@ _MAY_CHANGE = BETWEEN_LEADERS | {
 }
 
 
-#: Kafka's log of transactions. No job needs to see it, so it counts as missing for users without a right to it.
+#: Kafka's transaction log. No job needs it, so it counts as missing for a user without a right to it.
 _TRANSACTION_LOG = "__transaction_state"
 
 
@@ -185,7 +185,7 @@ class KafkaAdmin(SystemAdmin):
         return described
 
     def _settings(self, answer: Any, stream: str) -> tuple[dict[str, str], str]:
-        """The settings of a topic. If the user may not see them, which inputs and outputs do not need: none, and why."""
+        """The settings of a topic. If the user may not see them: none, and the reason. Inputs and outputs need none."""
         try:
             entries = _settled(answer)
         except KafkaException as cause:
