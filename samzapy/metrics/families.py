@@ -169,7 +169,7 @@ _GROUPS: Mapping[str, Mapping[str, Named]] = {
     },
     "metrics": {
         "source-failures": Named(
-            counter("metrics_source_failures", "Failed readings of a group of metrics, or of a sink's.")
+            counter("metrics_source_failures", "Failed readings of a group of metrics, or of a sink's metrics.")
         )
     },
 }

@@ -155,8 +155,8 @@ class _Collected:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, and a limited number of connections. One without a whole request is closed after some
-    seconds, also if it sends a byte now and then: it may be a stranger's."""
+    """Serves each connection in a thread of its own, up to a limit. A connection without a whole request is closed
+    after some seconds, even if it sends a byte now and then: a stranger may have opened it."""
 
     daemon_threads = True
     block_on_close = False
@@ -174,7 +174,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._unheard.pop(connection, None)
 
     def service_actions(self) -> None:
-        """Close the connections that are too late. The base class calls it several times a second."""
+        """Close the connections without a request in time. The base class calls it several times a second."""
         if self._unheard:
             now = self._clock.monotonic()
             for connection, due in list(self._unheard.items()):
@@ -188,7 +188,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._unheard[request] = self._clock.monotonic() + _SILENT_S
             try:
                 super().process_request(request, client_address)
-            except RuntimeError:  # the system has no thread for it now
+            except RuntimeError:  # the system cannot start a thread now
                 self._done_with(request)
                 raise
         else:
