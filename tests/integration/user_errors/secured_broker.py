@@ -1,5 +1,6 @@
 """A broker that wants TLS on one address, a password on another, and denies what it is told to deny, or all else."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import trustme
@@ -13,8 +14,11 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.devkafka import DevBroker, Listener
 from samzapy.devkafka.broker import free_port
+from samzapy.system.kafka import KafkaSystemFactory
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
@@ -57,6 +61,17 @@ class SecuredBroker:
     def __exit__(self, *exception):
         self._broker.stop()
 
+    def fill(self, topics: Sequence[str], *values: bytes) -> None:
+        """Make topics of one partition, and records in the first of them, as somebody who may."""
+        settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": self.plain})
+        admin, producer = KafkaSystemFactory().admin(settings, "a"), KafkaSystemFactory().producer(settings, "p")
+        admin.create_all(StreamSpec(name, 1) for name in topics)
+        producer.send([OutgoingRecord(topics[0], b"k", value, 0) for value in values])
+        producer.flush()
+        assert admin.offsets([SystemStreamPartition("kafka", topics[0], 0)])
+        producer.close()
+        admin.close()
+
     def deny(self, user: str, resource: ResourceType, name: str, operation: AclOperation = AclOperation.ALL) -> None:
         """Deny a user an operation on what has this name."""
         self._bind(user, resource, name, operation, AclPermissionType.DENY)
@@ -85,6 +100,23 @@ class SecuredBroker:
         client = AdminClient({"bootstrap.servers": self.plain})
         for answer in client.create_acls([binding]).values():
             answer.result(30)
+
+
+def password(user: str, secret: str) -> dict[str, str]:
+    """The properties of a connection with a password."""
+    return {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": secret,
+    }
+
+
+def both_sides(connection: Mapping[str, str]) -> dict[str, str]:
+    """The keys of a job whose consumers and producers have these properties."""
+    return {
+        f"systems.kafka.{side}.{key}": each for side in ("consumer", "producer") for key, each in connection.items()
+    }
 
 
 def _pkcs8(key: bytes) -> bytes:

@@ -3,13 +3,10 @@
 import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AclOperation, ResourceType
-from secured_broker import SecuredBroker
+from secured_broker import SecuredBroker, both_sides, password
 
-from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.checkpoint import checkpoint_topic
 from samzapy.cli.main import cli
-from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 JOB = {
@@ -34,14 +31,7 @@ def secured(tmp_path_factory):
 def topic(secured, unique_topic):
     """A topic with a record, made by somebody who may."""
     name = unique_topic()
-    settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": secured.plain})
-    admin, producer = KafkaSystemFactory().admin(settings, "a"), KafkaSystemFactory().producer(settings, "p")
-    admin.create(StreamSpec(name, 1))
-    producer.send([OutgoingRecord(name, b"k", b"v", 0)])
-    producer.flush()
-    assert admin.offsets([SystemStreamPartition("kafka", name, 0)])
-    producer.close()
-    admin.close()
+    secured.fill([name], b"v")
     return name
 
 
@@ -51,13 +41,12 @@ def run(tmp_path, monkeypatch, topic):
     monkeypatch.chdir(tmp_path)
 
     def run_job(address, connection, **keys):
-        both = {f"systems.kafka.{side}.{k}": v for side in ("consumer", "producer") for k, v in connection.items()}
         job = {
             **JOB,
             "job.name": topic,
             "task.inputs": f"kafka.{topic}",
             "systems.kafka.consumer.bootstrap.servers": address,
-            **both,
+            **both_sides(connection),
             **keys,
         }
         (tmp_path / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))
@@ -69,15 +58,6 @@ def run(tmp_path, monkeypatch, topic):
 
 def tls(ca):
     return {"security.protocol": "ssl", "ssl.ca.location": str(ca)}
-
-
-def password(user, secret):
-    return {
-        "security.protocol": "sasl_plaintext",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": user,
-        "sasl.password": secret,
-    }
 
 
 def errors(lines):

@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
-from secured_broker import SecuredBroker
+from secured_broker import SecuredBroker, both_sides, password
 
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.api.task import InitableTask, StreamTask
 from samzapy.checkpoint import checkpoint_topic
 from samzapy.cli.main import cli
-from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 PAGE = Path(__file__).parents[3] / "docs/how-to/operate/secure.md"
@@ -64,13 +62,7 @@ def grant(broker, user, without=None):
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory):
     with SecuredBroker(tmp_path_factory.mktemp("closed"), closed=True) as broker:
-        settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": broker.plain})
-        admin, producer = KafkaSystemFactory().admin(settings, "a"), KafkaSystemFactory().producer(settings, "p")
-        admin.create_all(StreamSpec(name, 1) for name in ("rights-in", "rights-out", "rights-letters"))
-        producer.send([OutgoingRecord("rights-in", b"k", value, 0) for value in (b"one", b"bad", b"two")])
-        producer.flush()
-        producer.close()
-        admin.close()
+        broker.fill(["rights-in", "rights-out", "rights-letters"], b"one", b"bad", b"two")
         yield broker
 
 
@@ -80,13 +72,6 @@ def command(tmp_path, monkeypatch, closed):
     monkeypatch.chdir(tmp_path)
 
     def invoke(user, *words):
-        connection = {
-            "bootstrap.servers": closed.sasl,
-            "security.protocol": "sasl_plaintext",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": user,
-            "sasl.password": user,
-        }
         job = {
             "job.name": NAME,
             "job.id": ID,
@@ -110,7 +95,7 @@ def command(tmp_path, monkeypatch, closed):
             "systems.kafka.samza.key.serde": "string",
             "systems.kafka.samza.msg.serde": "string",
             "systems.kafka.samza.offset.default": "oldest",
-            **{f"systems.kafka.{side}.{k}": v for side in ("consumer", "producer") for k, v in connection.items()},
+            **both_sides({"bootstrap.servers": closed.sasl, **password(user, user)}),
         }
         (tmp_path / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))
         done = CliRunner().invoke(cli, [*words, "job.properties"])
