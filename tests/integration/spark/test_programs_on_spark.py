@@ -95,14 +95,8 @@ def outputs(folder):
     return sorted(json.loads(line)["message"]["page"] for line in done.stdout.splitlines())
 
 
-def test_a_session_runs_a_job_with_classes_of_the_program_and_goes_on_as_it_was(place):
-    (place / "program.py").write_text(TASK + SESSION + RUN + GOES_ON)
-    assert call(sys.executable, "program.py", folder=place).splitlines() == ["4", "10 3"]
-    assert outputs(place) == sorted(PAGES)
-
-
 @pytest.mark.slow
-def test_a_session_runs_one_job_after_the_other(place):
+def test_a_session_runs_jobs_with_classes_of_the_program_one_after_the_other_and_goes_on_as_it_was(place):
     (place / "program.py").write_text(TASK + SESSION + RUN + RUN + SUBMIT + GOES_ON)
     assert call(sys.executable, "program.py", folder=place).splitlines() == ["4", "0", "True", "10 3"]
     assert outputs(place) == sorted(PAGES)

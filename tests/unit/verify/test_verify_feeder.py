@@ -32,9 +32,9 @@ def streams():
 def feed(streams):
     made = []
 
-    def start(count: int) -> Feeder:
+    def start(count: int, burst: int | None = None) -> Feeder:
         written: list[int] = []
-        pace = Pace("seed", mean_burst(count, 2))
+        pace = Pace("seed", burst or mean_burst(count, 2))
         made.append(Feeder(streams.producer(), "in", PARTITIONS, events(count, "seed"), pace, written.append))
         made[-1].told = written
         return made[-1]
@@ -97,7 +97,7 @@ def test_events_that_the_system_does_not_take_are_a_failure_of_the_environment(s
 
 def test_a_watcher_sees_what_is_written_while_it_looks(streams, feed):
     watcher = Watcher(streams, "in")
-    feeder = feed(300)
+    feeder = feed(300, burst=60)
     feeder.allow(300)
     until(lambda: feeder.acknowledged == 300, lambda: "300 events", DEADLINE_S)
     until(lambda: watcher.count == 300, lambda: "300 events seen", DEADLINE_S)

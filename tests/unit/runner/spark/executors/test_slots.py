@@ -321,11 +321,14 @@ def test_an_attempt_that_failed_before_its_first_report_leaves_the_state_where_i
 
 
 def test_a_standby_that_starts_again_has_not_caught_up_before_its_first_report():
-    spark = Spark()
+    clock = ManualClock()
+    spark = Spark(clock=clock)
     spark.places.append(Place("a", "4"))
     lost = spark.nth(0).registers(A)
     standby = spark.nth(1).registers(B)
     standby.ends("lost")
+    spark.looks(3)
+    clock.advance(supervisor.STANDBY_PAUSE_S)
     again = spark.nth(2)
     spark.coordinator.register("0-1", AttemptProcess("here", 1, 2, 3, B))
     spark.looks(3)
