@@ -29,7 +29,7 @@ demo: java ## run the flights job on Spark with the embedded system, and print i
 	$(BIN)/samzapy demo
 
 test: java ## run the tests, with a real Kafka and a real Spark
-	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn --ignore=tests/architecture
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 3 --dist loadfile --no-loadscope-reorder --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn --ignore=tests/architecture
 
 test-slow: java ## run the tests that are too long for `make test`
 	$(BIN)/python -m pytest -q --timeout=600 -m slow --numprocesses 2 --dist loadfile --ignore=tests/torture --ignore=tests/samza --ignore=tests/yarn
