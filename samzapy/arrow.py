@@ -61,7 +61,8 @@ def _free_name(name: str, taken: Collection[str]) -> str:
 
 
 def to_pandas(batch: Any) -> Any:
-    """A RecordBatch as a `pandas.DataFrame`. Whole numbers beside nulls are no fractions: large ones would change."""
+    """A RecordBatch as a `pandas.DataFrame`. Whole numbers beside nulls do not become floats, which would change large
+    numbers."""
     pd = library("pandas", "pandas")
     frame = batch.to_pandas(integer_object_nulls=True)  # within lists and fields
     nullable = _nullable_integers(pd)
@@ -94,7 +95,8 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     """The rows of a Table or RecordBatch, or of a frame of pandas or polars. Each other argument names a column.
 
     Without `message` a message is the dict of its row, without the columns `timestamp` and `inputs`. Raises TypeError
-    for a value that is not a table, KeyError for a column that it does not have, ValueError for rows with two of a name.
+    for a value that is not a table, KeyError for a column that it does not have, and ValueError, without `message`, for
+    two columns of one name.
     """
     table = _in_microseconds(_table_of(table))
     missing = [
@@ -122,7 +124,7 @@ def _milliseconds(name: str, column: Any) -> Any:
     pa = _arrow()
     expected = f"column {name!r}: expected times or whole milliseconds, got {column.type}"
     if pa.types.is_duration(column.type) or pa.types.is_time(column.type):
-        raise TypeError(expected)  # pyarrow would give the number of its units
+        raise TypeError(expected)  # pyarrow would cast it to the number of its units
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
     try:
@@ -223,19 +225,19 @@ def _array(pa: Any, name: str, values: Sequence[Any], wanted: Any) -> Any:
 
 @contextmanager
 def _named(column: str) -> Iterator[None]:
-    """Raises TypeError, with the column, for the errors of values."""
+    """Turns the errors of values into a TypeError that names the column."""
     try:
         yield
     except (_arrow().ArrowException, TypeError, ValueError, OverflowError, AttributeError) as cause:
         raise TypeError(f"column {column!r}: {' '.join(str(cause).split())}") from cause
 
 
-#: Raises TypeError for a value of a column that pyarrow has changed without an error.
+#: Raises TypeError for a value that pyarrow has changed without an error.
 _Check = Callable[[Sequence[Any]], None]
 
 
 def _check_of(kind: Any, check_of_leaf: Callable[[Any], _Check | None]) -> _Check | None:
-    """The check of the values of a column of that type, None where pyarrow changes none."""
+    """The check of the values of a column of that type; None if pyarrow changes none of them."""
     types_of = _arrow().types
     if types_of.is_struct(kind):
         inner = {field.name: check for field in kind if (check := _check_of(field.type, check_of_leaf)) is not None}
@@ -256,7 +258,7 @@ def _check_items(check: _Check, values: Sequence[Any]) -> None:
 
 
 def _check_of_typed(kind: Any) -> _Check | None:
-    """For the types of annotations, which values of other types may reach."""
+    """The check for a type that an annotation gives: the values may have other types."""
     types_of = _arrow().types
     if types_of.is_int64(kind):
         return partial(_refuse, "int", int, lambda value: int(value) != value)
@@ -266,7 +268,7 @@ def _check_of_typed(kind: Any) -> _Check | None:
 
 
 def _check_of_found(kind: Any) -> _Check | None:
-    """For the types that pyarrow has found for the values."""
+    """The check for a type that pyarrow has inferred from the values."""
     return _refuse_some_zones if _arrow().types.is_timestamp(kind) else _check_of_day_or_clock(kind)
 
 
@@ -284,7 +286,8 @@ def _has_zone(value: Any) -> bool:
 
 
 def _refuse(expected: str, kept: type | None, changes: Callable[[Any], bool], values: Sequence[Any]) -> None:
-    """Refuse the values that their column `changes`. It keeps all of the class `kept`, so these cost next to nothing."""
+    """Refuse the values that the column `changes`. It changes no value of the class `kept`, so these cost next to
+    nothing."""
     if set(map(type, values)) <= {kept, types.NoneType}:
         return
     for value in values:

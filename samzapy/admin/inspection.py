@@ -15,7 +15,7 @@ from samzapy.coordinator.page.inspector import LONGEST, Asked, Found, Inspector
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
 from samzapy.serializers import serde_registry
 
-#: Seconds without progress after which a message is given up: the readers of a page wait for one another.
+#: Seconds without progress after which the search for a message ends: the readers of a page wait for one another.
 _PATIENCE_S = 10.0
 
 

@@ -160,7 +160,7 @@ def _missing(wanted: Wanted, what: str) -> ConfigProblem:
 
 
 def _without_user(text: str) -> str:
-    """`text` without passwords. The user of a URL is hidden, too: of a repository it is often a token."""
+    """`text` without passwords. The user of a URL is hidden, too: the user of a repository is often a token."""
     return _URL_USER.sub(rf"\1{MASK}@", without_password(text))
 
 

@@ -124,7 +124,7 @@ def move_positions(
        `wait` as many seconds as an unseen run takes to notice
     3  read the checkpoints, and write them with the new offsets: all in one transaction, where there are transactions
 
-    The startpoints of the moved partitions that were written before become void: the move is the later request.
+    Earlier startpoints of the moved partitions become void, since the move is the later request.
     Changelog offsets and local stores stay unchanged. Raises EnvironmentFailure when refused, and ConfigError if the
     tasks keep positions inside their own state: a startpoint moves both.
     """
@@ -213,7 +213,7 @@ def moved_to(
     return replace(
         old,
         input_offsets={**old.input_offsets, **moved},
-        # The next start would follow them and undo the move.
+        # Counts as followed: otherwise the next start would follow a startpoint and undo the move.
         startpoints={
             **old.startpoints,
             **{ssp: each.id for ssp, each in pending(startpoints, task, moved, old, now).items()},
@@ -221,7 +221,7 @@ def moved_to(
         # Event times and senders describe the messages before the old position.
         event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
         senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
-        # Positions in a stream that was created again hold once all of them are moved.
+        # If a stream was created again, the positions in it are valid once all of them are moved.
         input_ids={
             stream: each
             for stream, each in old.input_ids.items()
@@ -288,7 +288,7 @@ def write_startpoints(
     tasks = {task.name: task.ssps for task in model.tasks}
     with _checkpoints(config) as checkpoints:
         known = _written(checkpoints)
-        # The newest counts, also if the clock of the machine that wrote an earlier one is ahead.
+        # The newest startpoint counts, even if the machine that wrote an earlier one has a clock that is ahead.
         now = max([clock.wall_ms(), *(each.created_ms + 1 for each in known)])
         new = [Startpoint(secrets.token_hex(8), ssp, position, now, task) for ssp in chosen]
         committed = checkpoints.read_all(tasks)
@@ -324,7 +324,7 @@ def _written(checkpoints: CheckpointManager) -> tuple[Startpoint, ...]:
 def _pending(
     startpoints: Sequence[Startpoint], checkpoints: CheckpointManager, model: JobModel, now_ms: int
 ) -> list[Startpoint]:
-    """Those that some tasks of the job have yet to follow."""
+    """The startpoints that some task of the job has yet to follow."""
     ssps = {task.name: task.ssps for task in model.tasks}
     return pending_of_all(startpoints, ssps, checkpoints.read_all(ssps), now_ms)
 

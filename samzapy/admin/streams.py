@@ -86,8 +86,8 @@ class Range(NamedTuple):
     """The records to read.
 
     `start`: oldest, newest (the last record of each partition), upcoming, or an offset. `partitions`: none for all.
-    `follow`: go on after the end. `patience_s`: seconds without progress after which the read fails: records behind a
-    transaction that is still open come when it ends.
+    `follow`: go on after the end. `patience_s`: seconds without progress after which the read fails; records behind an
+    open transaction come only when it ends.
     """
 
     start: str = "oldest"
@@ -111,8 +111,8 @@ def records(
 ) -> Generator[Record, None, None]:
     """The records, in order within each partition.
 
-    Raises UnknownStream, OffsetOutOfRange, ConfigError for a start that is neither a known word nor an offset, RetriableError
-    at the end of the patience.
+    Raises UnknownStream, OffsetOutOfRange, ConfigError for a start that is neither a known word nor an offset,
+    RetriableError after `patience_s` without progress.
     """
     with stream_admin(settings) as admin:
         description = admin.describe(stream.stream)

@@ -4,14 +4,14 @@
 
     1  read which run owned the job before, as far as that can be read without waiting for open transactions
     2  refuse checkpoints that belong to another job
-    3  write this run down as the owner, with its transactional ids and those of earlier runs: a container that is fenced from
-       now on reads that record, and lets go
+    3  write this run down as the owner, with its transactional ids and the ids of earlier runs: a container that is
+       fenced after this step reads that record, and lets go
     4  with transactions, fence all these ids
-    5  read all owners: other runs may have started between 1 and 3, and those before this one's record are earlier runs as
-       well. With a new one, do 2 to 5 again. A run behind this one's record has taken over
+    5  read all owners, since other runs may have started between 1 and 3. A run with a record before this run's is an
+       earlier run: if it is a new one, repeat 2 to 5. A run with a record after this run's has taken the job over
     6  wait as long as containers of earlier runs may go on unseen, if nothing fences them and they have not ended
     7  check that no checkpoint has a greater epoch than this run's attempts will have
-    8  with nothing left of earlier runs, write this run's record without them, and read all owners once more
+    8  once no earlier run can write, write this run's record without their ids and leases, and read all owners again
 
 A broker may refuse the transactional ids. A guarantee that needs them is refused then; any other is kept without them.
 
@@ -107,7 +107,7 @@ def take_over(
             settled = False
             continue
         if not complete:
-            # A transaction of a run that is not known yet: the broker ends it in the end.
+            # An unknown run has a transaction open: wait until it ends, by the broker at the latest.
             checkpoints.read_owner()
             continue
         # 6  runs that nothing fences
@@ -137,8 +137,9 @@ def _fenced(
 
 
 class _EarlierRuns:
-    """The runs whose records come before that of the run `mine`, back to the one that was found first: each run has dealt with those
-    before it. `epoch`: the greatest of them. `unfenced`: some of their ids, or of this run's, may still write."""
+    """The runs with records before the record of the run `mine`, back to the run that was found first: each run deals
+    with the runs before it. `epoch`: the greatest epoch of these runs. `unfenced`: whether some of their ids, or of the
+    ids of this run, may still write."""
 
     def __init__(self, config: JobConfig, tasks: Collection[str], first: JobRun | None, mine: JobRun) -> None:
         self._config = config
@@ -163,7 +164,8 @@ class _EarlierRuns:
         return bool(self._waited)
 
     def added_to(self, record: JobRun) -> JobRun:
-        """The record of the run while it takes over: a later run has to deal with the earlier ones as well, if this one crashes."""
+        """The record of this run while it takes over, with the ids and leases of the earlier runs: if this run crashes,
+        a later run has to deal with them."""
         leases = [run.lease_ms for name, run in self._runs.items() if name not in self._waited]
         ids = tuple(dict.fromkeys([*(record.transactional_ids or ()), *self.ids]))
         return replace(record, lease_ms=max([record.lease_ms, *leases]), transactional_ids=ids)
@@ -178,7 +180,7 @@ class _EarlierRuns:
             raise JobTakenOver.by(self._config.name, newest.started_ms, newest.host, newest.pid)
         end = len(ids) if own < 0 else own
         known = -1 if self._first is None else _last(ids[:end], self._first.id)
-        # Without the one that was found first, the last of them has dealt with all others.
+        # If the record of the first run is gone, the last run before this one has dealt with all others.
         begin = known if known >= 0 else max(0, end - 1)
         found = {run.id: run for run in owners[begin:end] if run.id != self._mine.id}
         fresh = [run for run in found.values() if self._runs.get(run.id) != run]
@@ -188,7 +190,7 @@ class _EarlierRuns:
         return bool(fresh)
 
     def wait_for_those_that_go_on(self, checkpoints: CheckpointManager, wait: Callable[[float], object]) -> bool:
-        """Wait as long as containers of these runs may go on unseen; False if there is no need, or no more."""
+        """Wait as long as containers of these runs may go on unseen; returns whether that was necessary."""
         left = [run for name, run in self._runs.items() if name not in self._waited]
         longest_ms = max((run.lease_ms for run in left if _may_go_on(checkpoints, run)), default=0)
         if not longest_ms:
@@ -199,7 +201,7 @@ class _EarlierRuns:
         return True
 
     def are_passed_by(self, checkpoints: CheckpointManager, epoch: int) -> bool:
-        """Whether some checkpoint has that epoch or a greater one, which counts from now on."""
+        """Whether some checkpoint has that epoch or a greater one; its epoch counts from now on."""
         found = checkpoints.read_all(self._tasks).values()
         greatest = max((each.epoch for each in found if each is not None), default=0)
         if greatest < epoch:

@@ -156,8 +156,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         1. Messages that are dicts or have fields (msgspec Structs, dataclasses, attrs classes, NamedTuples, pydantic
            models) have one column per field. Others are the column `message`. A null message is null in every column.
         2. Annotations, or without them values, set the types of columns. `message_type` names the class if the
-           messages do not, as with a TypedDict. A column of a `datetime` is in UTC; a time without a zone counts as one
-           of UTC there. A value that its column would change, such as a fraction for an `int`, is refused.
+           messages do not, as with a TypedDict. A `datetime` column is in UTC, and takes a time without a zone as UTC.
+           A value that its column would change, such as a fraction for an `int`, is refused.
         3. `timestamp` is in milliseconds of UTC, null for a message without one. If a field has the name of a
            column, the column gets an underscore in front: `_key`.
 
@@ -170,7 +170,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
     def to_pandas(self, message_type: Any = None) -> Any:
         """Like `to_arrow`, but a `pandas.DataFrame`. Needs `samzapy[pandas]`.
 
-        Whole numbers beside nulls have pandas' own types for that, such as `Int64`: no number becomes a fraction.
+        A column of whole numbers with nulls has a nullable type of pandas, such as `Int64`: no number becomes a float.
         """
         from samzapy import arrow  # noqa: PLC0415  # it needs an extra
 

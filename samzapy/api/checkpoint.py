@@ -40,8 +40,8 @@ class Checkpoint:
                         in the job file; empty in records of older versions
     input_ids           by input stream, the id of the stream that the offsets are of; empty in records of older versions
     held_by, idle       for people: the partition or sender that held the clock back, and the sources that were idle or over
-    told                the last watermark that `on_watermark` was called with, -1 for none; None if that is the watermark of
-                        `senders`
+    told                the last watermark that `on_watermark` was called with, -1 for none; None if it is the watermark
+                        of `senders`
     ended_in            the id of the run in which `on_end_of_stream` or `on_drain` was called at these offsets, empty for none
     """
 
@@ -68,10 +68,10 @@ class JobRun:
 
     `id` is unique; `started_ms`, `host` and `pid` (the driver's) are for people. `job`: name and id of the job.
     `epoch`: every attempt of the run has a greater epoch, every attempt of an earlier run a smaller one.
-    `transactional_ids`: the ids that the next run has to fence, those of earlier runs included until they are fenced; None in
-    records of older versions. `lease_ms`: the time
-    for which unfenced containers may continue without the driver; 0 if all are fenced. `born` is the start of the driver in ticks
-    since the boot `boot` of its machine; 0 and empty in records of older versions and where the kernel does not say.
+    `transactional_ids`: the ids that the next run has to fence, with those of earlier runs until they are fenced; None
+    in records of older versions. `lease_ms`: the time for which unfenced containers may continue without the driver; 0
+    if all are fenced. `born` is the start of the driver in ticks since the boot `boot` of its machine; 0 and empty in
+    records of older versions and where the kernel does not say.
     """
 
     id: str
@@ -160,14 +160,15 @@ class CheckpointManager(ABC):
         """The run of the latest `write_owner`, None before the first."""
 
     def peek_owner(self) -> tuple[JobRun | None, bool]:
-        """The owner as readable without waiting for open transactions, and whether nothing remained unread. Raises as
-        `peek_owners`."""
+        """The owner, as far as it can be read without waiting for open transactions, and whether everything was read.
+        Raises as `peek_owners`."""
         owners, complete = self.peek_owners()
         return owners[-1] if owners else None, complete
 
     def peek_owners(self) -> tuple[Sequence[JobRun], bool]:
-        """The runs of all `write_owner` that are still kept, in their order, as readable without waiting for open transactions, and
-        whether nothing remained unread. A manager that keeps one record has the newest. Raises RestoreError past its deadline."""
+        """The runs of all owner records that are still kept, oldest first, as far as they can be read without waiting
+        for open transactions, and whether everything was read. A manager that keeps one record returns the newest.
+        Raises RestoreError after its deadline."""
         owner = self.read_owner()
         return () if owner is None else (owner,), True
 
@@ -191,11 +192,14 @@ class CheckpointManager(ABC):
     def change_record(
         self, record: JobRecord, change: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
     ) -> None:
-        """Write what `change` makes of the newest value, so that changes by several processes at once lose nothing.
+        """Write the result of `change`, so that several processes can change the record at once and lose nothing.
 
-        `change` merges the values that it gets, oldest first, and adds its own. It gets the newest value, or nothing. A
-        manager that cannot keep others from writing meanwhile calls it again, with their values and its own behind that
-        one, until the newest value is the merged one. A manager without either overwrites what others write meanwhile.
+        `change` merges the values that it gets, oldest first, and adds its own.
+
+        1. It gets the newest value, or no value.
+        2. A manager that cannot exclude other writers then calls it with that value and all values written since, until
+           the newest value is the merged one.
+        3. A manager that does neither overwrites the values that others write meanwhile.
         """
         newest = self.read_record(record)
         self.write_record(record, change([] if newest is None else [newest]))

@@ -106,7 +106,7 @@ class MessageCollector(ABC):
 
         Without `message` a message is the dict of its row, the key included, without the columns `timestamp` and
         `inputs`. Needs `samzapy[arrow]`. Raises as `send_batch` does, KeyError for a column that the table does not
-        have, and ValueError for rows with two columns of one name.
+        have, and ValueError, without `message`, for two columns of one name.
         """
         from samzapy import arrow  # noqa: PLC0415  # it needs an extra
 

@@ -263,8 +263,8 @@ class StoreViewFactory(ABC):
     #: messages (`task.error.process.policy`), the store then hands out copies; a view that puts new objects is quicker.
     changes_in_place = False
 
-    #: Whether each entry has a meaning of its own. If entries refer to each other, one that expires or is dropped would
-    #: leave the others wrong: a job file with `rocksdb.ttl.ms` or `drop.large.messages` for such a store is refused.
+    #: Whether each entry has a meaning of its own. If entries refer to each other, the loss of one makes others wrong.
+    #: So a job file with `rocksdb.ttl.ms` or `drop.large.messages` for such a store is refused.
     entries_stand_alone = False
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:

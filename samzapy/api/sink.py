@@ -65,8 +65,9 @@ class Sink(ABC):
 
         1. Called once, after `init` and before the first message.
         2. Read the offsets after earlier attempts are locked out, or a late commit of one of them would be missing.
-        3. Leave out partitions that the sink has never committed, or committed under another stream id: those offsets
-           mean nothing in the stream of now. A sink without offsets returns an empty mapping, and is at-least-once.
+        3. Leave out partitions that the sink has never committed, or has committed under another stream id: those
+           offsets are not offsets of the present stream. A sink without offsets returns an empty mapping, and is
+           at-least-once.
         4. A partition without a checkpoint, for which `init` sets no offset, starts at the sink's offset.
         """
 
@@ -97,8 +98,8 @@ class Sink(ABC):
         return False
 
     def metrics(self) -> Mapping[str, float]:
-        """Values to publish at each commit, by name. Called on the task's thread, so it should not ask the database. A failure is
-        logged once, and ends nothing."""
+        """Values to publish at each commit, by name. Called on the task's thread, so it should not query the database.
+        A failure is logged once, and does not end the job."""
         return {}
 
     @abstractmethod

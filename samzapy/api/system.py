@@ -113,7 +113,7 @@ class StreamSpec:
 class StreamDescription:
     """A stream that exists. `stream_id` changes when a stream is deleted and created again under the same name.
     `replicas`: the number of copies of the partition with the fewest, None if the system keeps no copies.
-    `hidden`: why `config` is empty, if the system does not show it."""
+    `hidden`: the reason why the system does not show `config`, which is then empty."""
 
     stream: str
     partitions: int
@@ -123,8 +123,8 @@ class StreamDescription:
     hidden: str = ""
 
     def setting(self, name: str) -> str | None:
-        """A setting that state depends on; None if the stream does not have it. Raises EnvironmentFailure if the system does
-        not show it."""
+        """A setting that state depends on; None if the stream does not have it. Raises EnvironmentFailure if the system
+        hides the settings."""
         if self.hidden:
             raise EnvironmentFailure(self.hidden)
         return self.config.get(name)
@@ -207,8 +207,8 @@ class SystemConsumer(ABC):
         """Undo `pause`."""
 
     def held_back(self) -> Collection[SystemStreamPartition]:
-        """The partitions without `pause` that may have records which the consumer holds back in favour of others: a task's
-        clock does not take them for idle."""
+        """The partitions that are not paused and may have records that the consumer holds back in favour of others.
+        They do not count as idle for a task's clock."""
         return ()
 
     def metrics(self) -> Mapping[str, float]:

@@ -167,8 +167,9 @@ class EndOfStreamListenerTask(Ability):
 
     @abstractmethod
     def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called once a run, after all partitions of the task have reached their ends. The checkpoint notes the call: an attempt
-        that crashes before the next commit, or a call that asks for a shutdown, is followed by another call."""
+        """Called once a run, after all partitions of the task have reached their ends. The next commit records the
+        call. If the attempt crashes before that commit, or the call asks for a shutdown, the next attempt calls
+        again."""
 
 
 class WatermarkListenerTask(Ability):
@@ -188,8 +189,8 @@ class DrainListenerTask(Ability):
 
     @abstractmethod
     def on_drain(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called instead of `on_end_of_stream`, and noted as that, after all messages from before the request are processed. A
-        commit and the stop follow. A task that sends to an intermediate stream drains the next stage with
+        """Called instead of `on_end_of_stream`, and recorded like it, after all messages from before the request are
+        processed. A commit and the stop follow. A task that sends to an intermediate stream drains the next stage with
         `collector.send_control(stream, Drain())`."""
 
 

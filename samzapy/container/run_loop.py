@@ -2,8 +2,8 @@
 
 One turn:
 
-1. look at the clock: side inputs, idle partitions, windows, timers, the commit that is due; again while messages are
-   processed, whenever something is due
+1. look at the clock: side inputs, idle partitions, windows, timers, the commit that is due; repeat this between
+   messages when something is due
 2. end the inputs where they end now, if the job is being drained
 3. poll, and give each task the messages of its partitions
 4. let the executor go on with messages in flight
@@ -176,9 +176,10 @@ class RunLoop:
         self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
         #: The monotonic time of the next look at the clock, also amid the messages of a poll.
         self._look_at = now
-        #: The offsets after the last polled messages: a task that has not come there has messages in hand.
+        #: The offsets after the last polled messages. A task that has not reached its offset has unprocessed messages.
         self._polled: dict[SystemStreamPartition, int] = {}
-        #: The time of the last poll if it has brought messages: nobody has asked for others since. Else infinity.
+        #: The time of the last poll if it has returned messages, else infinity. Silence after it does not count, since
+        #: the loop has not polled again.
         self._asked_until = inf
         self._announced_ends: set[str] = set()
         self._asked_where = False
@@ -316,21 +317,22 @@ class RunLoop:
             task.tell_time()
             self.after_call(task)
         self.fire(task)
-        # Once stopping, the watermark is left to the next start, which fires the rest of the timers before it.
+        # A stop leaves the watermark to the next start, which fires the remaining timers before it.
         if not self.stopping and (time_ms := task.event_clock.take_watermark()) is not None:
             self._executor.leave_nothing_to_undo(self, task)
             task.watermark(time_ms)
             self.after_call(task)
 
     def look_between_runs(self, now: float) -> None:
-        """Look at the clock if anything may be due at the monotonic time `now`. Between the runs of a poll this costs one
-        comparison; without it a poll of many partitions would be one commit, however long their messages take."""
+        """Look at the clock if anything may be due at the monotonic time `now`. This costs one comparison for each run
+        of a poll. Without it a commit would wait for the whole poll, however long the messages of many partitions
+        take."""
         if now >= self._look_at:
             self.look_at_clock(amid_poll=True)
 
     def look_at_clock(self, *, amid_poll: bool = False) -> None:
-        """Do everything that is due: side inputs, idle partitions, windows, timers, the commit. `amid_poll`: other partitions
-        may have messages that were polled and are not processed yet, so none counts as idle."""
+        """Do everything that is due: side inputs, idle partitions, windows, timers, the commit. `amid_poll`: some
+        polled messages may not be processed yet, so no partition counts as idle."""
         now = self.clock.monotonic()
         self._side.follow(now)
         if not amid_poll and now >= self._idle.due_at and self._idle.due(now):
@@ -344,7 +346,7 @@ class RunLoop:
         if now >= self._commit.due_at and self._commit.due(now):
             self.commit()
         self._catch_up()
-        # Timers are not asked for here: with many tasks that would cost more than a look every now and then.
+        # Not the timers: to ask all of many tasks costs more than a look every `_MAX_LOOK_S`.
         self._look_at = min(now + _MAX_LOOK_S, self._window.due_at, self._commit.due_at)
 
     def _catch_up(self) -> None:

@@ -227,7 +227,7 @@ class StandbyContainer:
         looked = flushed = -_FLUSH_S
         while not self._heartbeat.should_stop():
             if not self._consumers:
-                # Nothing to follow, so no poll waits.
+                # Without consumers no poll waits.
                 self._stopping.wait(min(_POLL_S, self._look_s))
             for consumer in self._consumers.values():
                 for batch in consumer.poll(min(_POLL_S, self._look_s), _POLL_RECORDS):

@@ -95,7 +95,7 @@ def _fraction(wanted: sql.DataType) -> Conversion:
     def convert(value: Any) -> Any:
         if type(value) is float and not largest < abs(value) < inf:
             return value
-        # A whole number that a fraction does not hold exactly would come out as another one.
+        # A type of fractions that does not hold a whole number exactly would change it.
         if type(value) is int and abs(value) <= largest and stored.unpack(stored.pack(value))[0] == value:
             return float(value)
         raise _refused(wanted, value)
@@ -348,9 +348,9 @@ def _in_utc(value: Any) -> Any:
 
 
 def comparable(given: sql.DataType) -> Conversion:
-    """The function from a column's values to objects that Python compares as Spark does. The instants of `timestamp` become
-    times of UTC: those of this machine occur twice in the hour that ends its daylight saving. It raises ValueError for
-    NaN, which has no place among numbers."""
+    """The function from a column's values to objects that Python compares as Spark does. Instants of `timestamp` become
+    times in UTC, since local times repeat in the hour that ends daylight saving. The function raises ValueError for
+    NaN, which has no order among numbers."""
     if isinstance(given, sql.TimestampType):
         return _in_utc
     if isinstance(given, (sql.FloatType, sql.DoubleType)):

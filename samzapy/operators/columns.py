@@ -40,7 +40,7 @@ def columns(run: Messages, first: int, given: tuple[Column, Column, Column]) -> 
         if column is None:
             found.append(usual())
         elif callable(column):
-            # Not by `map`, which a StopIteration of the user's function would end without a word.
+            # Not `map`: a StopIteration of the user's function would end it silently.
             found.append([column(each) for each in messages])
         else:
             part = column[first : first + len(run)]

@@ -12,7 +12,7 @@ the inputs.
 
     m|<partition>    time    the newest event time of a partition, `system.stream[3]`
     clock            time    up to where event time has come
-    grace            ms      the grace of the windows, or the lateness of the join: what ended by `clock` less this is over
+    grace            ms      the grace of the windows, or the lateness of the join: ends up to `clock` minus it are past
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class _Source:
 class EventTime:
     """The marks of a task's partitions, and the event time that follows from them.
 
-    1. `over` is the event time as of the last look: a window is over when its end plus the grace has come. It never goes
-       back, not even in a restart with the same grace.
-    2. With another grace than in the last run `over` begins as far ahead or back as the grace has grown or shrunk. So the
-       windows that were over stay over, and no other window is.
-    3. A store of an earlier version does not have its grace. It gets the present one, and `over` stays.
+    1. `over` is the event time at the last look. A window is over when `over` has reached its end plus the grace.
+       `over` never goes back, not even in a restart with the same grace.
+    2. If the grace differs from the last run's, `over` starts ahead or back by the difference. So the windows that were
+       over stay over, and no other window is over.
+    3. A store of an earlier version has no grace. It gets the present one, and `over` stays.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class EventTime:
         users: str,
         remedy: str = "",
     ) -> None:
-        """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others back;
-        None: they always wait for it. `grace_ms`: how far event time passes an end before the users close it. `users` (the
-        objects that need event times, in the plural) and `remedy` go into the error for a message without a proper event
-        time."""
+        """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others
+        back; None: they always wait for it. `grace_ms`: the time by which event time passes an end before the users
+        close it. `users` (the objects that need event times, in the plural) and `remedy` go into the error for a
+        message without a proper event time."""
         self._store = store
         self._get, self._put = store.get, store.put
         self._users, self._remedy = users, remedy
@@ -115,7 +115,7 @@ class EventTime:
         self.recall()
 
     def _take_grace(self, grace_ms: int) -> None:
-        """Write another grace into the store, and move event time by the difference."""
+        """Store a changed grace, and move event time by the difference."""
         before: int | None = self._get(_GRACE)
         if before == grace_ms:
             return

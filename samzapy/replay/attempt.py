@@ -3,7 +3,7 @@
 A step is one message of a task that takes messages one by one, one poll of a batch task, or the work that came due
 between two of them: windows, timers, idle inputs. The clock stands at the time of the current record and never goes
 back. So every run is the same if the user's code is deterministic. Messages that are not shown come in the same order and
-at the same times; only the commits after them are left out.
+at the same times, but no commits follow them.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ReplayAttempt:
         before it is processed."""
         self._past = past
         self._begin = begin
-        # A poll hands over one partition after the other, all at one time: more than one record would change their order.
+        # A poll of several records passes them on by partition, at one time, and so would change their order.
         self._poll = (job.task.poll_batch_size or _BATCH_POLL) if issubclass(kind, BatchTask) else 1
         self.clock = ManualClock(begin.time_ms)
         engines = load_engines(job)
@@ -221,7 +221,8 @@ class ReplayAttempt:
         return first is not None and row.ssp == first.ssp and row.offset >= first.offset
 
     def _polled(self, loop: RunLoop, ahead: Row, rows: Iterator[Row], *, shown: bool) -> tuple[list[Row], Row | None]:
-        """The records of the next step, and the one after them. Within a step nothing comes due, and no commit was made."""
+        """The records of the next step, and the record after them. Within a step nothing becomes due, and the job made
+        no commit."""
         due_ms = self.clock.wall_ms() + (loop.due_at - self.clock.monotonic()) * 1000
         polled: list[Row] = []
         for row in chain((ahead,), rows):

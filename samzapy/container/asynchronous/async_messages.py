@@ -96,8 +96,12 @@ class AsyncMessages:
 
     @property
     def holds_up_stop(self) -> bool:
-        """Whether a stop must wait for some message. One that waits for its repetition is left to the next start: no commit
-        covers it, unless later ones of its partition are done."""
+        """Whether a stop must wait for some message.
+
+        The stop leaves a message that waits for its repetition to the next start, since no commit covers it. It waits
+        for the message if later ones of the partition are done, unless `task.async.commit` leaves these out of the
+        commit.
+        """
         if self._in_flight:
             return True
         left = self._config.commit_in_flight and self.waiting.repeating > 0
@@ -110,7 +114,7 @@ class AsyncMessages:
 
     @property
     def undoable(self) -> bool:
-        """Whether a message is in flight whose failure would undo all changes of the stores since its start. Only messages that are
+        """Whether the failure of a message in flight would undo all changes of the stores since its start. Only messages that are
         processed one at a time are undone."""
         return self._config.max_concurrency == 1 and bool(self._in_flight)
 

@@ -27,9 +27,9 @@ class AsynchronousExecutor(TaskExecutor):
        offsets. After `commit_max_delay_ms` it is skipped, and the next one tries again. With `task.async.commit` it does
        not wait, and its offsets are the end of the contiguous prefix.
     3. A stop waits for the messages in flight, `shutdown_ms` at most. After that the attempt ends without a commit.
-    4. A stop leaves a message that waits for its repetition to the next start, as in a synchronous task. If later messages of its
-       partition are done, the stop waits for it, too. Inside a group of records that are committed together a stop is not
-       possible, so repetitions follow without their pauses.
+    4. A stop leaves a message that waits for its repetition to the next start, as in a synchronous task. If later
+       messages of the partition are done, the stop waits for the repetition. A stop inside a group of records that are
+       committed together comes after the group, so repetitions in it follow without their pauses.
     """
 
     lingers = True
@@ -157,7 +157,7 @@ class AsynchronousExecutor(TaskExecutor):
         busy: Callable[[AsyncMessages], bool] = attrgetter("unsettled"),
     ) -> bool:
         """Wait until none of `messages` is `busy` (default: in flight, or overtaken by a completed one); False after
-        `longest_s`. Once a stop is asked for, wait only for those that hold it up."""
+        `longest_s`. After a stop request, wait only for messages that hold up the stop."""
         stop_asked_at: float | None = None
         began = loop.clock.monotonic()
         while awaited := [each for each in messages if busy(each)]:
@@ -189,7 +189,7 @@ class AsynchronousExecutor(TaskExecutor):
             )
 
     def _check_repetitions(self, messages: Sequence[AsyncMessages], waited_s: float) -> None:
-        """Spare the wait for repetitions that are too late for this stop."""
+        """Raise TaskFailed at once if a repetition is due too late for this stop."""
         for each in messages:
             late = (waited_s + each.repeats_in_s) * 1000 > self._shutdown_ms
             if late and each.waiting.repeating and not each.in_flight:

@@ -1,4 +1,4 @@
-"""Accepted messages: chooses the next one to start, and keeps the position up to which a partition is done."""
+"""Chooses the next accepted message to start, and keeps the position up to which a partition is done."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class WaitingMessages:
         self._accepted.append(work)
 
     def enter(self, work: Work) -> bool:
-        """A message has its key only now, when it has decoded; returns whether it may start. If not, it waits for the message of
-        its key that has overtaken it, ahead of the others."""
+        """Take a message that decodes only now, and so gets its key only now; returns whether it may start. If a
+        message of its key has overtaken it, it waits for that message, ahead of later ones of the key."""
         if not self._key_order or work.envelope.key is None:
             return True
         work.key = _hashable(work.envelope.key)
@@ -124,7 +124,7 @@ class ContiguousPrefix:
 
     @property
     def gapped(self) -> bool:
-        """Whether an offset behind the position is complete."""
+        """Whether an offset after the position is complete."""
         return bool(self._complete)
 
     def take(self, offset: int) -> None:

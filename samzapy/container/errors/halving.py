@@ -1,10 +1,10 @@
 """Processes the batches of a task under its job's error policies: finds the message that fails, and undoes the rest.
 
-A batch that fails leaves no trace: its outputs and its rows for sinks are dropped, and the changes of stores and timers are
-undone. Then its halves are processed one after the other, each by a separate call, and so on until a message that fails
-stands alone. The policy applies to that message only. All others are processed once, in order; k failing messages among n
-cost about 2 k log2(n) more calls. A request interrupts the search, also the request of a message that has waited to be tried
-again; the next call continues with the parts that are left.
+A batch that fails leaves no trace: its outputs and its rows for sinks are dropped, and the changes of stores and timers
+are undone. Then its halves are processed one after the other, each by a separate call, and so on until a message that
+fails stands alone. The policy applies to that message only. All others are processed once, in order; k failing messages
+among n cost about 2 k log2(n) more calls. A request to the coordinator interrupts the search, and so does the pause
+before a retry. The next call continues with the parts that are left.
 
 If the policies only fail, the attempt ends anyway. The same search then finds the message that the error names.
 """
@@ -85,7 +85,7 @@ class HalvingProcessing(BatchProcessing):
         """`collector` is the task's, `journal` its stores'."""
         super().__init__(task, process, collector, journal)
         self._recovery = collector.recovery
-        #: By partition, the ends of the parts that an interrupted search has left.
+        #: By partition: the end offsets of the parts that an interrupted search has left.
         self._cuts: dict[SystemStreamPartition, Sequence[int]] = {}
 
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
@@ -97,7 +97,7 @@ class HalvingProcessing(BatchProcessing):
             self._journal.end()
             self._recovery.input = None
             self._collector.begin_run(several=False)
-        # Only now, since `on_clock` belongs to no message: the policies apply to its outputs as they are.
+        # After the clean-up: `passed` may call `on_clock`, and no message is the input of its outputs.
         if done:
             self._task.passed(ssp, batch, done)
         return done
@@ -124,7 +124,7 @@ class HalvingProcessing(BatchProcessing):
         return done
 
     def _parts(self, ssp: SystemStreamPartition, batch: MessageBatch[Any, Any]) -> list[MessageBatch[Any, Any]]:
-        """The batch, the latter part first; in one, unless a search has left parts of it."""
+        """The parts that an interrupted search has left, the last one first; without such a search, the whole batch."""
         places = [0, *(bisect_left(batch.offsets, cut) for cut in self._cuts.pop(ssp, ())), len(batch)]
         return [batch[start:end] for start, end in pairwise(places) if start < end][::-1]
 

@@ -38,7 +38,8 @@ class TolerantProcessing(Processing):
         finally:
             self._recovery.input = None
             self._journal.end()
-        # Only now, since `on_clock` belongs to no message: its outputs are not the last one's, and cannot give that one back.
+        # After the clean-up: `passed` may call `on_clock`. The last message is not the input of its outputs, so their
+        # failure must not give that message back.
         if done:
             self._task.passed(ssp, envelopes, done)
         return done

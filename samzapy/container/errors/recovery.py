@@ -163,10 +163,10 @@ class RetryInterrupted(SamzapyError):
 
 
 class InterruptiblePause:
-    """Call it with seconds. `should_stop` is asked several times a second and may itself raise.
+    """The pause before a message is tried again. `should_stop` is asked several times a second and may itself raise.
 
-    `interrupt` makes the task that waits return after the message at hand. So a due commit is made before the next message
-    may wait, and the pauses of many messages do not add up to more than a transaction may take.
+    `interrupt` makes the task return after the current message. So a due commit comes before the pause of the next
+    message, and the pauses of many messages do not add up to more than the time-out of a transaction.
     """
 
     __slots__ = ("_interrupt", "_should_stop", "_wait")

@@ -9,11 +9,11 @@ count, so look at the source that holds it back:
    sender that has not sent a watermark yet holds the mark back, and so does one that the others have announced and that
    has not been heard yet (see `senders`).
 3. While any source that counts has no mark, the clock has no time, and no event timer fires.
-4. A source is idle once it has brought nothing for `task.watermark.idle.timeout.ms`. It does not count then, nor after its
-   end, until it brings something. The rule looks about once a second. A partition brings something when its position moves; a
-   sender, when it sends a control message. A partition is idle when all of its senders are idle. Messages that wait in the
-   container count as brought, and a partition that the container holds back or has not asked is not idle.
-   When no source counts, the clock stands at the highest mark.
+4. A source is idle once it has brought nothing for `task.watermark.idle.timeout.ms`. It does not count then, nor after
+   its end, until it brings something. The rule looks about once a second. A partition brings something when its
+   position moves; a sender, when it sends a control message. A partition is idle when all of its senders are idle. It
+   is not idle while its messages wait in the container, or while the container holds it back or does not poll it. When
+   no source counts, the clock stands at the highest mark.
 5. The clock never goes back. A restart continues with the committed marks and the last messages of the senders; a partition
    that starts before its committed offset starts without a mark. Idle partitions count again until they are idle again.
 6. An asynchronous task moves its marks when all messages of a poll are done.
@@ -128,7 +128,7 @@ class EventClock:
                     self.over.add(ssp)
                 self._follow(ssp)
         current, told = self._stages.current, checkpoint.told
-        # A partition that starts before its committed offset takes the watermark back.
+        # A partition that starts before its committed offset may set the watermark back.
         self._reported = current if current is None or told is None else min(current, told)
 
     def _still_true(
@@ -209,8 +209,9 @@ class EventClock:
 
     @property
     def told(self) -> int | None:
-        """The last watermark that was taken, -1 for none; None if it has not moved since. It goes with the checkpoint: timers and
-        `on_clock` may commit, or stop the task, before `on_watermark` is called."""
+        """The watermark that `take_watermark` has returned last, -1 for none; None if the watermark has not moved
+        since. The checkpoint keeps it, because timers and `on_clock` may commit or stop the task before `on_watermark`
+        is called."""
         if self._stages.current in {None, self._reported}:
             return None
         return -1 if self._reported is None else self._reported
@@ -317,9 +318,9 @@ class EventClock:
     # The idle rule
 
     def look_for_idle(self, now: float, waiting: Collection[SystemStreamPartition] = ()) -> bool:
-        """Find the sources that are idle at the monotonic time `now`; returns whether the clock has moved. The first look
-        only notes where the partitions stand. `waiting`: the partitions that have messages which the task has not processed,
-        or may have."""
+        """Find the sources that are idle at the monotonic time `now`; returns whether the clock has moved. The first
+        look only notes where the partitions stand. `waiting`: the partitions that have, or may have, messages that the
+        task has not processed."""
         if self._idle_s <= 0:
             return False
         moved = False

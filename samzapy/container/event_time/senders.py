@@ -87,7 +87,8 @@ class Senders:
         self._rebuild()
 
     def all_heard(self, now: float) -> None:
-        """Control messages wait, perhaps of every sender; a sender that is idle already stays so until its message is taken."""
+        """Restart the silence of all senders, since control messages of any of them may wait. An idle sender stays idle
+        until its message is taken."""
         self._rule.put_off(now)
 
     def look_for_idle(self, now: float) -> bool:

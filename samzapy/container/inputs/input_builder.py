@@ -119,8 +119,8 @@ class InputBuilder:
         tasks: Sequence[TaskInstance],
         finished: set[SystemStreamPartition],
     ) -> Bootstrap | None:
-        """The gate before all other streams. The head of a partition that ends sooner is its end. `finished`: the live set of
-        the partitions that have ended."""
+        """The gate before all other streams. If a partition ends before its head, its end counts as its head.
+        `finished`: the live set of the partitions that have ended."""
         ssps = {ssp for ssp in self._ssps if self._config.stream(ssp.system_stream).bootstrap}
         if not ssps:
             return None

@@ -37,8 +37,8 @@ class Inputs:
         raw: NoRawRecords,
         finished: set[SystemStreamPartition] | None = None,
     ) -> None:
-        """`consumers` by system; one may serve several. `raw` keeps the polled batches, for dead letters. `finished` is kept as
-        the set of the partitions that have ended, for a bootstrap."""
+        """`consumers` by system; one may serve several. `raw` keeps the polled batches, for dead letters. `finished`
+        becomes the live set of the partitions that have ended, which a bootstrap reads."""
         self._consumers = dict(consumers)
         self._readers = tuple(dict.fromkeys(consumers.values()))
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
@@ -91,7 +91,7 @@ class Inputs:
         self._hold()
 
     def held_back(self) -> set[SystemStreamPartition]:
-        """The partitions that may have messages which polls do not return for now."""
+        """The partitions that may have messages that polls do not return for now."""
         return {*self._held, *(ssp for consumer in self._readers for ssp in consumer.held_back())} - self._finished
 
     def finish(self, ssp: SystemStreamPartition) -> None:

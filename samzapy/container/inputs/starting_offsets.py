@@ -72,7 +72,8 @@ def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Ch
 
 
 class Followed(NamedTuple):
-    """The startpoints that a task is done with once it has committed: their `ids`, and the `offsets` of those that led to one."""
+    """The startpoints that the first commit of a task completes: the `ids` of all, and the `offsets` of those that have
+    a valid one."""
 
     offsets: Offsets
     ids: dict[SystemStreamPartition, str]
@@ -85,9 +86,9 @@ def refuse_made_anew(
     followed: Followed,
     ids: Mapping[SystemStream, str],
 ) -> None:
-    """Raise EnvironmentFailure if a committed position is of an earlier stream of the same name: the offset may be there, but
-    the records before it were never processed. `ids`: the current ids of the streams. A partition that starts by a startpoint
-    (`followed`) or is reset does not need its position."""
+    """Raise EnvironmentFailure if a committed position is of an earlier stream of the same name: the new stream may
+    have that offset, but the job has not processed the records before it. `ids`: the current ids of the streams. A
+    partition that starts by a startpoint (`followed`) or is reset does not need its position."""
     if checkpoint is None:
         return
     valid = still_valid(checkpoint, ids)
@@ -122,8 +123,8 @@ def follow(
     admin_of: Callable[[str], SystemAdmin],
     now_ms: int,
 ) -> Followed:
-    """The startpoints that the task follows. One without a valid offset is logged and passed over for good, as in Samza: a
-    later start must not follow it when the partition has grown. Other errors are raised."""
+    """The startpoints that the task follows. A startpoint without a valid offset is logged and passed over for good, as
+    in Samza: a later start does not follow it when the partition has grown. Other errors are raised."""
     followed = Followed({}, {})
     for ssp, startpoint in pending(startpoints, task.name, task.ssps, checkpoint, now_ms).items():
         try:

@@ -300,7 +300,7 @@ def _column(
     """The converted values, each as `keep` gives it; None stays None."""
     if given is None:
         return None
-    # Not by `map`, which a StopIteration of a serde would end without a word.
+    # Not `map`: a StopIteration of a serde would end it silently.
     if keep is None:
         return [None if each is None else convert(each) for each in given]
     return [None if each is None else keep(convert(each)) for each in given]

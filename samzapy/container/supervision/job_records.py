@@ -122,9 +122,11 @@ class HandoverRequest:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """A run's note that it has ended, so that no part of it goes on; or that it has `failed`: parts of it may go on for a while.
+    """The record of a run's end. No part of a run that has ended goes on. Parts of a run that has `failed` may go on
+    for a while.
 
-    `again`: its process starts the job again. `drained`: whether it has drained; None in records of older versions.
+    `again`: the run's process starts the job again. `drained`: whether the run has drained; None in records of older
+    versions.
     """
 
     run: str
@@ -140,7 +142,7 @@ class RunEnd:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a job record."""
         if self.failed:
-            # No version may take it for the end of a run, which it has under `run`.
+            # Not under the key `run`: every version takes that for the end of the run.
             return {"failed": self.run}
         more = {"again": True} if self.again else {}
         return {"run": self.run, "drained": self.drained, **more}
@@ -220,8 +222,8 @@ class Ownership:
         self._note(again=again, drained=drained)
 
     def note_failure(self) -> None:
-        """Record that this run has failed, for whoever waits for its end although its process lives on. Parts of it may go on for a
-        while, so the record does not say of any run that it has ended. Raises JobTakenOver."""
+        """Record that this run has failed, so that a waiting `samzapy drain` ends although the process lives on. Parts
+        of the run may go on for a while, so the record does not count as the end of a run. Raises JobTakenOver."""
         self.look()
         self._note(failed=True)
 

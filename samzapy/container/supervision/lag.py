@@ -3,9 +3,10 @@ a consumer group.
 
 1. One request for all partitions of a system, which the client splits by broker. A broker that does not answer holds up
    this thread alone. Other threads see for how long, so a container that cannot reach its broker says so.
-2. The age of the oldest unprocessed record: it is younger than the last processed one, and it came after the last look at
-   which the partition ended before it. The later of the two counts. Without either, its age since the first look. Only the time
-   of a record is compared with the time of day, once, so a partition that stands still has the right age when the clock is set.
+2. The oldest unprocessed record is younger than the last processed record, and came after the last look at which the
+   partition ended before it. Its age counts from the later of the two; without either, from the first look. The time of
+   a processed record is compared with the wall clock only once, so setting the clock does not change the age in a
+   partition that stands still.
 3. No processed message passes the records that are not messages (the ends of transactions). So the run loop notes its
    consumers' positions whenever it has nothing to do.
 4. The consumer group is for tools that show lag. It is a copy: nothing reads it, and a failure is one line in the log.
@@ -48,8 +49,8 @@ class Progress:
 
 
 class EndsSeen:
-    """The ends that one partition had, when it still had them, and its last processed record. `now_ms` are milliseconds of the
-    monotonic clock."""
+    """The ends of one partition, each with the time when it was last seen, and the last processed record. `now_ms` is
+    the monotonic time in milliseconds."""
 
     __slots__ = ("_began", "_looks", "_processed")
 
@@ -71,12 +72,13 @@ class EndsSeen:
             del looks[1:-1:2]
 
     def note(self, now_ms: int, processed_ms: int, wall_ms: int) -> None:
-        """The last processed record has the time `processed_ms`; both this time and `wall_ms` are in milliseconds since 1970."""
+        """The last processed record has the time `processed_ms`; this time and `wall_ms`, now, are milliseconds since
+        1970."""
         if self._processed is None or self._processed[0] != processed_ms:
             self._processed = processed_ms, now_ms - max(0, wall_ms - processed_ms)
 
     def age_ms(self, position: int, now_ms: int) -> int:
-        """The longest time in milliseconds that the record at `position` can have waited; known once an end was added."""
+        """The longest time in milliseconds that the record at `position` can have waited. Call `add` first."""
         known = [at for at, end in self._looks if end <= position][-1:]
         if self._processed is not None:
             known.append(self._processed[1])

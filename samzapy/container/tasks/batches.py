@@ -132,7 +132,7 @@ class BatchExecutor(SynchronousExecutor):
         if gathered is not None:
             self._flush(loop, task, ssp, gathered)
             if gathered:
-                return  # the loop stops before the end
+                return  # the loop stops before the end of the partition
         super().partition_ended(loop, task, ssp)
 
     def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
@@ -146,7 +146,8 @@ class BatchExecutor(SynchronousExecutor):
         gathered: GatheredMessages,
         multiple: int = 1,
     ) -> None:
-        """Process gathered messages, up to where the loop stops; the others stay gathered, so that no end comes before them."""
+        """Process gathered messages until the loop stops. The rest stays gathered, so that no end of a partition comes
+        before it."""
         if loop.stopped:
             return
         runs = gathered.take(multiple)

@@ -103,7 +103,8 @@ class TaskSinks:
         return any(self._call(sink, "full", sink.full) for sink in self._sinks)
 
     def publish(self, metrics: MetricsRegistry) -> None:
-        """Set the sinks' own gauges. Those of a sink that raises stay as they are; that is counted, and logged once."""
+        """Set the sinks' own gauges. The gauges of a sink that raises stay as they are. The failure is counted, and
+        logged once for each sink."""
         for sink in self._sinks:
             try:
                 for name, value in sink.metrics().items():

@@ -2,7 +2,7 @@
 
 A slice has as many messages of one partition as the task has recently processed in about 50 ms. So the loop sees timers and
 stop requests in time for messages of any cost, and the looks cost cheap messages little. After the last slice of a run the
-loop looks if something is due, so commits come in time also for many partitions with few messages each.
+loop checks whether something is due, so commits also come in time for many partitions with few messages each.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class TaskInstance(TaskPosition, UserCalls):
         self.changelog_offsets: dict[str, int] = {}
         self._in_order = user.in_order
         self._run_id = ""
-        #: The position at which the end was told in this run.
+        #: The position at which this run has called `on_end_of_stream` or `on_drain`.
         self._ended_at: Mapping[SystemStreamPartition, int] | None = None
         self.listens = isinstance(user.task, ClockListenerTask)
 
@@ -195,7 +195,8 @@ class TaskInstance(TaskPosition, UserCalls):
         self.sinks.add(sinks)
 
     def join(self, run_id: str | None, checkpoint: Checkpoint | None) -> None:
-        """The task starts as part of a run, None for no run. An earlier attempt of the run may have told it its end."""
+        """Make the task part of a run, None for no run. An earlier attempt of the run may have called
+        `on_end_of_stream` or `on_drain` at the same position; the task is not called again then."""
         self._run_id = run_id or ""
         if checkpoint is not None and checkpoint.ended_in and checkpoint.ended_in == self._run_id:
             position = self.committable()
@@ -302,12 +303,12 @@ class TaskInstance(TaskPosition, UserCalls):
             self._end()
 
     def _end(self) -> None:
-        # A restart needs the call again if it has asked to stop.
+        # If the call has asked for a shutdown, the next attempt has to call again.
         if not (self.requests.shutdown_vote or self.requests.shutdown_all):
             self._ended_at = self.committable()
 
     def _has_ended(self) -> bool:
-        """Whether the task was told in this run that its inputs have ended at its position."""
+        """Whether this run has called `on_end_of_stream` or `on_drain` at the current position."""
         return self._ended_at is not None and self._ended_at == self.committable()
 
     def over_budget(self) -> bool:

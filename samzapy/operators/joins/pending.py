@@ -28,8 +28,8 @@ class TimeRules:
     """The event-time settings of a join. Durations are milliseconds or text such as "5m" (see `Duration`).
 
     `lateness` (default 0): the largest disorder of the messages of one partition. A message is late if it is older
-    than the newest of its own partition by more than that. The order of different partitions does not matter. A run
-    with another lateness goes on from where the last one was: messages that were late for all partitions stay late.
+    than the newest of its own partition by more than that. The order of different partitions does not matter. Messages
+    that were late for all partitions stay late in a run with another lateness.
 
     `idle` (default None: never): the silence, in processing time, after which the other partitions no longer wait for a
     partition. When all partitions are idle, event time advances with the clock. A partition that is only behind can look

@@ -238,9 +238,10 @@ class StreamStreamJoin:
 
 
 def _take_interval(store: KeyValueStore[str, Any], wanted: list[int], where: str) -> None:
-    """Write the interval into the store. A store of an earlier version does not have it, and gets the present one.
+    """Write the interval into the store. A store of an earlier version has none, and gets the present one.
 
-    Raises StoreError if messages wait for another interval: their places in the store depend on it."""
+    Raises StoreError if messages wait for another interval: their places in the store depend on it.
+    """
     known: list[int] | None = store.get(_INTERVAL)
     if known == wanted:
         return

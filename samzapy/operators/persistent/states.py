@@ -346,7 +346,7 @@ class WindowState(MonoidState[T, dict[int, T]]):
 
     def recover(self, plain: Any) -> None:
         sides = plain["sides"]
-        # A checkpoint of an earlier version does not have its lengths.
+        # A checkpoint of an earlier version has no lengths.
         size, step = plain.get("lengths", (self._size, self._step))
         if (size, step) != (self._size, self._step):
             raise ValueError(

@@ -66,8 +66,7 @@ class EventTimeWindows:
     1. The store has string keys, and values in json or msgpack (or long, for tumbling and hopping counts and sums of whole
        numbers). It is restored with the task and committed with its offsets, so a restart at any message changes no result.
     2. A window is over when the event time of every partition has reached its end plus the grace. The next `advance`
-       closes it. Windows that end first are closed first. The grace may differ from the last run's: windows that were over
-       stay over.
+       closes it. Windows that end first are closed first. Windows that were over stay over in a run with another grace.
     3. Messages are late by the event time of their own partition. The order of different partitions does not matter.
 
     Not for several threads, and not for an AsyncStreamTask with more than one message in flight.

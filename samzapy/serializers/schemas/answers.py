@@ -222,7 +222,7 @@ class Registry:
         if path is None:
             return
         try:
-            # Each by itself: a parent that mkdir makes on the way is open to everybody whom the umask lets in.
+            # One by one: `mkdir` gives the mode to the last folder only, and the umask decides about its parents.
             for folder in (path.parent.parent, path.parent):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent)

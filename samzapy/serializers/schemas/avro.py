@@ -28,8 +28,9 @@ class AvroSerde(SchemaSerde):
     1. A message is read by the schema that wrote it and, if the job has a schema, resolved to that one: fields that the
        job's schema lacks are dropped, fields that the message lacks have their defaults.
     2. A value that does not fit is refused: a field that the schema lacks, 1.9 as a long, 2**40 as an int, a text or an
-       iterator as an array, 1e300 as a float, a datetime without a time zone as a timestamp. Rounding to the digits of a float and to a
-       timestamp's unit is no misfit. With `validate=false` the field is lost, and the value changed.
+       iterator as an array, 1e300 as a float, a datetime without a time zone as a timestamp. Values are rounded to the
+       precision of a float and to the unit of a timestamp. With `validate=false` an unknown field is lost, and a value
+       that does not fit is changed.
     3. Logical types are Python's: datetime, date, time, Decimal, UUID.
     """
 

@@ -27,8 +27,8 @@ from samzapy.serializers.schemas.misfits import (
 
 _NONE = type(None)
 _BITS = {"int": 31, "long": 63}
-#: The writer would take their parts for items: text, numbers and keys. An iterator is empty when it is written a second time, and
-#: after a look at its items.
+#: The writer would take the characters, bytes or keys for items. An iterator is empty after a look at its items, and
+#: when it is written a second time.
 _NO_ARRAYS = (str, bytes, bytearray, Mapping, Iterator)
 
 
@@ -70,7 +70,7 @@ class _Maker:
         fields: list[tuple[str, frozenset[type], Look]] = []
 
         def look(value: Any) -> None:
-            # The type first: a look for an abstract class takes as long as all fields.
+            # The type first: `isinstance` with an abstract class takes as long as all fields.
             if type(value) is not dict and not isinstance(value, Mapping):
                 return
             for name, fits, each in fields:
@@ -106,7 +106,7 @@ class _Maker:
             fits.add(int)
 
         def look(value: Any) -> None:
-            # The writer's own choice of a branch, which has checked the type.
+            # As the writer chooses the branch; it checks the type by itself.
             if type(value) is tuple and len(value) == 2:
                 name, held = value
                 if name in named:
@@ -132,7 +132,7 @@ class _Maker:
         return self._names.get(branch, branch) if isinstance(branch, str) else branch
 
 
-#: Kinds in a union whose values are of one type, that no other kind takes.
+#: Kinds in a union that have values of one type, which no other kind takes.
 _ALONE: Mapping[str, type] = {"null": _NONE, "string": str, "boolean": bool}
 _NUMBERS = ("int", "long", "float", "double")
 
@@ -205,7 +205,7 @@ def _map(values: Check) -> Check:
 def _plain(kind: str, logical: str | None) -> Check:
     """The check of a type that holds no other."""
     if kind in _BITS:
-        # Not of a datetime, which is a date with a time.
+        # A datetime is a subclass of date, so it is looked at.
         always = {int} if kind == "long" else {date} if logical == "date" else ()
         return Check(frozenset(always), _look_at_whole(kind, logical))
     found = _PLAIN.get(kind)
@@ -237,12 +237,12 @@ def _look_at_whole(kind: str, logical: str | None) -> Look:
 
 
 def _look_of(logical: str | None, looks: Mapping[str, Look]) -> Look | None:
-    """The one of the looks that a logical type has; None if it has another, or none."""
+    """The look for a logical type; None if these looks have none for it."""
     return next((look for begin, look in looks.items() if (logical or "").startswith(begin)), None)
 
 
 def _look_at_date(value: datetime | time) -> None:
-    # Midnight is the way of some libraries to write a date.
+    # Some libraries give a date as its midnight.
     if isinstance(value, datetime) and (value.tzinfo is not None or value.time() != time()):
         raise Misfit("a date", value)
 
@@ -262,8 +262,8 @@ def _look_at_time(value: datetime | time) -> None:
         raise Misfit("a time without a time zone", value)
 
 
-#: The looks at a datetime and at a time, by how the logical types begin whose numbers the writer makes of one. It drops the parts
-#: that the type lacks, and takes the machine's time zone for one that is missing.
+#: The looks at a datetime and at a time, by the beginning of the logical types that they are written as. The writer
+#: drops the parts that the type lacks, and takes the machine's time zone for a missing one.
 _OF_DATETIMES: Mapping[str, Look] = {
     "date": _look_at_date,
     "timestamp-": _look_at_zoned,
@@ -277,7 +277,7 @@ def _look_at_float(value: Any) -> None:
         return
     if not _is_number(value):
         raise Misfit("float", value)
-    # In 64 bits: numpy would compare in the bits of its own number.
+    # In 64 bits: a number of numpy compares in its own bits.
     if abs(as_float(value)) >= LARGEST_FLOAT and abs(value) != math.inf:
         raise Misfit("float", value)
 
@@ -285,7 +285,7 @@ def _look_at_float(value: Any) -> None:
 def _look_at_double(value: Any) -> None:
     if not _is_number(value):
         raise Misfit("double", value)
-    # Not numpy's int, which would be compared as a float.
+    # As an int of Python: an int of numpy compares as a float.
     number = int(value) if isinstance(value, Integral) else value
     if as_float(value) != number and _is_whole(number):
         raise Misfit("double", value)
@@ -295,12 +295,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (Real, Decimal)) and not isinstance(value, bool)
 
 
-#: Numbers that may be whole, exactly.
+#: The types of exact numbers, which may be whole.
 _EXACT: tuple[Any, ...] = (Decimal, Rational)
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a number is whole; a float does not count."""
+    """Whether an exact number is whole; False for a float."""
     if isinstance(value, Decimal):
         return value == value.to_integral_value()
     return isinstance(value, Rational) and value.denominator == 1

@@ -1,6 +1,6 @@
-"""The parts of a check for values that a writer would change to make them fit, for every kind of schema.
+"""The parts of the checks that find values which a writer would change to make them fit, for every kind of schema.
 
-A check is made once for a schema. It is asked for each value, so a value of a type that always fits costs no call.
+A check is made once for a schema. It runs for each value, so a value of a type that always fits costs no call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Misfit(Exception):
 
 
 class Check(NamedTuple):
-    """The types with values that always fit, and the look at a value of another type; None if all is left to the writer."""
+    """The types with values that always fit, and the look at a value of another type; None if the writer changes
+    none."""
 
     fits: frozenset[type]
     look: Look | None
@@ -37,8 +38,8 @@ UNCHECKED = Check(frozenset(), None)
 
 
 def checked(serde: str, check: Check) -> Callable[[Any], None] | None:
-    """The function that raises SerdeError, with the path of the place, for a value that does not fit; None if all is left to
-    the writer. `serde` is named in the error."""
+    """The function that raises SerdeError, with the path of the place, for a value that does not fit; None if the
+    writer changes none. The error names `serde`."""
     fits, look = check
     if look is None:
         return None
@@ -55,7 +56,7 @@ def checked(serde: str, check: Check) -> Callable[[Any], None] | None:
 
 
 def look_at_all(parts: Iterable[tuple[Any, Any]], fits: frozenset[type], each: Look) -> None:
-    """Look at the values of a container, given with their places in it."""
+    """Look at the values of a collection, each given after its place."""
     for place, held in parts:
         if type(held) not in fits:
             try:
@@ -74,6 +75,6 @@ def as_float(value: Any) -> float:
 
 
 def is_bool_of_numpy(value: Any) -> bool:
-    """Whether the value is one bool of numpy, and no array of several."""
+    """Whether the value is a bool of numpy, not an array of them."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     return bool(kind == "b") and value.shape == ()

@@ -1,9 +1,9 @@
 """Finds the values in dicts that protobuf's classes would change to make them fit: 1e300 as a float becomes infinite, 5 as a
 bool true.
 
-The classes refuse everything else that does not fit, but for bytes as a string: they take their text, and a look at each
-string would cost a sixth of the writing. The check is made once for a class, and looks only at the fields where they
-are silent; a class without such fields has none.
+The classes refuse all other values that do not fit, except bytes as a string: they decode the bytes, and a look at each
+string would cost a sixth of the writing. The check is made once for a class, and looks only at the fields where the
+class does not refuse. A class without such fields has no check.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from samzapy.serializers.schemas.misfits import (
     look_at_all,
 )
 
-#: Their classes take dicts that have other keys than the names of fields.
+#: The dicts for these classes have other keys than the names of fields.
 _OTHER_KEYS = frozenset({"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"})
 
 
@@ -57,7 +57,7 @@ def _message(written: Descriptor, known: dict[str, Check]) -> Check:
                     found.path.append(f".{name}")
                     raise
 
-    # A message may hold itself.
+    # Before the fields: a message may hold itself.
     made = known[written.full_name] = Check(frozenset(), look)
     for field in written.fields:
         fits, each = _field(field, known)
@@ -92,7 +92,7 @@ def _of_list(one: Check) -> Check:
         return UNCHECKED
 
     def look(value: Any) -> None:
-        # A look would use an iterator up.
+        # A look would exhaust an iterator.
         if isinstance(value, Iterable) and not isinstance(value, Iterator):
             look_at_all(enumerate(value), fits, each)
 
@@ -100,7 +100,7 @@ def _of_list(one: Check) -> Check:
 
 
 def _look_at_float(value: Any) -> None:
-    # The type first: a look for an abstract class takes as long as all else.
+    # The type first: `isinstance` with an abstract class takes as long as all else.
     if type(value) is float and -LARGEST_FLOAT < value < LARGEST_FLOAT:
         return
     if isinstance(value, Real) and LARGEST_FLOAT <= abs(as_float(value)) < math.inf:
