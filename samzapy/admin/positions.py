@@ -205,7 +205,8 @@ def moved_to(
     startpoints: Sequence[Startpoint],
     clock: Clock = SYSTEM_CLOCK,
 ) -> Checkpoint:
-    """The checkpoint of a task after a tool has moved some of its positions, or none. `startpoints`: those of the job."""
+    """The checkpoint of a task after a tool has moved some of its positions, or none. `startpoints`: those of the
+    job."""
     now = clock.wall_ms()
     old = replace(old or Checkpoint({}), time_ms=now)
     if not moved:

@@ -126,7 +126,8 @@ def take_over(
 def _fenced(
     config: JobConfig, clients: SystemClients, state: StateTransactions, system: str, ids: Sequence[str]
 ) -> StateTransactions:
-    """Fence the ids; returns `state`, without transactions if the system refuses them and the guarantee does not need them."""
+    """Fence the ids; returns `state`, without transactions if the system refuses them and the guarantee does not need
+    them."""
     try:
         fence(clients, system, ids)
     except TransactionsRefused as cause:

@@ -33,8 +33,8 @@ class TaskAttempt:
     """The task that opens a sink, with the attempt's fencing token.
 
     `job` is `<job.name>-<job.id>`, `task` the task's name: together the same in every attempt. `epoch` only grows: a
-    sink that was opened under an epoch must refuse every smaller one. `ssps` are the task's inputs, `input_ids` the ids of
-    their streams, where the system gives them: a stream that is deleted and created again gets another id.
+    sink that was opened under an epoch must refuse every smaller one. `ssps` are the task's inputs, `input_ids` the ids
+    of their streams, where the system gives them: a stream that is deleted and created again gets another id.
     """
 
     job: str

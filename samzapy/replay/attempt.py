@@ -2,8 +2,8 @@
 
 A step is one message of a task that takes messages one by one, one poll of a batch task, or the work that came due
 between two of them: windows, timers, idle inputs. The clock stands at the time of the current record and never goes
-back. So every run is the same if the user's code is deterministic. Messages that are not shown come in the same order and
-at the same times, but no commits follow them.
+back. So every run is the same if the user's code is deterministic. Messages that are not shown come in the same order
+and at the same times, but no commits follow them.
 """
 
 from __future__ import annotations

@@ -114,8 +114,8 @@ class AsyncMessages:
 
     @property
     def undoable(self) -> bool:
-        """Whether the failure of a message in flight would undo all changes of the stores since its start. Only messages that are
-        processed one at a time are undone."""
+        """Whether the failure of a message in flight would undo all changes of the stores since its start. Only
+        messages that are processed one at a time are undone."""
         return self._config.max_concurrency == 1 and bool(self._in_flight)
 
     @property

@@ -106,7 +106,8 @@ def refuse_made_anew(
 
 
 def still_valid(checkpoint: Checkpoint | None, ids: Mapping[SystemStream, str]) -> Mapping[SystemStreamPartition, int]:
-    """The committed positions without those of earlier streams of the same names. `ids`: the current ids of the streams."""
+    """The committed positions without those of earlier streams of the same names. `ids`: the current ids of the
+    streams."""
     if checkpoint is None:
         return {}
     before = checkpoint.input_ids

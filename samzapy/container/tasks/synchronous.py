@@ -1,8 +1,8 @@
 """Runs synchronous tasks: a slice of messages at a time, and between slices a look at the clock and at requests.
 
-A slice has as many messages of one partition as the task has recently processed in about 50 ms. So the loop sees timers and
-stop requests in time for messages of any cost, and the looks cost cheap messages little. After the last slice of a run the
-loop checks whether something is due, so commits also come in time for many partitions with few messages each.
+A slice has as many messages of one partition as the task has recently processed in about 50 ms. So the loop sees timers
+and stop requests in time for messages of any cost, and the looks cost cheap messages little. After the last slice of a
+run the loop checks whether something is due, so commits also come in time for many partitions with few messages each.
 """
 
 from __future__ import annotations

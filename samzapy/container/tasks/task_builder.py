@@ -72,8 +72,8 @@ class Plugins:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """The start of a task: its `offsets`, which become its live map, its last checkpoint, the startpoints that it follows now,
-    and the ids of its input streams."""
+    """The start of a task: its `offsets`, which become its live map, its last checkpoint, the startpoints that it
+    follows now, and the ids of its input streams."""
 
     offsets: Offsets
     checkpoint: Checkpoint | None

@@ -261,8 +261,8 @@ class WindowState(MonoidState[T, dict[int, T]]):
     2. The window only moves forward, so a message in the open window was never late. The value is the total of *every*
        message with a `timestamp` in the window, independent of their order and of restarts.
     3. With a Group the cost of a slide follows the items that leave the window, with another monoid the items that stay.
-    4. Totals are kept by interval of gcd(size, step), on either side of a checkpoint time. So a checkpoint of windows with
-       another size or step is refused.
+    4. Totals are kept by interval of gcd(size, step), on either side of a checkpoint time. So a checkpoint of windows
+       with another size or step is refused.
     """
 
     def __init__(self, monoid: Monoid[T], size_ms: int, step_ms: int | None = None) -> None:

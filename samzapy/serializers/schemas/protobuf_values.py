@@ -1,5 +1,5 @@
-"""Finds the values in dicts that protobuf's classes would change to make them fit: 1e300 as a float becomes infinite, 5 as a
-bool true.
+"""Finds the values in dicts that protobuf's classes would change to make them fit: 1e300 as a float becomes infinite, 5
+as a bool true.
 
 The classes refuse all other values that do not fit, except bytes as a string: they decode the bytes, and a look at each
 string would cost a sixth of the writing. The check is made once for a class, and looks only at the fields where the
@@ -32,8 +32,8 @@ _OTHER_KEYS = frozenset({"google.protobuf.Struct", "google.protobuf.Value", "goo
 
 
 def check_of(written: Descriptor) -> Callable[[Any], None] | None:
-    """The function that raises SerdeError, with the path of the place, for a dict with a value that the class would change; None
-    for a class that changes none."""
+    """The function that raises SerdeError, with the path of the place, for a dict with a value that the class would
+    change; None for a class that changes none."""
     return checked("protobuf", _message(written, {}))
 
 
