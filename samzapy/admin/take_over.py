@@ -77,7 +77,7 @@ def take_over(
     """Own the job; the topic of the checkpoints exists.
 
     `members` write state, each under a separate id: the containers of the run, or a tool. `tasks` are the names of the
-    job's tasks. `wait` waits for seconds. `run` is written down, else a new one. Raises EnvironmentFailure for
+    job's tasks. `wait` waits for seconds. `run`: the run to write down, else a new one. Raises EnvironmentFailure for
     checkpoints of another job, TransactionsRefused, JobTakenOver if another run takes over meanwhile.
     """
     # 1  the previous run

@@ -174,7 +174,7 @@ class RunLoop:
         self._window = Schedule(periods.window_ms if self._windowed else 0, now)
         self._commit = Schedule(periods.commit_ms, now)
         self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
-        #: The monotonic time of the next look at the clock, also amid the messages of a poll.
+        #: The monotonic time of the next look at the clock between the messages of a poll.
         self._look_at = now
         #: The offsets after the last polled messages. A task that has not reached its offset has unprocessed messages.
         self._polled: dict[SystemStreamPartition, int] = {}

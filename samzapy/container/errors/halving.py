@@ -97,7 +97,7 @@ class HalvingProcessing(BatchProcessing):
             self._journal.end()
             self._recovery.input = None
             self._collector.begin_run(several=False)
-        # After the clean-up: `passed` may call `on_clock`, and no message is the input of its outputs.
+        # After the clean-up: `passed` may call `on_clock`, and its outputs have no input message.
         if done:
             self._task.passed(ssp, batch, done)
         return done

@@ -38,8 +38,8 @@ class TolerantProcessing(Processing):
         finally:
             self._recovery.input = None
             self._journal.end()
-        # After the clean-up: `passed` may call `on_clock`. The last message is not the input of its outputs, so their
-        # failure must not give that message back.
+        # After the clean-up: `passed` may call `on_clock`. Its outputs have no input message, so their failure must not
+        # give the last message back.
         if done:
             self._task.passed(ssp, envelopes, done)
         return done

@@ -106,7 +106,7 @@ class _Maker:
             fits.add(int)
 
         def look(value: Any) -> None:
-            # As the writer chooses the branch; it checks the type by itself.
+            # The branch is chosen as the writer chooses it. The writer also checks the type.
             if type(value) is tuple and len(value) == 2:
                 name, held = value
                 if name in named:
