@@ -1,7 +1,7 @@
 """Finds modules that hide others in a process of several jobs.
 
-Python has one module of a name. A job's own modules are those beside its file that its classes are in, and those that these
-import, as their text says.
+Python has one module of a name. A job's own modules are the modules beside its file that define its classes, and the
+modules that the text of these imports.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, is_installed, split_path
 
-#: Modules that no job has a file of.
+#: Modules that are never a job's own.
 _NOT_OF_JOBS = frozenset({"__main__", "samzapy"})
 
 
 def check_hidden(config: JobConfig, shipped: Sequence[str]) -> None:
-    """Check that this process has loaded no other module in place of one that the job takes from beside its file: Python has one
-    module of a name, so a second job would run with the modules of the first. Nor may it take the place of one that an earlier
-    job has yet to import. Call it after the job's classes are imported. Raises ConfigError.
+    """Check that no module takes the place of another job's module. Call it after the job's classes are imported.
+    Raises ConfigError.
 
-    Installed modules, files that the job ships (`shipped`: their places), and equal files may take the place.
+    1. A module that this process has loaded from elsewhere must not have the name of a module of the job.
+    2. A module of the job must not be found in place of a module that an earlier job has yet to import.
+    3. Installed modules, files that the job ships (`shipped`: their places), and equal files may take the place.
     """
     folder = config.folder
     if folder is None:
@@ -49,12 +50,13 @@ def check_hidden(config: JobConfig, shipped: Sequence[str]) -> None:
     _used_by[folder] = used
 
 
-#: The modules that each job of this process takes from its folder, by the folder.
+#: By folder, the modules that the job of that folder takes from it.
 _used_by: dict[Path, Mapping[str, Path]] = {}
 
 
 def _used(config: JobConfig, folder: Path) -> dict[str, Path]:
-    """The modules below the folder that the job's classes are in, and those that these import, with their files."""
+    """The modules below the folder that define the job's classes, and the modules that these import, with their
+    files."""
     found: dict[str, Path] = {}
     waiting = [module for value in config.resolved.values() for module in _modules_in(value)]
     while waiting:
@@ -69,7 +71,7 @@ def _used(config: JobConfig, folder: Path) -> dict[str, Path]:
 
 
 def _imported_by(name: str, file: Path) -> Iterator[str]:
-    """The modules that a module imports anywhere in its text, also later on, in its functions."""
+    """The modules that the text of a module imports, in its functions, too."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     with contextlib.suppress(OSError, SyntaxError, ValueError):
         for node in ast.walk(ast.parse(file.read_bytes())):
@@ -93,13 +95,14 @@ def _modules_in(value: str) -> Iterator[str]:
 
 
 def _taken_from_others(folder: Path, shipped: Iterable[str]) -> dict[str, tuple[Path, Path]]:
-    """The files that earlier jobs will look for, and those they would find among this one's, by the name of the module."""
+    """By module, the file that an earlier job has yet to import, and the file of this job that it would find
+    instead."""
     taken: dict[str, tuple[Path, Path]] = {}
     places = [*map(Path, shipped), folder]
     behind = sys.path[sys.path.index(str(folder)) + 1 :] if str(folder) in sys.path else []
     for other, used in _used_by.items():
         for name, file in used.items() if str(other) in behind else ():
-            # An imported module stays what it is, and a package knows where its own are.
+            # An imported module stays loaded, and a package finds its own modules by its path.
             own = None if "." in name or name in sys.modules else _file_in(places, name)
             if own is not None and not _equal(own, file):
                 taken[name] = file, own
@@ -127,7 +130,7 @@ def _equal(loaded: Path, own: Path) -> bool:
 
 
 def _text(file: Path) -> bytes | None:
-    """What is in a file, or in `module.py` of an archive for `code.zip/module.py`; None if there is none."""
+    """The content of a file, or of `module.py` in an archive for `code.zip/module.py`; None without such a file."""
     if file.is_file():
         return file.read_bytes()
     with contextlib.suppress(OSError, KeyError, BadZipFile):

@@ -109,7 +109,8 @@ def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream
 
 
 def checked_inputs(config: JobConfig, describe: Describe) -> dict[SystemStream, int]:
-    """As `input_partitions`, and UnknownStream too for a stream that fills a store and for the one of dead letters."""
+    """As `input_partitions`, with UnknownStream also for a stream that fills a store and for the stream of dead
+    letters."""
     counts = input_partitions(config, describe)
     sources = {stream for store in config.stores.values() if store.source for stream in store.source.all_streams}
     letters = config.task.errors.dead_letters
@@ -140,11 +141,11 @@ def look_around(
 ) -> tuple[JobModel, tuple[GuaranteeWarning, ...]]:
     """The model that the job would start with, and the warnings about the topics that its guarantee needs.
 
-    With the job's `code` it checks what a start refuses, too. `warn` gets a line for each check that was left out because of an
-    open transaction. Raises UnknownStream for an input or a stream of dead letters that does not exist, ConfigError for a
-    broadcast partition that does not and for a store that was written with other serdes, EnvironmentFailure for a changelog that
-    could not hold the state, inputs that a task could not join, and a store that is being migrated, NotReachable if a system
-    does not answer.
+    With the job's `code` it makes the checks of a start, too. `warn` gets a line for each check that was left out
+    because of an open transaction. Raises UnknownStream for an input, a stream that fills a store or a stream of dead
+    letters that does not exist, ConfigError for a broadcast partition that does not exist and for a store that was
+    written with other serdes, EnvironmentFailure for a changelog that could not hold the state, for inputs that a task
+    could not join and for a store that is being migrated, NotReachable if a system does not answer.
     """
     with closing(job_clients(config, _PURPOSE)) as clients, closing(JobRecords.of(config, _PURPOSE)) as records:
         for system in config.systems:
@@ -207,7 +208,7 @@ def _reading(records: JobRecords, sought: str, warn: Warn) -> Iterator[Checkpoin
     except RetriableError as cause:
         raise NotReachable(str(cause)) from cause
     except RestoreError as cause:
-        # The manager may lack records now: the next reading starts at the beginning.
+        # The manager may lack records now. After `close` the next reading starts at the beginning.
         records.close()
         warn(f"left out {sought}, is a transaction open? {cause}")
 
@@ -221,8 +222,8 @@ def _reaching() -> Iterator[None]:
 
 
 def _check_changelogs(stores: Mapping[str, StoreConfig], describe: Describe, model: JobModel, *, exactly: bool) -> None:
-    """Check the changelogs that exist; the first run creates the others. A start wants a partition for each task `exactly`; further
-    partitions do not hinder a command that only looks."""
+    """Check the changelogs that exist; the first run creates the others. `exactly`: a start wants as many partitions as
+    tasks; a command that only looks takes further ones."""
     tasks = changelog_partition_count(model)
     for store in stores.values():
         description = None if store.changelog is None else describe(store.changelog)

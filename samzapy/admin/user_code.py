@@ -77,8 +77,8 @@ class JobCode:
 
 
 def imported_code(config: JobConfig) -> JobCode:
-    """Make the code of a job importable, import and check its classes, and refuse modules that another job hides. Raises
-    ConfigError, EnvironmentFailure."""
+    """Make the code of a job importable, import and check its classes, and refuse modules that another job hides.
+    Raises ConfigError, EnvironmentFailure."""
     make_importable(config)
     code = checked_code(config)
     check_hidden(config, _shipped(config.spark.py_files))
@@ -86,8 +86,8 @@ def imported_code(config: JobConfig) -> JobCode:
 
 
 def checked_code(config: JobConfig) -> JobCode:
-    """Import the classes that a job file names, and check that they, their settings and the keys of the job fit together.
-    Connects to nothing, and creates nothing. Raises ConfigError with all problems."""
+    """Import the classes that a job file names, and check that they, their settings and the keys of the job fit
+    together. Connects to nothing, and creates nothing. Raises ConfigError with all problems."""
     registry = serde_registry(config)
     named: list[StreamConfig | StoreConfig] = [*config.streams.values(), *config.stores.values()]
     checks: list[Callable[[], object]] = [
@@ -121,7 +121,7 @@ def checked_code(config: JobConfig) -> JobCode:
 
 
 def _refuse(problems: Collection[ConfigProblem]) -> None:
-    """Raise ConfigError for the problems, if there are any; each is told once."""
+    """Raise ConfigError if there are problems; it has each of them once."""
     if problems:
         raise ConfigError(dict.fromkeys(problems))
 
@@ -131,7 +131,8 @@ def _serdes(named: Iterable[StreamConfig | StoreConfig]) -> set[str]:
 
 
 def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
-    """Refuse stores for a task that keeps its own state: a crash takes that state back to its checkpoint, but not the stores."""
+    """Refuse stores for a task that keeps its own state: a crash takes that state back to its checkpoint, but not the
+    stores."""
     if not issubclass(task_class, StateCheckpointTask):
         return
     store_factory(config.state_checkpoint.factory)
