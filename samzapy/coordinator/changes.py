@@ -6,9 +6,10 @@
 2. If a detail has disappeared, all details are sent again, beginning with a `first` piece, which voids the earlier ones.
 3. A piece ends at `PIECE_B` bytes, so the coordinator accepts it whatever the size of the container. A single larger detail
    is left out, and so is a metric that is not a number.
-4. A piece without an acknowledgement may have arrived, so the next one is a `first` again. The coordinator asks for a `first`
-   if a piece is missing.
-5. Such a piece may still arrive after later ones. Its sequence number is smaller than theirs, so it changes nothing.
+4. A piece without an acknowledgement may have arrived, so the next one is a `first` again. The coordinator asks for a
+   `first` if a piece is missing.
+5. A piece without an acknowledgement may still arrive after later pieces. Its sequence number is lower than theirs, so
+   the coordinator ignores it.
 
 A metric is named once and has a number from then on. The coordinator keeps the values of a container in one array, and one
 copy of each list of names that tasks share: five million values of a thousand containers take some 60 MB.
@@ -198,7 +199,7 @@ class Reported:
     newest: int = 0
 
     def is_late(self, piece: Details) -> bool:
-        """Whether a later piece of this attempt is here already. A piece without a sequence number is never late."""
+        """Whether a later piece of this attempt has arrived. A piece without a sequence number is never late."""
         return piece.epoch == self.epoch and 0 < piece.sequence <= self.newest
 
     def changed(self, piece: Details) -> Reported:

@@ -308,7 +308,7 @@ class HttpQuestions(QuestionSource):
         return self._asked(Handed(self._epoch(), list(answers)), WAIT_S + ANSWER_S)
 
     def hand_over(self, answers: Sequence[tuple[int, Answered]]) -> None:
-        """See `QuestionSource.hand_over`. Raises as `exchange`."""
+        """See `QuestionSource.hand_over`. Raises the same errors as `exchange`."""
         self._asked(Handed(self._epoch(), list(answers), busy=True), ANSWER_S)
 
     def _asked(self, handed: Handed, answer_s: float) -> Sequence[tuple[int, Question]]:

@@ -82,7 +82,7 @@ class Coordinator:
         self._started: float | None = None
         self._newest = 0.0
         self._processes: dict[str, AttemptProcess | None] = {}
-        #: By process, the container that it has registered last.
+        #: The container that each process registered last.
         self._last_of: dict[tuple[str, int, int], str] = {}
         self._abandoned: str | None = None
         self._changelogs: Mapping[str, ChangelogSize] = {}
@@ -146,8 +146,8 @@ class Coordinator:
             return self._processes.get(container_id)
 
     def predecessor(self, container_id: str) -> AttemptProcess | None:
-        """The process that a new attempt has to end first: that of the newest attempt, unless the attempt has ended well, or the
-        process has registered another container since. Spark uses a process again whose attempt has returned."""
+        """The process of the newest attempt, which a new attempt must end first. None if the newest attempt has ended
+        normally, or if its process has registered another container since: Spark reuses a process after its attempt."""
         with self._changed:
             process = self._processes.get(container_id)
             if process is None or self._leases.state(container_id) is ContainerState.DONE:
@@ -186,7 +186,7 @@ class Coordinator:
         return directive
 
     def directive(self, container_id: str, epoch: int) -> Directive:
-        """The present directive for an attempt. This renews no lease."""
+        """The current directive for an attempt. Does not renew its lease."""
         with self._changed:
             return self._leases.directive(container_id, epoch)
 

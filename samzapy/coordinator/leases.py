@@ -106,7 +106,7 @@ class Leases:
         return directive
 
     def directive(self, container_id: str, epoch: int) -> Directive:
-        """The answer to a report of this attempt, without a renewal of its lease."""
+        """The directive for a report of this attempt. Does not renew its lease."""
         grant = self._grants[container_id]
         if self._abandoned or grant is None or grant.epoch != epoch:
             return Directive.ABANDON

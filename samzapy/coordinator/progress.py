@@ -62,9 +62,9 @@ class ContainerFailure:
 class ContainerStatus:
     """One container. `processed` and `commits` count all its attempts; `remaining` is None for an endless run.
 
-    `lags` has its input partitions by SSP as text, as of the last request for their ends; `stalled` is set while it makes no
-    progress; `failure` is the last failure of the user's code. Until the newest attempt reports, its phase is `starting`, and positions,
-    ends, lags and metrics are the last ones of the attempt before."""
+    `lags` has its input partitions by SSP as text, as of the last request for their ends; `stalled` is set while it
+    makes no progress; `failure` is the last failure of the user's code. Until the newest attempt reports, `phase` is
+    `starting`, and positions, ends, lags and metrics are the last ones of the previous attempt."""
 
     id: str
     state: str
@@ -366,7 +366,7 @@ class Progress:
         return ContainerStatus(
             container_id,
             state,
-            # Readiness and the places of state follow the phase, so it must not be that of the attempt before.
+            # Readiness and the places of state depend on the phase: the previous attempt's phase must not count.
             report.phase if is_own else "starting",
             attempts,
             epoch,

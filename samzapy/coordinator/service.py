@@ -90,8 +90,8 @@ _NO_RECORDS = Records()
 class Calls:
     """The ASGI application for calls with the token that acts, most of them by containers. One event loop runs it.
 
-    The network may deliver a report long after its container has given it up and sent later ones, or after the attempt has
-    failed. Such a late report is answered, but it changes nothing and renews no lease.
+    The network may deliver a report after later reports of its attempt, or after the attempt's failure. The coordinator
+    answers such a late report, but the report changes nothing and renews no lease.
     """
 
     def __init__(self, coordinator: Coordinator, registered: Callable[[], None]) -> None:
@@ -181,7 +181,7 @@ class Calls:
         return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace_of(container_id), again))
 
     def _is_late(self, container_id: str, beat: Heartbeat) -> bool:
-        """Whether a later heartbeat of this attempt, or its failure, is here already."""
+        """Whether a later heartbeat of this attempt, or its failure, has arrived."""
         if self._failed.get(container_id) == beat.epoch:
             return True
         newest = self._counters.get(container_id)

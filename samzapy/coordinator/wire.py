@@ -69,7 +69,7 @@ class AttemptProcess:
 
     @property
     def identity(self) -> tuple[str, int, int]:
-        """What no other process ever has."""
+        """Unique among all processes, past ones included."""
         return self.machine, self.pid, self.started
 
 
@@ -219,8 +219,8 @@ class Pace:
 class Heartbeat(msgspec.Struct):
     """The sign of life of an attempt. Its size does not depend on tasks, stores or metrics.
 
-    `sequence` numbers the heartbeats of a lease from 1; 0 is not numbered. A connection that its client has given up may still
-    deliver an old one, which must not count.
+    `sequence` numbers the heartbeats of a lease from 1; 0 means no number. A connection that the client has given up
+    may still deliver an old heartbeat, which must not count.
     """
 
     epoch: int
@@ -244,7 +244,7 @@ class Details(msgspec.Struct, omit_defaults=True):
 
     `lags` are the `partitions` of facts; `facts` are the other facts since the previous details. `names` are new
     metrics, by group; in this order they get the next numbers, from 0. `numbers` are the numbers of metrics with new
-    `values`. `sequence` numbers the pieces of a lease from 1, as that of heartbeats.
+    `values`. `sequence` numbers the pieces of a lease from 1; 0 means no number.
     """
 
     epoch: int

@@ -37,7 +37,7 @@ class QuestionSource(ABC):
 
     @abstractmethod
     def hand_over(self, answers: Sequence[tuple[int, Answer]]) -> None:
-        """Hand over answers, and wait for no questions. Raises as `exchange`."""
+        """Hand over answers without waiting for questions. Raises the same errors as `exchange`."""
 
     def close(self) -> None:  # noqa: B027  # a source may end its wait by itself
         """End a wait that is under way, if that is possible; any thread."""
@@ -87,7 +87,7 @@ class Answering:
                 self._closed.wait(_AGAIN_S)
 
     def _answered(self, questions: Sequence[tuple[int, Question]]) -> list[tuple[int, Answer]]:
-        """Answer the questions. Returns the answers that have not been handed over yet."""
+        """Answer the questions; returns the answers that have not been handed over yet."""
         answers: list[tuple[int, Answer]] = []
         size = 0
         for number, question in questions:

@@ -4,8 +4,8 @@
    superseded, or has let its lease run out, answers nothing.
 2. A container waits for questions all the time. If it neither waits nor has open questions, its tasks are moving.
 3. If an attempt is superseded or leaves, its open questions are answered with `MOVING`.
-4. A request may wait on a connection that has died unnoticed, while the container waits with another one. So the newest request gets
-   the questions, and the end of an older one means nothing.
+4. A request may wait on a dead connection while the container waits on a new one. So the newest request gets the
+   questions, and the end of an older request changes nothing.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ class _Desk:
         self.epoch = epoch
         self.waiting: deque[tuple[int, Question]] = deque()
         self.open: dict[int, Future[Answer]] = {}
-        # Requests by the functions that wake them: those that wait, oldest first; the newest of all; the last one woken.
+        # A request is identified by the function that wakes it: the waiting ones, oldest first; the newest of all; the
+        # last one woken.
         self.requests: list[Callable[[], None]] = []
         self.newest: Callable[[], None] | None = None
         self.woken: Callable[[], None] | None = None
 
     def next_to_wake(self) -> Callable[[], None] | None:
-        """The newest request that waits, unless it has been woken already."""
+        """The newest waiting request; None without one, or if it has been woken already."""
         newest = self.requests[-1] if self.requests else None
         if newest is self.woken:
             return None
@@ -50,7 +51,7 @@ class _Desk:
         return newest
 
     def end(self, request: Callable[[], None]) -> bool:
-        """Note that a request waits no longer; returns whether no newer one waits."""
+        """Note that a request no longer waits; returns whether it was the newest waiting one."""
         is_last = self.requests[-1:] == [request]
         self.requests = [each for each in self.requests if each is not request]
         return is_last
@@ -95,8 +96,8 @@ class Exchange:
     def take(
         self, container_id: str, epoch: int, wake: Callable[[], None] | None = None
     ) -> list[tuple[int, Question]] | None:
-        """The next questions for that attempt, None if it does not own the container. If there are none yet, `wake` is
-        called once, on any thread, when one comes; the request waits until `take_waited` or `leave`."""
+        """The next questions for the attempt; None if it does not own the container. If there are none yet, `wake` is
+        called once, on any thread, when a question comes; the request waits until `take_waited` or `leave`."""
         holder = self._holder(container_id)
         with self._lock:
             desk = self._desks.get(container_id)
@@ -113,8 +114,8 @@ class Exchange:
         return taken
 
     def take_waited(self, container_id: str, epoch: int, wake: Callable[[], None]) -> list[tuple[int, Question]] | None:
-        """The questions for the request that has waited for `wake` and is answered now, none while a newer one waits. None if the
-        attempt does not own the container."""
+        """End the wait of the request with that `wake`; returns its questions, none if a newer request waits. None if
+        the attempt does not own the container."""
         holder = self._holder(container_id)
         with self._lock:
             desk = self._desks.get(container_id)
@@ -135,7 +136,8 @@ class Exchange:
             _answer(future, answer if owned else _MOVING)
 
     def leave(self, container_id: str, epoch: int, wake: Callable[[], None] | None = None) -> None:
-        """Note that the attempt waits no longer, if the request that has waited for `wake` was its newest (None: in any case)."""
+        """End the wait of the request with that `wake`. The attempt no longer waits if the request was its newest and
+        no other one waits, or if `wake` is None."""
         other: Callable[[], None] | None = None
         gone: list[Future[Answer]] = []
         with self._lock:

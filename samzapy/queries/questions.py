@@ -19,8 +19,8 @@ _M = TypeVar("_M")
 #: The header of an answer over HTTP with the number of changelog offsets that a standby is behind.
 STANDBY_LAG = "samzapy-standby-lag"
 
-#: Bytes of keys and values in the answers that a container hands over at once. With the one answer that exceeds it they stay
-#: below the limit of the driver.
+#: Bytes of keys and values in the answers that a container hands over at once. The last answer may exceed this; the sum
+#: is still below the driver's limit for a request.
 HANDED_BYTES = 8_388_608
 
 #: A key, and the partition of the task that has it: the order of entries.
@@ -44,11 +44,11 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_of_a_key(self) -> bool:
-        """Whether only one key is asked for."""
+        """Whether the question is for a single key."""
         return self.lower is not None and self.upper == self.lower + b"\x00"
 
     def within(self, found: Answer) -> Question:
-        """The same question for further tasks, where others have `found` entries: without those behind a page that is full."""
+        """The same question for further tasks: if the page `found` is full, only up to its last key."""
         if not found.more or not found.entries:
             return self
         beyond = found.entries[-1].key + b"\x00"
@@ -145,8 +145,8 @@ def merged(answers: Iterable[Answer], most: int, most_bytes: int) -> Answer:
 
 
 class Handed(msgspec.Struct, array_like=True):
-    """The body of a container: the epoch of its attempt, and its answers by the number of the question. `busy`: it has further
-    questions to answer, and takes no new ones yet."""
+    """The body of a container's request: the epoch of its attempt, and its answers by the number of the question.
+    `busy`: the container still has questions to answer, and takes no new ones."""
 
     epoch: int
     answers: list[tuple[int, Answer]]

@@ -124,7 +124,7 @@ class Guard:
         return any([_same(given, self._tokens.read), _same(given, self._tokens.act)])
 
     def _has_cookie(self, headers: Mapping[bytes, bytes]) -> bool:
-        # A browser sends the cookies of all ports of a host together. Python's own parser stops at the first odd one.
+        # A browser sends the cookies of all ports of a host. `http.cookies` stops at the first malformed cookie.
         cookies = cookie_parser(headers.get(b"cookie", b"").decode("latin-1"))
         return _same(cookies.get(self._cookie, ""), self._tokens.cookie)
 

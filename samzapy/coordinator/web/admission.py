@@ -8,8 +8,8 @@ the length of its lease stops. So a connection is a stranger until one of its re
    chance. The limit grows with the job, because all containers may connect at once. Connections that have shown a token have
    no limit.
 3. A connection that has shown a token is closed after `IDLE_S` seconds without a request, and if an answer has not begun
-   `REQUEST_S` seconds after its request. An answer that has begun may last as long as its reader stays. An application
-   with limits of its own asks for more time (`take_time`).
+   `REQUEST_S` seconds after its request. An answer that has begun may last as long as its reader stays. A handler with
+   its own time limit lifts this one (`take_time`).
 
 A TLS connection is a stranger from before its handshake (`samzapy.coordinator.web.tls`).
 
@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 from starlette.types import Scope
 
-#: The key in a request's scope for the function that lifts the limit of its answer.
+#: The key in a request's scope for the function that lifts the time limit of its answer.
 SLOW = "samzapy.slow"
 #: Seconds in which a stranger has to show a token and an answer has to begin, and after which an idle connection is closed.
 STRANGER_S, REQUEST_S, IDLE_S = 10.0, 15.0, 90.0
@@ -58,7 +58,7 @@ class Visit:
 
 
 def take_time(scope: Scope) -> None:
-    """Let the answer to a request begin later than after `REQUEST_S`. The caller limits the time itself."""
+    """Lift the limit of `REQUEST_S` for the answer to a request. The caller limits the time itself."""
     lift = scope.get(SLOW)
     if lift is not None:
         lift()

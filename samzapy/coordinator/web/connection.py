@@ -31,7 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from samzapy.coordinator.web.access import TRUST
 from samzapy.coordinator.web.admission import SLOW, Admission, Visit
 
-#: uvicorn's lines about requests. It warns of each one that is not HTTP: anyone could fill the job's log with such lines.
+#: uvicorn's log of requests. uvicorn warns of each request that is not HTTP, so any client could fill the job's log.
 _quiet = logging.getLogger(__name__)
 _quiet.setLevel(logging.ERROR)
 

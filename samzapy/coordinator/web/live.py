@@ -31,7 +31,7 @@ class LiveInspector(Inspector):
         texts: Mapping[str, StoreText],
         timeout_s: float,
     ) -> None:
-        """`timeout_s`: the time for the answers of all containers."""
+        """`timeout_s`: the time limit for the answers of all containers together."""
         self._streams = streams
         self._exchange = exchange
         self._owners = owners
@@ -61,7 +61,7 @@ class LiveInspector(Inspector):
             for container, partitions in self._owners.of_key(text.name, key).items()
         ]
         wait([each for _, each in waiting], self._timeout_s)
-        # One that is answered at this moment cannot be cancelled any more.
+        # `cancel` returns False for an answer that has just arrived.
         answers = [
             unanswered(container, self._timeout_s) if each.cancel() else each.result() for container, each in waiting
         ]

@@ -70,8 +70,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds after which a client may ask again.
 RETRY_S = 1
-#: Containers that are asked for a page at once, the first time. Each answer is a page at most, and a page of a large job would
-#: need the memory of one page for each container.
+#: Containers in the first wave of a question for a page. Each answer may be a whole page, so one wave over all
+#: containers of a large job would need the memory of a page for each.
 _WAVE = 16
 #: Most bytes of a container's request.
 _BODY_LIMIT = 67_108_864
@@ -170,7 +170,7 @@ class StoreQueries(Queries):
         self, request: Request, answer: Callable[[Request, StoreText], Coroutine[Any, Any, Response]]
     ) -> Response:
         name = request.path_params["name"]
-        # Each container that is asked has its own time, and standbys are asked after their owner.
+        # Each container has its own time limit, and standbys are asked after their owner.
         take_time(request.scope)
         try:
             return await answer(request, self._text(name))
@@ -224,7 +224,7 @@ class StoreQueries(Queries):
         answer = await self._asked(text, question, owners, given)
         body = {
             "store": text.name,
-            # Heartbeats are answered meanwhile.
+            # A thread leaves the event loop free for heartbeats.
             "entries": await run_in_threadpool(_shown, text, answer.entries),
             "as_of": _as_of(answer),
             "next": _cursor(answer.entries[-1].place) if answer.more and answer.entries else None,
@@ -251,8 +251,8 @@ class StoreQueries(Queries):
         return answer
 
     async def _of_owners(self, question: Question, owners: Owners, *, standby: bool) -> Answer:
-        """A key is asked of all of them at once. For a page they are asked in waves, each twice as large as the one before it;
-        what a wave has found bounds the next one."""
+        """The merged answer of all owners. A question for a key goes to all owners at once. A question for a page goes
+        out in waves, each twice as large as the previous one; the entries found so far bound the next wave."""
         most, most_bytes = question.most, question.most_bytes
         waiting, wave = list(owners), len(owners) if question.is_of_a_key else _WAVE
         found = Answer()
@@ -309,7 +309,7 @@ class StoreQueries(Queries):
 
         taken = exchange.take(container, epoch, wake)
         if taken == []:
-            # The time that its answers took on their way is not the wait's.
+            # REQUEST_S counts from the start of the request: slow answers would leave too little of it for the wait.
             take_time(scope)
             left = await _left_before(news, receive)
             if left:
