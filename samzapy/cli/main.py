@@ -118,7 +118,8 @@ class Commands(click.Group):
 
 
 def _drop_unwritten_errors() -> None:
-    """The interpreter flushes standard error at its end, and exits with a code of its own if it cannot."""
+    """Drop text that standard error does not take. Otherwise the interpreter's flush at exit fails, and the interpreter
+    replaces the exit code."""
     try:
         if sys.stderr is not None:
             sys.stderr.flush()
@@ -128,7 +129,7 @@ def _drop_unwritten_errors() -> None:
 
 def _take_any_text() -> None:
     """Make standard output accept every text: characters that its encoding lacks are escaped, and without standard
-    output (`>&-`) all of it is dropped. Without standard input (`<&-`) there is nothing to read."""
+    output (`>&-`) all of it is dropped. A closed standard input (`<&-`) reads as empty."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115  # a device, for the life of the process
     if sys.stdout is None:
@@ -153,7 +154,7 @@ def _exit_code(error: Exception) -> int:
 
 
 def _is_of_a_file(error: Exception) -> TypeGuard[OSError]:
-    """Whether a file, or the disk below standard output, is the cause."""
+    """Whether the cause is a file, or a full disk under standard output."""
     return isinstance(error, OSError) and (error.errno in _FULL or error.filename is not None)
 
 

@@ -22,7 +22,7 @@ _UP_TO_A_SEPARATOR = re.compile(r"^(\s*[\w.-]*[^\w.-]).+", re.DOTALL)
 
 
 class Number(click.FloatRange):
-    """A number in a range. `nan` is in none, but click's comparisons let it through, and no time ever passes it."""
+    """A number in a range. Refuses `nan`, which click's comparisons accept: a time limit of `nan` never ends."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
@@ -32,8 +32,8 @@ class Number(click.FloatRange):
 
 
 def pairs(texts: Iterable[str], option: str = "--config") -> dict[str, str]:
-    """Keys and values; of two equal keys the last one counts. Raises click's error for anything else, with the text up
-    to the first character that no key has: the rest may be a secret."""
+    """Keys and values; of two equal keys the last one counts. Raises click's error for anything else. The error has the
+    text only up to the first character that no key has, because the rest may be a secret."""
     found = {}
     for text in texts:
         key, separator, value = text.partition("=")
@@ -45,7 +45,7 @@ def pairs(texts: Iterable[str], option: str = "--config") -> dict[str, str]:
 
 
 def look_at_target(file: Path | None) -> None:
-    """Open the file that a long command writes in the end, and leave it as it is. Raises OSError."""
+    """Check before a long command that its output file can be written; leaves the content as it is. Raises OSError."""
     if file is not None:
         file.open("a").close()
 

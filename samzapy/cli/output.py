@@ -32,7 +32,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
 
 def warn(message: str) -> None:
-    """One line on standard error, or none if it cannot be written: that is no reason to fail."""
+    """Print one line on standard error. A line that cannot be written is dropped."""
     with suppress(OSError):
         click.echo(f"warning: {message}", err=True)
 

@@ -57,8 +57,8 @@ class RunningJob:
         given: object,
         stop: StopSwitch,
     ) -> None:
-        """Starts the job. `unfit`: warnings of its checks. `given` is kept alive: it may hold classes that only this process
-        has. `stop` stops the job."""
+        """Starts the job. `unfit`: warnings of its checks. `given` is kept alive: it may hold classes that only this
+        process has. `stop` stops the job."""
         self.name = config.name
         self._given = given
         self._config = config
@@ -75,7 +75,7 @@ class RunningJob:
         try:
             threading.Thread(target=self._run, name=f"samzapy-{config.name}", daemon=True).start()
         except BaseException:
-            # After an interrupt the thread may run, and nobody would have a handle of the job.
+            # After an interrupt the thread may run, but the caller gets no handle to stop the job.
             self.stop()
             raise
 
@@ -190,7 +190,7 @@ def submit(
     overrides: Mapping[str, Any] | None = None,
     stop: StopSwitch | None = None,
 ) -> RunningJob:
-    """Like `samzapy.submit`, with all overrides in one mapping. `stop` stops the job, too."""
+    """Like `samzapy.submit`, with all overrides in one mapping. `stop` also stops the job."""
     on_top = {_key(name): _text(name, value) for name, value in (overrides or {}).items()}
     source: Mapping[str, str] | Path | str = job if isinstance(job, (str, Path)) else _pairs(job)
     if task is not None:
@@ -218,12 +218,12 @@ def run(job: JobSource, task: type[AnyTask] | None = None, **options: Any) -> Jo
     try:
         return _ended(submit(job, task, stop=stop, **options))
     finally:
-        # An interrupt may come at any place. Without a handle the job must not go on.
+        # An interrupt may come anywhere. A job without a handle must not go on.
         stop.ask()
 
 
 def _ended(running: RunningJob) -> JobOutcome:
-    """The outcome of a job that an interrupt or SIGTERM stops. Raises what ended the job."""
+    """Wait for the outcome of the job; an interrupt or SIGTERM stops it. Raises the error that ended the job."""
     with _stopped_by_sigterm(running):
         try:
             return running.wait()
@@ -279,6 +279,6 @@ def _text(name: str, value: Any) -> str:
         return path_of(value)
     if isinstance(value, (list, tuple)):
         return ",".join(_text(name, each) for each in value)
-    # Of the value only its type is shown: it may be a secret, or contain one.
+    # Only the type is shown, because the value may be or contain a secret.
     allowed = "expected text, a number, true or false, or a list"
     raise ConfigError([ConfigProblem(_key(name), type(value).__name__, allowed)])

@@ -35,7 +35,7 @@ from samzapy.verify.workload import TASKS
 _KAFKA = "kafka"
 _NAME = ("samzapy", "verify")
 _MOST_SEEDS = 1_000_000
-#: A value that is no secret itself, whatever its key.
+#: A reference to an environment variable is no secret itself, even for a secret key.
 _VARIABLE = re.compile(r"\$\{env:[^}]*\}")
 
 
@@ -143,7 +143,7 @@ class Verification:
         return [*where, *(part for pair in self._shown_keys() for part in ("--config", pair))]
 
     def _shown_keys(self) -> Iterator[str]:
-        """The keys of the command line without secrets: continuous integration keeps what the command prints."""
+        """The overrides for the printed command, with secrets masked, because a CI system keeps the output."""
         given = Masked(pairs(self.overrides))
         for key, masked in given.shown().items():
             yield f"{key}={given[key] if _VARIABLE.fullmatch(given[key]) else masked}"

@@ -53,8 +53,8 @@ def bench() -> None:
 def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json: bool) -> None:
     """Run a job over its inputs up to their current ends, and report throughput, CPU and memory.
 
-    A run starts at the last commit of its job. So each repeat gets a new job.id below the configured one, with its own
-    checkpoints, state and changelogs, and reads everything. They stay after the run.
+    A run starts at the last commit of its job. So with --repeat each run gets a new job.id derived from the configured
+    one, with its own checkpoints, state and changelogs, and reads everything. These stay after the run.
     """
     from samzapy.bench.measuring import MeasurementFailed, measure_job
     from samzapy.bench.report import job_table
@@ -62,7 +62,7 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
 
     given = pairs(overrides)
     config = load_job(job, given)
-    # Further repeats, in another call, are further jobs.
+    # Another call must not reuse these job ids.
     call = uuid4().hex[:8]
     runs = [given] if repeat == 1 else [{**given, **_own(config, f"{call}-{n}")} for n in range(1, repeat + 1)]
     measured = []
@@ -70,8 +70,8 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
         measured.append(measure_job(job, each, runner, timeout_s=None))
         if not measured[-1].messages:
             raise MeasurementFailed(
-                f"{job}: no message was processed: its inputs are empty, or the job begins at their ends, by its last commit "
-                "(with --repeat 2 each run reads everything) or by samza.offset.default=upcoming"
+                f"{job}: no message was processed: its inputs are empty, or the job begins at their ends, because of "
+                "its last commit (with --repeat 2 each run reads everything) or of samza.offset.default=upcoming"
             )
     if as_json:
         click.echo(json_text([each.to_json() for each in measured]))

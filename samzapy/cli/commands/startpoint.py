@@ -16,9 +16,9 @@ from samzapy.job.model import JobModel
 def startpoint() -> None:
     """Set the position of the next start of a job. The job may be running.
 
-    A startpoint overrides the committed position once, and expires after 12 hours, as in Samza. Of several for a
-    partition the newest counts. Stores keep their entries, so a job that counts will count twice after going back. To
-    move a stopped job at once, use `samzapy checkpoint set`: it makes the startpoints of these partitions void.
+    A startpoint overrides the committed position once, and expires after 12 hours, as in Samza. If a partition has
+    several startpoints, the newest counts. Stores keep their entries, so a job that counts will count twice after going
+    back. To move a stopped job at once, use `samzapy checkpoint set`, which voids the startpoints of its partitions.
     """
 
 
@@ -52,7 +52,7 @@ def show(config: JobConfig, model: JobModel) -> None:
     from samzapy.admin.positions import read_startpoints
 
     if not config.startpoints:
-        warn("job.startpoint.enabled is false: no start follows them")
+        warn("job.startpoint.enabled is false: starts ignore startpoints")
     rows = [
         (each.ssp, each.task or "all", each.position, utc(each.created_ms)) for each in read_startpoints(config, model)
     ]

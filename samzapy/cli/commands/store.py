@@ -110,7 +110,7 @@ def store() -> None:
     """
     from samzapy.job.open_files import MOST, raise_limit
 
-    # All partitions of a store are open at a time, with at least six files each.
+    # All partitions of a store are open at the same time, with at least six files each.
     raise_limit(MOST)
 
 

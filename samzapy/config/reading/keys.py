@@ -105,7 +105,7 @@ def integer(low: int | None = None, high: int = LARGEST) -> Kind[int]:
 
 #: Milliseconds in each unit of a duration.
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-#: As many digits as a number of milliseconds may have; int() refuses thousands of them.
+#: 19 digits are enough for every number of milliseconds; `int` raises for thousands of digits.
 _DURATION = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*([a-z]+)", re.ASCII)
 
 
@@ -168,9 +168,8 @@ TEXT: Kind[str | None] = Kind("text", _text)
 
 
 def at_home(text: str) -> str:
-    """A path of this machine, with the home folder in place of a leading `~` or `~user`. Raises ValueError for a user who has
-    none."""
-    # pathlib would also take the `./` off `./~`, which is a folder named `~`.
+    """The path, with a leading `~` or `~user` replaced by the home folder. Raises ValueError for a user without one."""
+    # `Path.expanduser` would also expand `./~`, a folder named `~`, because pathlib drops the `./`.
     found = os.path.expanduser(text)  # noqa: PTH111
     if found.startswith("~"):
         raise ValueError("a path, or one below the home folder of a user of this machine")

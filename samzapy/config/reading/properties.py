@@ -18,7 +18,7 @@ from samzapy.errors import ConfigError, ConfigProblem
 _STORE_FACTORY = re.compile(r"stores\.(.+)\.factory")
 #: A `=` or `:` that ends the key.
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*[=:]")
-#: A text that begins like a key of ours. The lines of a PEM have no dots.
+#: Text that begins like a key, with a dot in it. Lines of a PEM file have no dots.
 _LIKE_A_KEY = re.compile(r"([A-Za-z][\w-]*(?:\.[\w-]+)+)([\s=:].*)?", re.ASCII | re.DOTALL)
 
 
@@ -93,12 +93,12 @@ def _is_key_alone(pair: javaproperties.KeyValue) -> bool:
 
 
 def _key_alone(path: Path, line: int, text: str, before: javaproperties.KeyValue | None) -> ConfigProblem:
-    """The problem of a line with `text` alone, after the pair `before`. Such a line is often the rest of a value over
-    several lines, so the text is shown as far as it looks like a key, and not at all behind a secret."""
+    """The problem of a line that has only `text`, after the pair `before`. Such a line is often the rest of a
+    multi-line value. So only the part that looks like a key is shown, and nothing after a secret."""
     message, shown = "expected key=value (key= for an empty value)", MASK
     found = _LIKE_A_KEY.fullmatch(text)
     if before is not None and is_secret(before.key, before.value):
-        message += f"; to continue {before.key.strip()}, end the line before in a backslash, without blanks after it"
+        message += f"; to continue {before.key.strip()}, end the previous line with a backslash and no blanks after it"
     elif found is not None:
         shown = f"{found[1]}..." if found[2] else text
     return ConfigProblem(f"{path} line {line}", shown, message)
@@ -122,7 +122,7 @@ def _unreadable(message: str) -> ConfigError:
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
 
-#: The longest chain of references. Each of them is a call inside the last one.
+#: The longest chain of references. Each reference of a chain is one more level of recursion.
 _DEEPEST = 100
 
 
@@ -131,7 +131,7 @@ class _Unresolved(Exception):
 
 
 def inlined(values: Mapping[str, str], gone: Mapping[str, str]) -> dict[str, str]:
-    """`values` with the texts of the pairs `gone`, as written, in place of the references to them."""
+    """`values`, with each reference to a key of `gone` replaced by that key's value as written."""
 
     def text(raw: str, path: tuple[str, ...]) -> str:
         return _REFERENCE.sub(lambda match: replacement(match, path), raw)

@@ -54,8 +54,8 @@ class Reader:
             return key.default
 
     def require(self, key: Key[str | None], example: str = "", *, when: str = "", **names: str) -> str:
-        """Like `get`, but notes a problem and returns an empty text if there is no value. `example` is a valid one, `when` says
-        when it is needed."""
+        """Like `get`, but notes a problem and returns an empty text if there is no value. `example` is a valid value;
+        `when` says when the key is required."""
         value = self.get(key, **names)
         if value is None:
             name = self.where(key, **names)

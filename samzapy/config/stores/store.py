@@ -180,8 +180,9 @@ TTL_MS = Key(
     "stores.{store}.rocksdb.ttl.ms",
     optional(integer()),
     None,
-    "Milliseconds from the put of an entry until it expires, in rocksdb, inmemory, bloom, hyperloglog and quantiles; other "
-    "views refuse it. Less than 1000 counts as 1000, <= 0 as never. A changelog that the job creates keeps records for the same time (cleanup.policy=delete).",
+    "Milliseconds from the put of an entry until it expires, in rocksdb, inmemory, bloom, hyperloglog and quantiles; "
+    "other views refuse it. Less than 1000 counts as 1000, <= 0 as never. A changelog that the job creates keeps "
+    "records for the same time (cleanup.policy=delete).",
 )
 MAX_VALUE_BYTES = Key(
     "stores.{store}.changelog.max.message.size.bytes",
@@ -200,7 +201,7 @@ DROP_LARGE = Key(
     BOOLEAN,
     False,
     "Whether a put of a large value does nothing. The key keeps its old value, and ignored-large-messages counts "
-    "the put. For the same engines as rocksdb.ttl.ms.",
+    "the put. Works with the same engines as rocksdb.ttl.ms.",
 )
 CACHE_CHECK = Key(
     "stores.{store}.object.cache.check",

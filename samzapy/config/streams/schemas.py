@@ -60,7 +60,8 @@ VALIDATE = Key(
     _name("validate"),
     BOOLEAN,
     True,
-    "Whether json-schema checks each message against the schema, and avro and the dicts of protobuf refuse what does not fit it.",
+    "Whether json-schema checks each message against the schema, and avro and protobuf (for dicts) refuse messages "
+    "that do not match it.",
 )
 CACHE_DIR = Key(
     _name("cache.dir"),

@@ -133,7 +133,7 @@ PROPERTIES = Key(
 )
 KEYS = collect(globals())
 
-#: The keys below `streams.ID.` that say which stream it is.
+#: The keys below `streams.ID.` that only identify the stream.
 NAMING = frozenset({"samza.system", "samza.physical.name"})
 
 _PARTITIONS = re.compile(r"(.+)#(?:(\d{1,6})|\[(\d{1,6})-(\d{1,6})\])", re.ASCII)
@@ -141,8 +141,8 @@ _OLDER = re.compile(r"systems\.([^.]+)\.streams\.(.+?)\.samza\..+")
 
 
 def parse_stream_ids(reader: Reader, default_system: str | None, systems: Iterable[str]) -> dict[str, SystemStream]:
-    """The streams with keys `streams.ID.*`, by id. Of several ids of one stream the last one has the stream's keys; notes
-    a problem if two of them have different ones."""
+    """The streams with keys `streams.ID.*`, by id. If several ids name one stream, the last of them has the stream's
+    keys. Notes a problem if two ids of a stream have different keys."""
     ids = {key.split(".")[1] for key in reader.values if key.startswith("streams.") and key.count(".") > 1}
     owned = {stream_id: _owned(reader, stream_id) for stream_id in ids}
     found: dict[str, SystemStream] = {}
@@ -157,16 +157,14 @@ def parse_stream_ids(reader: Reader, default_system: str | None, systems: Iterab
         stream = SystemStream(system, reader.get(PHYSICAL_NAME, stream=stream_id) or stream_id)
         other = owner.get(stream, stream_id)
         if owned[other] and owned[other] != owned[stream_id]:
-            message = (
-                f"is the same stream as streams.{other} ({stream}), with other keys: give all keys to one of the ids"
-            )
+            message = f"is the same stream as streams.{other} ({stream}) with different keys: put all keys under one id"
             reader.problem(f"streams.{stream_id}", message)
         found[stream_id], owner[stream] = stream, stream_id
     return found
 
 
 def _owned(reader: Reader, stream_id: str) -> dict[str, str]:
-    """The keys of an id that say something about the stream, and not only which stream it is."""
+    """The keys of an id that do more than identify the stream."""
     return {key: value for key, value in reader.below(f"streams.{stream_id}.").items() if key not in NAMING}
 
 

@@ -234,7 +234,7 @@ def check_waits(
         )
     if not guarantee.transactional:
         return
-    # A message may begin to wait right before a commit is due. An interval that is no good has a problem of its own.
+    # A message may start to wait right before a commit is due. An invalid commit interval is a separate problem.
     open_ms = commit_ms if 0 < commit_ms < transaction_timeout_ms else 0
     for stage in (Stage.DESERIALIZE, Stage.PROCESS, Stage.SERIALIZE):
         total_ms = round(sum(errors.policies[stage].pauses_s()) * 1000)

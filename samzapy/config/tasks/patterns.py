@@ -101,7 +101,7 @@ def written_out(
 
     1. A stream's own key wins; of several patterns the first one that has the key.
     2. The `fixed` inputs come first.
-    3. A reference to a key of a pattern becomes the text of that key.
+    3. A reference to a key of a pattern is replaced by that key's value as written.
     """
     prefixes = tuple({prefix for pattern in found for prefix in _prefixes(pattern)})
     gone = {key: value for key, value in raw.items() if key.startswith(prefixes) or key == REFRESH_MS.name}

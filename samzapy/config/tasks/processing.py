@@ -52,8 +52,8 @@ KEY_ORDER = Key(
     "task.async.key.order",
     BOOLEAN,
     False,
-    "Whether a message starts only after its predecessor with the same key is complete. A message that decodes only at a "
-    "repetition may be overtaken, but overlaps with none of its key.",
+    "Whether a message starts only after its predecessor with the same key is complete. Later messages with its key "
+    "may overtake a message that decodes only when it is repeated, but they never overlap with it.",
 )
 COMMIT_MAX_DELAY_MS = Key(
     "task.commit.max.delay.ms",

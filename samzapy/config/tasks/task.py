@@ -103,7 +103,7 @@ SHUTDOWN_MS = Key(
     integer(0),
     30_000,
     "Milliseconds for a graceful stop of all containers on Spark, and for the messages in flight of asynchronous tasks; "
-    "then the run fails. A local run waits for its other tasks without a limit.",
+    "after that the run fails. A local run waits for all other tasks without a limit.",
 )
 FAILURE_SAME_MAX = Key(
     "task.failure.same.max",

@@ -32,4 +32,4 @@ def test_a_job_that_follows_no_startpoints_gets_none(samzapy, ran):
     assert code == 2
     assert errors.startswith("error: job.startpoint.enabled: must be true")
     samzapy("startpoint", "set", "job.properties", "oldest")
-    assert "job.startpoint.enabled is false: no start follows them" in samzapy("startpoint", "show", *disabled)[2]
+    assert "job.startpoint.enabled is false: starts ignore startpoints" in samzapy("startpoint", "show", *disabled)[2]

@@ -93,7 +93,7 @@ def test_a_line_behind_a_secret_tells_how_to_continue_it(write):
     (problem,) = read(path).problems
     assert problem.key == f"{path} line 2"
     assert problem.message.endswith(
-        "; to continue x.password, end the line before in a backslash, without blanks after it"
+        "; to continue x.password, end the previous line with a backslash and no blanks after it"
     )
 
 

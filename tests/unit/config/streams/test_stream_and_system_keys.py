@@ -149,7 +149,7 @@ Z = {"streams.z.samza.system": "kafka", "streams.z.samza.physical.name": "page-v
 def test_two_ids_of_one_stream_with_different_keys_are_refused(problems, others):
     keys = A | {"streams.a.samza.msg.serde": "json"} | Z | {"streams.z.samza.key.serde": "string"} | others
     assert problems(keys) == [
-        "streams.z: is the same stream as streams.a (kafka.page-views), with other keys: give all keys to one of the ids"
+        "streams.z: is the same stream as streams.a (kafka.page-views) with different keys: put all keys under one id"
     ]
 
 
