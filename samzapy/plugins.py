@@ -63,8 +63,8 @@ def load_name(path: str) -> Any:
 
 
 def _raised_at(cause: BaseException) -> str:
-    """The innermost line of the user's own code, as `, at tasks/counts.py:42`. Empty for an error before any line of it ran; a
-    SyntaxError has its line already."""
+    """The innermost line of the user's own code, as `, at tasks/counts.py:42`. Empty for an error before any of its
+    lines ran; a SyntaxError has its line already."""
     frames = [
         frame
         for frame in traceback.extract_tb(cause.__traceback__)
@@ -84,7 +84,7 @@ def is_installed(file: str) -> bool:
 
 @cache
 def _libraries() -> tuple[str, ...]:
-    """The folders of Python's modules and packages, as given and without links."""
+    """The folders of Python's modules and packages, as given and with links resolved."""
     found = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     return tuple({f"{each}/" for path in found for each in (path, str(Path(path).resolve()))})
 
@@ -136,13 +136,13 @@ def path_of(found: type) -> str:
     return f"{__name__}:{name}"
 
 
-#: The places that this module has added to the import path, the newest first.
+#: The entries that this module has added to the import path, the newest first.
 _added: list[str] = []
 
 
 def import_also_from(places: Iterable[str]) -> None:
-    """Add folders and archives to the end of this process's import path, each once, before those of earlier calls: these belong to
-    other jobs."""
+    """Add folders and archives to the end of this process's import path, each once. They come before the entries of
+    earlier calls, which belong to other jobs."""
     own = [each for each in sys.path if each not in _added]
     new = [each for each in dict.fromkeys(places) if each not in own]
     earlier = [each for each in _added if each in sys.path and each not in new]
@@ -152,7 +152,7 @@ def import_also_from(places: Iterable[str]) -> None:
 
 @contextmanager
 def import_path_kept() -> Iterator[None]:
-    """Take back what `import_also_from` adds if an exception leaves the block."""
+    """Undo `import_also_from` if an exception leaves the block."""
     earlier = list(_added)
     try:
         yield

@@ -1,6 +1,6 @@
 """Runs one job in this process, and prints one line of JSON for `samzapy.bench.measuring`.
 
-Nothing else reaches its standard output: what the job prints goes to standard error.
+Standard output has only this line: what the job prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _own_output() -> IO[str]:
-    """The standard output of this process, for the report alone. The job, its processes, and what runs at their end print to standard
-    error from now on."""
+    """The standard output of this process, for the report alone. From now on the job, its processes and exit handlers
+    print to standard error."""
     report = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return report

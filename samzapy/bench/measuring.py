@@ -103,8 +103,8 @@ class Measurement:
 
 
 def measure(command: Sequence[str], timeout_s: float | None = 600.0, program: Program = THIS_PROGRAM) -> Measurement:
-    """Run `command`, arguments of the program's Python, and measure it. Raises MeasurementFailed, also if it is not done after
-    `timeout_s` (None: it may take any time)."""
+    """Run `command`, arguments of the program's Python, and measure it. Raises MeasurementFailed, also if it takes
+    longer than `timeout_s` (None: no limit)."""
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output,
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
@@ -133,13 +133,13 @@ def measure(command: Sequence[str], timeout_s: float | None = 600.0, program: Pr
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Stop the process; if it does not stop, kill it and everything below it."""
+    """Stop the process; if it does not stop, kill it and its descendants."""
     process.terminate()
     try:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_LONGEST_STOP_S)
     finally:
-        # A task that hangs never comes to the end of its message, where a job looks at requests to stop.
+        # A job notices a stop only between messages, which a hanging task never reaches.
         if process.poll() is None:
             root = psutil.Process(process.pid)
             for each in (*root.children(recursive=True), root):
@@ -203,8 +203,8 @@ def measure_job(
 ) -> Measurement:
     """Run the job over its current inputs, with the `local` or the `spark` runner, and measure it.
 
-    `endless`: until its tasks stop it. `marks`: the file its tasks leave their marks in (default: a temporary one); it
-    comes into being when the first task is ready. Raises MeasurementFailed as `measure` does.
+    `endless`: until its tasks stop it. `marks`: the file for the marks of its tasks (default: a temporary one); the
+    first task that is ready creates it. Raises MeasurementFailed as `measure` does.
     """
     with tempfile.TemporaryDirectory(prefix="samzapy-bench-") as folder:
         config = {**(overrides or {}), MARKS_KEY: str(marks or Path(folder) / "marks")}

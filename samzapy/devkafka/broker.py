@@ -62,7 +62,7 @@ class RunningBroker(NamedTuple):
 
 
 def remember(folder: Path, pid: int, port: int, version: str) -> RunningBroker:
-    """Record that `pid` serves the folder: the whole record is there, or the one before it."""
+    """Record that `pid` serves the folder, in one atomic write."""
     running = RunningBroker(pid, psutil.Process(pid).create_time(), port, version, process_start(pid))
     beside = folder / f"{_FILE}.tmp"
     beside.write_text(json.dumps(running._asdict()))
@@ -71,8 +71,8 @@ def remember(folder: Path, pid: int, port: int, version: str) -> RunningBroker:
 
 
 def running_broker(folder: Path) -> RunningBroker | None:
-    """The broker that serves the folder now; None if it has ended, even if its file is still there. Raises EnvironmentFailure if
-    the file cannot be read."""
+    """The broker that serves the folder now; None if it has ended, even if its file is still there. Raises
+    EnvironmentFailure if the file cannot be read."""
     found = _remembered(folder)
     return found if found is not None and _process(found) is not None else None
 
@@ -208,8 +208,8 @@ class DevBroker:
 
     @property
     def running(self) -> RunningBroker | None:
-        """The process, port and bootstrap string; None if no broker serves the folder. Raises EnvironmentFailure if the folder
-        cannot be read."""
+        """The process, port and bootstrap string; None if no broker serves the folder. Raises EnvironmentFailure if the
+        folder cannot be read."""
         return running_broker(self._folder)
 
     @property
@@ -240,7 +240,7 @@ class DevBroker:
             ) from cause
 
     def stop(self) -> bool:
-        """Stop it in good order, within 30 s; False if it did not run. Raises EnvironmentFailure if this user may not."""
+        """Stop it in good order, within 30 s; False if it did not run. Raises EnvironmentFailure without permission."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> bool:
@@ -293,7 +293,7 @@ class DevBroker:
         try:
             return remember(self._folder, self._child.pid, port, version)
         except BaseException:
-            # Nothing else knows of it: no stop would find it, and it would keep the port.
+            # Without a record, no `stop` finds this broker, and it keeps the port.
             self._child.kill()
             self._child.wait()
             raise
@@ -314,7 +314,7 @@ class DevBroker:
                 f"{self._folder / DATA}: cannot be formatted for Kafka within {_LONGEST_START_S:.0f} s"
             ) from cause
         if done.returncode:
-            # The frames of a stack are indented.
+            # Stack frames are indented; the reason is not.
             said = [line for line in (done.stderr or done.stdout).splitlines() if line and not line[0].isspace()]
             reason = said[-1] if said else f"exit code {done.returncode}"
             raise EnvironmentFailure(f"{self._folder / DATA}: cannot be formatted for Kafka: {reason}")

@@ -81,7 +81,7 @@ def kafka_class_path(version: str, cache: Path | None = None) -> str:
     Raises EnvironmentFailure if a jar cannot be fetched or kept, is missing or is not the pinned one.
     """
     try:
-        # The broker runs in another folder.
+        # Absolute, because the broker runs in another folder.
         home = (cache or cache_folder()).absolute() / f"kafka_2.13-{version}"
     except RuntimeError as cause:  # a user without a home
         raise EnvironmentFailure(f"no folder for Kafka's jars: {cause} Set SAMZAPY_CACHE to one") from cause

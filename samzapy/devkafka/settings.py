@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-#: The folder of the data, below the one in which the broker runs.
+#: The folder of the data, relative to the working folder of the broker.
 DATA = "data"
 
 
 class Listener(NamedTuple):
-    """A further address of the broker, on loopback like the others. `name` is its own (`PROXIED`), `protocol` one of
+    """A further address of the broker, on loopback like the others. `name` is unique (`PROXIED`), `protocol` one of
     PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; clients connect to `advertised_port`, by default the port itself."""
 
     name: str
@@ -47,7 +47,7 @@ def server_properties(
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
-        # A list: a path with a comma would be two folders. The broker runs in the folder above it.
+        # Kafka would split an absolute path at its commas. This one is relative to the broker's working folder.
         "log.dirs": DATA,
         "auto.create.topics.enable": "false",
         "default.replication.factor": 1,
@@ -60,7 +60,7 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
-        # A killed broker that comes back is let in only after its predecessor's session: 9 s by default.
+        # After a kill, a new broker may register only when the old session has expired: 9 s by default.
         "broker.heartbeat.interval.ms": 1000,
         "broker.session.timeout.ms": 3000,
         "group.initial.rebalance.delay.ms": 0,
@@ -72,7 +72,7 @@ def server_properties(
 
 
 def _escaped(text: str) -> str:
-    """The text in ASCII, with Java's escapes in UTF-16: Kafka reads the file as Latin-1."""
+    """The text in ASCII, with Java's escapes for other characters: Kafka reads the file as Latin-1."""
     return "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in text)
 
 

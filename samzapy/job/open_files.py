@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-#: The highest limit that is set, even if the system grants more: some programs walk through all descriptors.
+#: The highest limit to set, even if the system grants more: some programs iterate over all possible descriptors.
 MOST = 1_048_576
 
 

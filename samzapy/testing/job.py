@@ -1,5 +1,5 @@
-"""Isolates a job for a test: its streams in this process, its files in one folder, its task class by a name, no port, and no export
-of its metrics."""
+"""Isolates a job for a test: its streams in this process, its files in one folder, its task class by a name, no port,
+no export of metrics."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def tested_job(
 
     `task` replaces `task.class`; None keeps the file's. Pairs need neither `job.name` (default: test) nor keys of a
     system that `task.inputs` or `job.default.system` names. Every system is in memory and new; stores and file
-    checkpoints are below `folder`; no store has backups. Nothing listens on a port or sends metrics elsewhere, and a stall is only
-    reported. Raises ConfigError with every problem, also of the settings of the systems that the job has without the kit.
+    checkpoints are below `folder`; no store has backups. Nothing listens on a port or exports metrics, and a stall is
+    only reported. Raises ConfigError with every problem, also with those of the settings of the job's real systems.
     """
     on_top = dict(job_files.read(overrides or {}).values)
     if task is not None:
@@ -68,13 +68,13 @@ def tested_job(
 
 
 def _check_real_systems(config: JobSource, overrides: Mapping[str, str], systems: Iterable[str]) -> None:
-    """Raise ConfigError for every value that the job's own systems refuse. Nothing is connected. What is not given, such as an address
-    or a certificate's file, may come with the deployment."""
+    """Raise ConfigError for every value that the job's real systems refuse. Connects to none of them. Missing values,
+    such as an address or a certificate's file, are no problem: they may come with the deployment."""
     problems: list[ConfigProblem] = []
     with noted(problems):
         job = load_job(config, overrides)
         for system in sorted(systems):
-            # A library that this machine does not have is not needed by the test.
+            # The test does not need a client library that this machine lacks.
             with noted(problems), suppress(EnvironmentFailure):
                 system_factory(job.systems[system])
         with noted(problems):
@@ -110,7 +110,7 @@ def _below(folder: Path, job: JobConfig) -> JobConfig:
         metrics_reporters=tuple(each for each in job.metrics_reporters if each.kind != "otel"),
         prometheus=replace(job.prometheus, port=0),
         page_port=None,
-        # The reaction to a stall is the end of the process, which is pytest's.
+        # `stall_fails` would end the process, which is pytest's.
         supervision=replace(watched, stall_fails=False, query=replace(watched.query, enabled=False)),
         stores={name: replace(store, backup=None) for name, store in job.stores.items()},
         logged_store_base_dir=state_folder(folder),

@@ -91,15 +91,15 @@ class Material:
         return text if self._key_serde == "string" else text.encode()
 
     def keys(self, count: int, *, shuffled: bool = False, kind: str = "k") -> list[Any]:
-        """Distinct keys, in order or shuffled; each `kind` (their beginning) has other keys."""
+        """Distinct keys that begin with `kind`, in order or shuffled."""
         made = [self.key(f"{kind}{number:09d}") for number in range(count)]
         if shuffled:
             random.Random(self._seed + 1).shuffle(made)
         return made
 
     def absent(self, count: int) -> list[Any]:
-        """Distinct keys, in order, that are not among `keys`: each follows one of them. A store finds keys outside of its range
-        absent without a look into its tables."""
+        """Distinct keys, in order, that are not among `keys`. Each sorts right after one of them, because a store does
+        not look into its tables for a key outside of its range."""
         return [self.key(f"k{number:09d}-") for number in range(count)]
 
     def drawn(self, keys: list[Any], count: int, exponent: float = 0.0) -> list[Any]:

@@ -78,7 +78,7 @@ class ReadRandom(_Load):
 
 
 class ReadMissing(_Load):
-    """Gets of keys that are not there, among those that are."""
+    """Gets of absent keys, each next to a key that is there."""
 
     def run(self, target: Target, watch_of: WatchOf) -> None:
         self.get(target, watch_of, self.material.drawn(self.material.absent(len(self.keys)), self.count))
