@@ -136,7 +136,7 @@ class StopSwitch:
     """Asks a run to stop, from any thread, also before the run can stop: then it stops as soon as it can."""
 
     def __init__(self) -> None:
-        # A signal handler may ask while its thread is in here.
+        # Reentrant: a signal handler may call `ask` while its own thread holds the lock.
         self._lock = threading.RLock()
         self._asked = False
         self._stop: Callable[[], None] = _nothing
@@ -149,7 +149,7 @@ class StopSwitch:
     def ask(self) -> None:
         """Make every task commit and stop. A second call changes nothing."""
         with self._lock:
-            # In one line, which no signal handler divides.
+            # One line: Python runs no signal handler within it.
             asked, self._asked = self._asked, True
             stop = self._stop
         if not asked:

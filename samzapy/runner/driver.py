@@ -342,7 +342,7 @@ def _note_failure(ownership: Ownership) -> None:
         try:
             ownership.note_failure()
         except SamzapyError as cause:
-            # The failure counts; only somebody who waits for a drain would have wanted the note.
+            # The caller gets the failure anyway. Only a command that waits for a drain reads the note.
             logger.debug("The failure of this run is not recorded: %s", cause)
 
 
@@ -408,8 +408,8 @@ class StopSignals:
     A runner enters it before it claims the job, and says with `calls` how the job is stopped once it can be. A signal in
     between is kept until then: a run that has claimed its job stops in order, and gives the job back.
 
-    Outside the main thread it does nothing: then the surrounding program handles signals. A signal with a handler that is
-    not Python's own, as in a server that embeds Python, is left to it: Python could not put that handler back.
+    Outside the main thread it does nothing: then the surrounding program handles signals. A handler that was not
+    installed from Python, as in a server that embeds Python, stays in place: Python could not restore it.
     """
 
     def __init__(self) -> None:

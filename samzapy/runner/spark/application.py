@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 _EXECUTORS_S, _EXECUTORS_PACE_S = 10.0, 0.2
 
 
-#: Held by the run with a Spark of its own, from the start of its JVM or context to their end.
+#: Held by the run with a Spark of its own, from the start to the end of its JVM or context.
 _OWN = threading.Lock()
 _ANOTHER = (
     "another job of this process runs on a Spark of its own, and a process has only one: run both on one session "
@@ -40,15 +40,15 @@ _ANOTHER = (
 
 
 def check_alone() -> None:
-    """Raise EnvironmentFailure if a run of this process has a Spark of its own, or starts or ends one."""
+    """Raise EnvironmentFailure if a run of this process has, starts or ends a Spark of its own."""
     if _OWN.locked():
         raise EnvironmentFailure(_ANOTHER)
 
 
 @contextmanager
 def only_one() -> Iterator[None]:
-    """Keeps other runs of this process from a Spark of their own: pyspark has one JVM and one context for the process, and
-    its start changes the environment variables. Raises EnvironmentFailure if a run has one."""
+    """Lets only one run of this process have a Spark of its own: pyspark has one JVM and one context per process, and
+    its start changes environment variables. Raises EnvironmentFailure if another run has one."""
     if not _OWN.acquire(blocking=False):
         raise EnvironmentFailure(_ANOTHER)
     try:
@@ -100,14 +100,14 @@ def spark_application(
 
 
 def workers_variables(token: str, master: Master, given: str | None) -> dict[str, str]:
-    """The variables of a run's Python workers. `given`: their PYTHONPATH otherwise."""
+    """The environment variables of a run's Python workers. `given`: the PYTHONPATH from the settings, which is kept."""
     return {TOKEN: token, **worker_environment(on_this_machine=master.on_this_machine, given=given)}
 
 
 def add_code(
     context: Any, add: Callable[[str], object], files: Iterable[str], config: JobConfig, master: Master
 ) -> None:
-    """Ship `files`, with the context's method `add`, and the job's archives to the executors. Raises EnvironmentFailure."""
+    """Ship `files`, by the context's method `add`, and the job's archives. Raises EnvironmentFailure."""
     with starting(master.address):
         for path in files:
             add(path)
@@ -116,8 +116,8 @@ def add_code(
 
 
 def new_context(jvm: DriverJvm, settings: Mapping[str, str], variables: Mapping[str, str], address: str) -> Any:
-    """A context in that JVM; the workers of its executors get the environment variables. `address`: the master, for errors. Raises
-    EnvironmentFailure."""
+    """A context in that JVM; the workers of its executors get the environment variables. `address`: the master, for
+    errors. Raises EnvironmentFailure."""
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
     try:
@@ -180,7 +180,7 @@ class SparkApplication:
                 self.context.stop()
         except (Py4JError, OSError):
             self.kill()
-            # The first call has dropped the JVM's context; this one makes pyspark forget its own.
+            # The failed call has dropped the JVM's context; a second call clears pyspark's own.
             self.context.stop()
         finally:
             self._jvm.close()

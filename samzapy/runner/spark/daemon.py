@@ -5,8 +5,8 @@ started does not exist in the forked worker, and its locks stay locked there (pa
 
 1. This daemon imports only modules of samzapy, Spark's worker and their libraries, and opens nothing.
 2. If there is a second thread after the imports, Spark's own daemon runs instead.
-3. It imports nothing from the current folder of the executor, which `python -m` puts first on the import path: the driver's
-   program may not import from there. Since Python 3.11 an environment variable of the workers keeps the folder away.
+3. It imports nothing from the executor's current folder, which `python -m` puts first on the import path: the driver
+   may not have that folder on its path. From Python 3.11 on, PYTHONSAFEPATH keeps the folder off the path.
 
 Nothing may be printed, because the daemon writes its port to standard output.
 """

@@ -2,7 +2,7 @@
 
 A machine name that resolves to the loopback address is useless to other machines. Then the route decides: the master's
 side can answer the address from which this machine reaches the master. `yarn` names no host, but the settings of YARN's
-clients do, which Spark needs anyway. Settings may come from the defaults of Spark's own folder, too.
+clients do, which Spark needs anyway. Settings may also come from `spark-defaults.conf`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from samzapy.java import installed_spark
 from samzapy.runner.spark.master import DRIVER_HOST, TASK_CPUS, YARN, Master, default_settings
 from samzapy.runner.spark.yarn import resource_managers, yarn_settings
 
-#: Settings of YARN's clients, which Spark passes on.
+#: The prefix of the settings for YARN's clients, which Spark passes on.
 _HADOOPS_YARN = "spark.hadoop.yarn."
 _LOOPBACK = "127.0.0.1"
 #: `spark://HOST:PORT`, the first if there are several, and `k8s://https://HOST:PORT`.
@@ -30,18 +30,18 @@ _ADDRESS = re.compile(r"^\[?(?P<host>.+?)\]?(?::(?P<port>\d+))?$")
 
 
 def known_settings(settings: Mapping[str, str], *sizes: str) -> dict[str, str]:
-    """The settings that lead executors to the driver, and these `sizes`."""
+    """The settings by which executors find the driver, and those of `sizes`."""
     return {
         key: value for key, value in settings.items() if key in (DRIVER_HOST, *sizes) or key.startswith(_HADOOPS_YARN)
     }
 
 
 def with_sparks_defaults(config: JobConfig) -> JobConfig:
-    """The job with those of Spark's defaults that this side has to know. Raises ConfigError, EnvironmentFailure."""
+    """The job with the defaults of Spark that samzapy itself uses. Raises ConfigError, EnvironmentFailure."""
     home = Path(os.environ.get("SPARK_HOME") or installed_spark().package)
     known = known_settings(default_settings(home), TASK_CPUS)
     if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
-        # There the driver is on the loopback address.
+        # On this machine the driver listens on the loopback address.
         known.pop(DRIVER_HOST, None)
     return replace(config, spark=replace(config.spark, conf={**known, **config.spark.conf}))
 

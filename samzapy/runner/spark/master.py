@@ -41,16 +41,16 @@ _ON_DEMAND = re.compile(r"^(k8s|yarn)\b")
 
 _INSTANCES, _CORES = "spark.executor.instances", "spark.executor.cores"
 TASK_CPUS, _DYNAMIC = "spark.task.cpus", "spark.dynamicAllocation.enabled"
-#: Spark's settings that decide how many containers run at a time on YARN and Kubernetes, and Spark's own values of two.
+#: Spark's settings that decide how many containers run at a time on YARN and Kubernetes, and Spark's defaults of two.
 SIZES = (_INSTANCES, _CORES, TASK_CPUS, _DYNAMIC)
 SPARKS_SIZES = {_INSTANCES: "2", _CORES: "1"}
 
 
 @dataclass(frozen=True)
 class Master:
-    """A master. `slots`: the number of containers that run at a time, None if unknown before the run. `on_this_machine`: driver
-    and executors share files and the loopback address. `executors`: the expected number, if known, without the driver.
-    `task_cpus`: the cores that Spark counts for a container."""
+    """A master. `slots`: the number of containers that run at a time, None if unknown before the run.
+    `on_this_machine`: driver and executors share files and the loopback address. `executors`: the expected number, if
+    known, without the driver. `task_cpus`: the cores that Spark allocates to a container."""
 
     address: str
     slots: int | None
@@ -62,8 +62,8 @@ class Master:
     def parse(cls, address: str) -> Master:
         """Read `local[N,F]`, `local-cluster[N,CORES,MB]`, `spark://...`, `yarn` or `k8s://...`. Raises ConfigError.
 
-        `local` and `local[N]` never retry a task; the supervisor then resubmits failed containers. `local[*]` becomes a
-        number: a JVM counts the cores differently, for example in a container with a quota.
+        `local` and `local[N]` never retry a task; the supervisor then resubmits failed containers. The `*` of
+        `local[*]` becomes a number: a JVM may count the cores differently, for example in a container with a quota.
         """
         local = _LOCAL.match(address)
         if local is not None:
@@ -80,7 +80,7 @@ class Master:
 
     @classmethod
     def default(cls, containers: int, conf: Mapping[str, str] | None = None) -> Master:
-        """`local[N,4]`: a slot for each container, by the settings for Spark, and Spark's usual four tries."""
+        """`local[N,4]`: a slot for each container, with the cores per task of `conf`, and Spark's usual four tries."""
         return cls.parse(f"local[{containers * _task_cpus(conf or {})},4]")
 
     @property
@@ -94,12 +94,14 @@ class Master:
         return _ON_DEMAND.match(self.address) is not None
 
     def sized(self, conf: Mapping[str, str], containers: int, standbys: int) -> Master:
-        """This master with the executors and slots that a job gets, by its settings for Spark: as many executors as they name,
-        else one for each container and standby, or fewer of several cores.
+        """This master with the executors and slots that a job gets, by its settings for Spark: as many executors as
+        they name, else one for each container and standby, or fewer of several cores.
 
-        On this machine the address names the cores. A cluster, and dynamic allocation, is returned unchanged. Slots are
-        known only if the settings name the cores: the defaults of Spark's own folder, which are not read here, may do
-        so, too. Spark itself refuses a text that is not a number.
+        1. On this machine the address names the cores.
+        2. A `spark://` master, and a master with dynamic allocation, is returned unchanged.
+        3. On YARN and Kubernetes, slots are known only if the settings name the cores: `spark-defaults.conf`, which is
+           not read here, may name them, too.
+        4. Spark itself refuses a text that is not a number.
         """
         cpus = _task_cpus(conf)
         if self.slots is not None and not self.on_demand:
@@ -138,7 +140,7 @@ def _positive(text: str) -> bool:
 
 
 def _task_cpus(conf: Mapping[str, str]) -> int:
-    """The cores that Spark counts for a task."""
+    """The cores that Spark allocates to a task."""
     given = conf.get(TASK_CPUS, "1")
     return int(given) if _positive(given) else 1
 
@@ -221,7 +223,7 @@ def _systems(systems: Mapping[str, SystemSettings], master: Master) -> Iterator[
 
 def _folders(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
     for key, found in _paths(config):
-        # A home folder, too, is another one on another host.
+        # As written in the file: `~`, too, is another folder on another host.
         path = config.resolved.get(key, found)
         if path and "://" not in path and not Path(path).is_absolute():
             message = (

@@ -1,9 +1,9 @@
 """Gets the Spark of a run: its own, a session's, or the one of the `spark-submit` that started this process.
 
 1. A Spark of its own starts with the run, with the settings of the job file, and ends with it.
-2. A session is shared and given back as it was: it is not stopped, and its settings and its log stay. Its workers, and those
-   of other runs, stay apart from the run's, because Spark separates the workers of each environment, and the run's has
-   its name. Only shipped files stay with the session, as Spark cannot remove any; no other run imports them.
+2. A session is shared and given back as it was: it is not stopped, and its settings and its log stay. The run shares no
+   workers with the session or with other runs: Spark separates workers by their environment, and the run's environment
+   has the run's name. Only shipped files stay with the session, as Spark cannot remove any; no other run imports them.
 3. A JVM without a context, as `spark-submit` provides it, gets a context for the run. The master and the settings of
    the submission take precedence over the job file.
 """
@@ -55,9 +55,9 @@ from samzapy.runner.spark.yarn import check_yarn
 
 #: Set by `spark-submit` for the programs that it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-#: Decides for pyspark whether each thread of Python has a thread of the JVM, to which Spark ties job groups and tags.
+#: Whether pyspark gives each Python thread a JVM thread of its own. Spark ties job groups and tags to JVM threads.
 _PINNED = "PYSPARK_PIN_THREAD"
-#: Settings of a session that would break a guarantee. Workers that Spark reuses do no harm: nobody else gets the run's.
+#: Settings of a session that would break a guarantee. Reused workers do no harm: no other job gets the run's workers.
 _NEEDED = ("spark.speculation", "spark.python.use.daemon")
 
 
@@ -69,7 +69,7 @@ class SparkSource(ABC):
 
     @abstractmethod
     def fit(self, config: JobConfig) -> JobConfig:
-        """The job for this Spark. Raises ConfigError for a Spark that cannot run it, EnvironmentFailure."""
+        """The job for this Spark. Raises ConfigError if this Spark cannot run it, EnvironmentFailure."""
 
     @abstractmethod
     def application(
@@ -89,7 +89,7 @@ class OwnSpark(SparkSource):
             check_yarn(os.environ)
 
     def fit(self, config: JobConfig) -> JobConfig:
-        """The job with those of Spark's defaults that this side has to know. Raises ConfigError, EnvironmentFailure."""
+        """The job with the defaults of Spark that samzapy itself uses. Raises ConfigError, EnvironmentFailure."""
         return with_sparks_defaults(config)
 
     def application(
@@ -115,7 +115,7 @@ class SessionSpark(SparkSource):
         return replace(fitted, spark=replace(fitted.spark, master=self._counted(master)))
 
     def _counted(self, master: str) -> str:
-        """The master with the number of slots that `local[*]` has in the session's JVM."""
+        """The master, with the `*` of `local[*]` replaced by the cores that the session's JVM counts."""
         if not master.startswith("local[") or "*" not in master:
             return master
         cores = self._context._jvm.java.lang.Runtime.getRuntime().availableProcessors()  # noqa: SLF001  # not offered
@@ -126,7 +126,7 @@ class SessionSpark(SparkSource):
         self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> Iterator[SparkApplication]:
         files = _files(config, master)
-        # The run's functions alone name the archives: `addPyFile` would name them for the whole session, and for this process.
+        # Only the run's functions name the archives: `addPyFile` would add them to the session and to this process.
         add_code(self._context, self._context.addFile, files, config, master)
         made = SharedApplication(self._context, master, token, [Path(path).name for path in files])
         try:
@@ -272,7 +272,7 @@ class GivenJvm:
         """Do nothing: it goes on."""
 
 
-#: The environment variable with the name of a run. A token may be that of several runs.
+#: The environment variable with the name of a run. Several runs may have the same token.
 _RUN = "SAMZAPY_RUN"
 
 
@@ -281,7 +281,7 @@ class SharedApplication(SparkApplication):
     """The application of a session that goes on after the run."""
 
     def __init__(self, context: Any, master: Master, token: str, shipped: Collection[str] = ()) -> None:
-        """`token` and `shipped`, the names of files that Spark has for its executors, go to the workers of this run alone."""
+        """Only the workers of this run get `token` and `shipped`, the names of the run's shipped files."""
         super().__init__(GivenJvm(context), context, master)
         self._tag = f"samzapy-{uuid4().hex}"
         variables = workers_variables(token, master, context.environment.get("PYTHONPATH"))
@@ -290,19 +290,19 @@ class SharedApplication(SparkApplication):
 
     def collect(self, tasks: Any) -> object:
         self.context.addJobTag(self._tag)
-        # Spark takes the environment and the archives with the function, here and once.
+        # Spark reads the environment and the archives once, here, where it pickles the function.
         tasks.ctx = self._context_of_run()
         tasks._jrdd  # noqa: B018, SLF001
         tasks.ctx = self.context
         return super().collect(tasks)
 
     def _context_of_run(self) -> Any:
-        """The session's context, with the environment and the archives of this run. The session's own stay as they are, for
-        its other jobs."""
+        """A copy of the session's context, with the environment and the archives of this run. The session's own context
+        stays as it is for its other jobs."""
         made = object.__new__(type(self.context))
         vars(made).update(vars(self.context))
         made.environment = {**self.context.environment, **self._variables}
-        # A worker puts each in front of those before it.
+        # A worker inserts each archive in front of the earlier ones.
         others = [name for name in self.context._python_includes if name not in self._shipped]  # noqa: SLF001
         made._python_includes = [*others, *self._shipped]
         return made

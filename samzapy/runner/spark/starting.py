@@ -78,7 +78,7 @@ class _Thread:
 
 @final
 class Start:
-    """The ways to end a Spark that starts: `close` in order, what has been `opened`; `kill`, at once."""
+    """The ways to end a Spark that starts: `close` ends in order what has been `opened`, `kill` ends it at once."""
 
     def __init__(self) -> None:
         self.opened = ExitStack()
@@ -100,13 +100,13 @@ class Start:
             self._jvm.kill()
 
     def close(self) -> None:
-        """Close what has been opened. What is opened later is closed by `over`."""
+        """Close what has been opened; `over` closes what is opened later."""
         with self._closing:
             self._given_up = True
             self.opened.close()
 
     def over(self) -> None:
-        """The start is over, well or not: nothing more will be opened."""
+        """Note that the start has ended, with or without success, and opens nothing more."""
         with self._closing:
             if self._given_up:
                 self.opened.close()
@@ -158,7 +158,7 @@ class StartingSpark:
         try:
             return self._start(self._spark)
         finally:
-            # A Spark without a JVM of this run cannot be killed, and may still come when the run has given it up.
+            # A Spark without a JVM of this run cannot be killed, and may still start after the run has given it up.
             self._spark.over()
 
     def application(self, stopped: Callable[[], bool] = bool) -> SparkApplication | None:

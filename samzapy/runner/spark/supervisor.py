@@ -143,7 +143,7 @@ class SlotRun:
         self, slot: ContainerSlot, attempt: SparkAttempt, status: dict[str, ContainerStatus], now: float
     ) -> None:
         reason, slot.attempt = attempt.error(), None
-        # A worker may be killed between the last report and the end of its task: nothing is left to do.
+        # A worker may be killed between its last report and the end of its Spark task. Then nothing is left to do.
         if reason is None or all(status[each].state == ContainerState.DONE.value for each in slot.ids):
             slot.done = True
             return

@@ -1,7 +1,7 @@
 """Brings the user's code to the executors' Python workers.
 
-1. Modules beside the job file: executors on this machine get the driver's import path, so each name is the same module
-   there. To other machines the modules go as an archive, unless `job.spark.py.files` names the code to ship.
+1. Modules beside the job file: executors on this machine get the driver's import path, so that each name means the same
+   module. To other machines the modules go as an archive, unless `job.spark.py.files` names the code to ship.
 2. Classes of the program that started the job (a notebook's cell, a script), or made in a function: no module has them
    there, so they are pickled by value, as Spark does with functions. Rules of our own keep the parts of classes that
    msgspec reads.
@@ -56,7 +56,8 @@ _MOST_BYTES = 64 * 1024 * 1024
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-#: Keeps the current folder off the import path of `python -m`, which is how Spark starts its workers' daemon; since Python 3.11.
+#: From Python 3.11 on, PYTHONSAFEPATH keeps the current folder off the import path of `python -m`, with which Spark
+#: starts its workers' daemon.
 _SAFE_PATH, _PYTHON_PATH = "PYTHONSAFEPATH", "PYTHONPATH"
 #: The root of the package samzapy.
 _ROOT = str(Path(__file__).parents[3])
@@ -64,10 +65,11 @@ _ROOT = str(Path(__file__).parents[3])
 
 @dataclass(frozen=True)
 class ImportPath:
-    """A program's own places on the import path: before Python's library, before the installed packages (a notebook has the
-    current folder there), and after them. An executor on the same machine has Python's places itself, and those of Spark.
+    """A program's own entries on the import path: `first` before Python's library, `middle` before the installed
+    packages (a notebook has the current folder there), `last` after them. An executor on the same machine has the
+    entries of Python and of Spark itself.
 
-    `safe`: whether the program has chosen that Python adds no folder by itself.
+    `safe`: whether the program runs with PYTHONSAFEPATH.
     """
 
     first: tuple[str, ...] = ()
@@ -77,7 +79,7 @@ class ImportPath:
 
     @classmethod
     def of_this_process(cls) -> ImportPath:
-        """The places of this process, with absolute paths."""
+        """The entries of this process, with absolute paths."""
         library = Path(sysconfig.get_path("stdlib"))
         archive = library.with_name(f"python{sys.version_info.major}{sys.version_info.minor}.zip")
         groups: tuple[list[str], list[str], list[str]] = [], [], []
@@ -99,23 +101,23 @@ class ImportPath:
         return dataclasses.replace(self, last=(*self.last, str(folder)))
 
     def variables(self, given: str) -> dict[str, str]:
-        """The environment of a Python worker that imports from these places, and not from the current folder of its executor,
-        before any code has arrived. `given`: its PYTHONPATH otherwise."""
+        """The environment variables of a Python worker: before any code has arrived, it imports from `first`, and not
+        from the current folder of its executor. `given`: its other PYTHONPATH, which is kept."""
         root = (_ROOT,) if _ROOT in {*self.middle, *self.last} else ()
         places = dict.fromkeys([*self.first, *root, *filter(None, given.split(os.pathsep))])
         return {_SAFE_PATH: "1", _PYTHON_PATH: os.pathsep.join(places)}
 
     def arrive(self) -> None:
-        """Put the places on the import path of this process. Relative places go, because a container changes to the driver's folder:
-        Spark adds the executor's folder as `.`, for files that the driver's path has, too."""
+        """Put the entries on the import path of this process. Relative entries are dropped, because a container changes
+        to the driver's folder. Spark adds the executor's folder as `.`, for files that the driver's path also has."""
         sent = {*self.first, *self.middle, *self.last}
-        # Before Python 3.11 the current folder is there.
+        # Before Python 3.11 the path begins with the current folder.
         start = 1 if sys.path[:1] == [os.getcwd()] else 0  # noqa: PTH109  # text
         own = [place for place in sys.path[start:] if Path(place).is_absolute() and place not in sent]
         at = next((number for number, place in enumerate(own) if _has_packages(place)), len(own))
         sys.path[:] = [*self.first, *own[:at], *self.middle, *own[at:], *self.last]
         if not self.safe:
-            # For the programs that a task starts.
+            # Programs that a task starts must not inherit it.
             os.environ.pop(_SAFE_PATH, None)
 
 
@@ -124,14 +126,15 @@ def _has_packages(place: str) -> bool:
 
 
 def worker_environment(*, on_this_machine: bool, given: str | None) -> dict[str, str]:
-    """The variables by which a Python worker finds modules. `given`: its PYTHONPATH otherwise."""
+    """The environment variables by which a Python worker finds modules. `given`: as for `ImportPath.variables`."""
     return ImportPath.of_this_process().variables(given or "") if on_this_machine else {}
 
 
 @dataclass(frozen=True)
 class TravellingCode:
-    """The code that goes to a worker with its containers' ids. `path`: the driver's import path, for a worker on the same machine.
-    `objects`: by class path, pickled by value; read only after the import path is set, because they may need those modules."""
+    """The code that goes to a worker with its containers' ids. `path`: the driver's import path, for a worker on the
+    same machine. `objects`: by class path, pickled by value; read only after the import path is set, because they may
+    need those modules."""
 
     path: ImportPath | None = None
     objects: bytes = b""
@@ -259,8 +262,8 @@ def shipped_files(config: JobConfig, scratch: Path, *, on_this_machine: bool) ->
         size = sum(path.stat().st_size for path in modules.values())
         if size > _MOST_BYTES:
             message = (
-                f"the modules beside the job file have {size:,} B, more than is shipped by itself ({_MOST_BYTES:,} B): name the "
-                "files that the job needs"
+                f"the modules beside the job file have {size:,} B, more than is shipped automatically "
+                f"({_MOST_BYTES:,} B): name the files that the job needs"
             )
             raise ConfigError([ConfigProblem(PY_FILES.name, None, message)])
         texts = {name: modules[name].read_bytes() for name in sorted(modules)}
@@ -271,8 +274,8 @@ def shipped_files(config: JobConfig, scratch: Path, *, on_this_machine: bool) ->
 
 
 def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The Python files of a folder: its modules, its packages, and other modules below it that are imported already. Hidden files
-    are none of them: Emacs links `.#name.py` to nothing while the text of `name.py` is not saved."""
+    """The Python files of a folder: its modules, its packages, and other modules below it that are imported already.
+    Hidden files are left out: for an unsaved `name.py`, Emacs makes a dangling link `.#name.py`."""
     packages = [package.parent.rglob("*.py") for package in folder.glob("*/__init__.py")]
     for path in chain(folder.glob("*.py"), *packages):
         name = path.relative_to(folder)
@@ -288,8 +291,8 @@ def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _archive(texts: Mapping[str, bytes], scratch: Path) -> Path:
-    """An archive with a name of its contents: Spark ignores a second file of one name, whatever is in it. A file that is there
-    stays as it is, because executors of another job may be reading it."""
+    """An archive with a name derived from its contents: Spark ignores a second file of one name, even with other
+    contents. An existing file stays as it is, because executors of another job may be reading it."""
     digest = sha256(repr(texts).encode()).hexdigest()[:12]
     path = scratch / f"samzapy-code-{digest}.zip"
     if path.exists():

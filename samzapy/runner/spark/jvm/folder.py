@@ -1,7 +1,7 @@
 """The folder of a run with a JVM: the settings of its log and of Spark, its SPARK_HOME, and files for executors.
 
-The next run removes the folder of a run that was killed. A run holds a lock in its folder, so that no other one removes
-it: a process id says nothing about a run in another container, or on another machine, with the same temporary folder.
+The next run removes the folder of a run that was killed. A run holds a lock in its folder, so that no other run removes
+it. A process id would not do: a run in another container or on another machine may share the temporary folder.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class RunFolder:
     def spark_properties(self, settings: Mapping[str, str], home: Path) -> Path:
         """A file with the settings, and with the defaults of that SPARK_HOME for all others.
 
-        It is for this user only: every user of the machine can read a command line. Given a file, Spark 3.5 does not read
-        its defaults, and Spark 4 only if an option says so that Spark 3.5 does not know. Raises EnvironmentFailure.
+        Only this user can read it, while every user of the machine can read a command line. Given such a file, Spark
+        3.5 ignores its defaults, and Spark 4 reads them only with an option that Spark 3.5 does not know. Raises
+        EnvironmentFailure.
         """
         path = self.path / "spark.properties"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
@@ -92,12 +93,12 @@ def link_spark(spark: Path, home: Path, left_out: Collection[str]) -> None:
 
 
 def _locked(folder: Path) -> int:
-    """The open file that holds the lock of a new folder, until it is closed or the process ends."""
+    """Lock a new folder; returns the open file, which holds the lock until it is closed or the process ends."""
     made = folder / "lock.new"
     lock = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    with suppress(OSError):  # a file system without locks: then nobody removes the folder of another run
+    with suppress(OSError):  # a file system without locks: then no run removes the folder of another run
         fcntl.flock(lock, fcntl.LOCK_EX)
-    # Under its name it is locked from the beginning.
+    # Renamed last, so that a file with this name is always locked.
     made.rename(folder / _LOCK)
     return lock
 
@@ -105,7 +106,8 @@ def _locked(folder: Path) -> int:
 def _sweep(parent: Path) -> None:
     """Remove the folders of this user's runs that have ended."""
     for path in parent.glob(f"{_PREFIX}*-*"):
-        # A folder without a lock is being made, or is of another version. Others of this user's are gone, or go just now.
+        # An OSError means that there is no lock (a new folder, or one of another version), that a run holds the lock,
+        # or that the folder is gone.
         with suppress(OSError):
             if path.lstat().st_uid == os.getuid():
                 _remove_ended(path)
