@@ -22,7 +22,7 @@ from xml.sax.saxutils import quoteattr
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import KAFKA, cache_folder, find_java, installed_spark
 
-#: The version of a broker for which nobody asks for another one.
+#: The default version of a broker.
 KAFKA_VERSION = "4.1.0"
 #: Names the version of brokers for which the code names none: tests, and the programs that they start.
 KAFKA_VERSION_VARIABLE = "SAMZAPY_KAFKA_VERSION"

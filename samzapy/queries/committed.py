@@ -5,8 +5,8 @@
 2. The entries and the marker of one read belong to one commit, as `StorageEngine.read_committed` promises.
 3. Tasks are read one after the other. Once their entries fill a page, the other tasks are read only up to the page's
    last key. So an answer needs the memory of a few pages, however many tasks there are.
-4. The container publishes its stores when they are restored, and withdraws them before it closes them. In between, readers
-   cost its tasks no lock, neither to process nor to commit.
+4. The container publishes its stores when they are restored, and withdraws them before it closes them. In between,
+   readers cost its tasks no lock, neither to process nor to commit.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def tested_job(
     `task` replaces `task.class`; None keeps the file's. Pairs need neither `job.name` (default: test) nor keys of a
     system that `task.inputs` or `job.default.system` names. Every system is in memory and new; stores and file
     checkpoints are below `folder`; no store has backups. Nothing listens on a port or exports metrics, and a stall is
-    only reported. Raises ConfigError with every problem, also with those of the settings of the job's real systems.
+    only reported. Raises ConfigError with every problem, including those in the settings of the real systems.
     """
     on_top = dict(job_files.read(overrides or {}).values)
     if task is not None:

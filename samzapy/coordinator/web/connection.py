@@ -140,7 +140,7 @@ class Connection(H11Protocol):
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._begins()
-        # Of requests in a row, the bytes that came at rest have the first one's head only.
+        # Of pipelined requests, the bytes that came at rest have only the first head.
         began, self._began = self._began, b""
         scope[TRUST] = partial(self._admission.trust, self._visit)
         scope[SLOW] = self._takes_time

@@ -67,8 +67,8 @@ def spark_application(
     verbose: bool,
     began: Callable[[DriverJvm], None],
 ) -> Iterator[SparkApplication]:
-    """Start Spark for a job on that Java, and stop it at the end. `began` gets its JVM before that answers. Raises
-    EnvironmentFailure if it does not start, ConfigError."""
+    """Start Spark for a job on that Java, and stop it at the end. `began` gets the JVM before the JVM answers. Raises
+    EnvironmentFailure if Spark does not start, ConfigError."""
     with only_one(), RunFolder() as folder:
         with starting(master.address):
             files = shipped_files(config, folder.path, on_this_machine=master.on_this_machine)

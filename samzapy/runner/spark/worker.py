@@ -127,7 +127,7 @@ def end_predecessor(predecessor: AttemptProcess) -> bool:
     except OSError:
         return False
     try:
-        # The handle stands for one process, so a reuse of its number cannot go unnoticed from here on.
+        # The handle stands for one process, so from here on a reuse of the pid cannot go unnoticed.
         if process_start(predecessor.pid) != predecessor.started:
             return False
         return _kill(handle, predecessor.pid)

@@ -72,9 +72,9 @@ class RunFolder:
     def spark_home(self, *, on_this_machine: bool) -> Path:
         """`SPARK_HOME` if it is set, else a folder of links into the installed pyspark.
 
-        On this machine the folder lacks `python/lib/pyspark.zip`, which Spark would import in place of the installed pyspark:
-        every process compiles the modules of a zip again (measured on two busy cores: a first worker is ready after 1.0 s
-        instead of 3.0 s, a later one after 0.6 s instead of 1.5 s).
+        On this machine the folder lacks `python/lib/pyspark.zip`, which Spark would import in place of the installed
+        pyspark: every process compiles the modules of a zip again (measured on two busy cores: a first worker is ready
+        after 1.0 s instead of 3.0 s, a later one after 0.6 s instead of 1.5 s).
         """
         given = os.environ.get("SPARK_HOME")
         if given:
