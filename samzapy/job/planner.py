@@ -256,7 +256,7 @@ def keeps_state(stores: Mapping[str, StoreConfig]) -> bool:
 
 
 def without_idle_standbys(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> JobConfig:
-    """The job as it runs: without standbys, and with a warning, if it keeps state but none of it on disk."""
+    """The job as it runs. If every store with a changelog is in memory, it has no standbys, and a warning says so."""
     logged = [name for name, store in config.stores.items() if store.changelog is not None]
     if not config.placement.standbys or not logged or any(engines[name].persistent for name in logged):
         return config

@@ -18,9 +18,10 @@ from samzapy.runner.refresh import await_inputs
 
 
 def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig, Runner, tuple[str, ...]]:
-    """Import the user's code, make the runner and let it check the job: the job as it runs, its runner, and warnings.
+    """Import the user's code, make the runner and let it check the job; returns the job to run, runner and warnings.
 
-    Nothing is created or connected. A refused job leaves the import path as it was. Raises ConfigError, EnvironmentFailure.
+    Creates nothing and connects to nothing. A refused job leaves the import path as it was. Raises ConfigError,
+    EnvironmentFailure.
     """
     with import_path_kept():
         imported_code(config)

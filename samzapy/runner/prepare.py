@@ -152,7 +152,7 @@ class _CheckedJob(StartableJob):
         counts: Mapping[SystemStream, int],
         occasion: Occasion,
     ) -> None:
-        """`config`: the job file `given`, with streams in place of its patterns."""
+        """`config`: the job file `given`, with streams in place of its patterns, and without idle standbys."""
         self.config = config
         self.model = plan(config, counts)
         self._given = given
@@ -313,8 +313,8 @@ def _checked_state(
     code: JobCode,
     streams: KnownStreams,
 ) -> tuple[KeptClocks, set[SystemStream]]:
-    """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit the
-    stores and hold no records of another job."""
+    """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit
+    the stores and hold no records of another job."""
     refuse_unfinished(checkpoints, config.stores)
     committed = checkpoints.read_all(task.name for task in model.tasks)
     clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
