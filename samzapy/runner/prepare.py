@@ -203,6 +203,8 @@ class _CheckedJob(StartableJob):
             self._given.task.patterns,
             awaited=self._occasion.awaited,
         )
+        # This context lasts as long as the run: a reader would go on fetching the containers' checkpoints.
+        self._checkpoints.close()
         claim = planned.claim
         reach("handover.7")
         ends = _ends(config, clients, planned.model, self._occasion.until_end)

@@ -8,12 +8,13 @@ from samzapy.admin.user_code import check_archives, make_importable
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
+from samzapy.checkpoint.factories import TopicCheckpointManagerFactory
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
-from samzapy.runner.prepare import prepare
+from samzapy.runner.prepare import prepare, preparing
 from samzapy.system.factories import system_factory
 from samzapy.system.memory.cluster import MemoryCluster
 
@@ -278,3 +279,21 @@ def test_a_start_loads_the_engines_once_and_reads_the_checkpoints_once_besides_i
     prepare(load_job({**JOB, **STORE}))
     # The take-over looks at the epochs, while its predecessor may still write; the model is made of what comes after.
     assert calls == ["load_engines", "read_all", "read_all"]
+
+
+class NotedManagers(TopicCheckpointManagerFactory):
+    made: list[TopicCheckpointManager] = []  # noqa: RUF012
+
+    def manager(self, *arguments):
+        self.made.append(super().manager(*arguments))
+        return self.made[-1]
+
+
+def test_while_the_job_runs_the_driver_does_not_fetch_the_checkpoints_that_it_has_read(admin):
+    admin.create(StreamSpec("in", 1))
+    config = load_job({**JOB, "task.checkpoint.factory": f"{__name__}:NotedManagers"})
+    for start in ("the first", "one that records nothing new"):
+        NotedManagers.made.clear()
+        with preparing(config) as job:
+            job.claim()
+            assert [manager._reader for manager in NotedManagers.made] == [None], start
