@@ -190,3 +190,7 @@ def test_a_job_without_its_broker_is_stalled(tmp_path):
         broker.stop()
         status = run.until(lambda status: status.stalled is not None)
         assert str(status.stalled).startswith("broker unreachable for ")
+        # A job that is left behind would go on making clients during the tests after this one.
+        broker.start()
+        run.send("stop")
+        run.end()
