@@ -2,7 +2,8 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, SystemSettings
 from samzapy.config.loader import load_job
+from samzapy.errors import RetriableError
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
+from samzapy.verify.processes import until
 
 KEYS = 5_000
 #: The stores of the job `last_and_count`.
 STORES = ("last", "counts")
 BATCH = 50
 PAUSE_S = 0.01
+PATIENCE_S = 60.0
 
 
 def logged_stores(changelogs: str, **more: str) -> dict[str, str]:
@@ -61,17 +65,33 @@ class Streams:
         return self._factory.producer(self._settings, "test-producer")
 
     def partitions(self, stream: str) -> list[SystemStreamPartition]:
-        description = self.admin.describe(stream)
+        description = self._asked(lambda: self.admin.describe(stream))
         assert description is not None
         return [SystemStreamPartition(self._settings.name, stream, n) for n in range(description.partitions)]
 
     def ends(self, stream: str) -> dict[str, int]:
         """The next offset of each partition, by partition as text."""
-        return {str(ssp): found.upcoming for ssp, found in self.admin.offsets(self.partitions(stream)).items()}
+        return {str(ssp): found.upcoming for ssp, found in self._offsets(stream).items()}
+
+    def _offsets(self, stream: str) -> Any:
+        partitions = self.partitions(stream)
+        return self._asked(lambda: self.admin.offsets(partitions))
+
+    def _asked(self, question: Callable[[], Any]) -> Any:
+        """The answer of a broker that may be too busy to answer at once: the oracle does not fail with it."""
+        answers: list[Any] = []
+
+        def answered() -> bool:
+            with suppress(RetriableError):
+                answers.append(question())
+            return bool(answers)
+
+        until(answered, "the broker does not answer", PATIENCE_S)
+        return answers[0]
 
     def read(self, stream: str) -> Iterator[RecordBatch]:
         """Everything that is in the stream now."""
-        ranges = self.admin.offsets(self.partitions(stream))
+        ranges = self._offsets(stream)
         consumer = self._factory.consumer(self._settings, "test-consumer")
         try:
             for ssp, found in ranges.items():
