@@ -117,7 +117,8 @@ def _file_of(name: str, folder: Path) -> Path | None:
     """The file of the module of that name below a folder."""
     path = folder.joinpath(*name.split("."))
     files = path / "__init__.py", path.with_name(f"{path.name}.py")
-    return next((file for file in files if _text(file) is not None), None)
+    in_archive = not folder.is_dir()
+    return next((file for file in files if (_text(file) is not None if in_archive else file.is_file())), None)
 
 
 def _equal(loaded: Path, own: Path) -> bool:
