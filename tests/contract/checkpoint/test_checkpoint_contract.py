@@ -295,12 +295,11 @@ def test_owners_and_changes_are_read_back_without_another_reading_of_the_topic(s
     topic_manager(system, stream).start()
     made = []
 
-    def consumer():
-        made.append(system._kept(system.factory.consumer(system.settings, "checkpoints")))
-        return made[-1]
+    def heard(consumer):
+        made.append(consumer)
+        return consumer
 
-    spec = StreamSpec(stream, 1, {"cleanup.policy": "compact"})
-    manager = TopicCheckpointManager(system.name, spec, lambda: system.admin, consumer, system.producer)
+    manager = topic_manager(system, stream, heard)
     assert manager.read_owner() is None
     for name in ("first", "second"):
         manager.write_owner(run(name))
