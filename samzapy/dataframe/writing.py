@@ -44,7 +44,6 @@ from samzapy.dataframe.partition_writer import (
     Record,
     RecordMaker,
     last_of_each,
-    write_clients,
     writer_id,
     writer_member,
 )
@@ -152,7 +151,7 @@ class Bootstrap:
         try:
             written: list[PartitionWritten] = records.mapPartitionsWithIndex(writer.write).collect()
         except BaseException as cause:
-            abort_open(config, run_id, self._stream.system, names, timeout_ms)
+            end_attempts(config, run_id, self._tasks, self._stream.system)
             if not isinstance(cause, Exception):
                 raise
             raise worker_error(cause) from cause
@@ -223,18 +222,22 @@ def own(
     return claim.run
 
 
-def abort_open(config: JobConfig, run_id: str, system: str, partitions: Iterable[int], timeout_ms: int) -> None:
-    """Abort the open transactions of failed attempts, because readers of the changelog would wait for them; best
-    effort.
+def end_attempts(config: JobConfig, run_id: str, tasks: JobTasks, system: str) -> None:
+    """End the attempts of a write that has failed, and abort their open transactions, because readers of the changelog
+    would wait for them; best effort.
 
-    Does nothing if another run owns the job by now: that run has already aborted them.
+    Spark may start an attempt after the action has failed. So the job gets a new owner before the fences: an attempt that
+    takes over its id after them sees that owner, and begins no transaction. Does nothing if another run owns the job by
+    now: that run has already fenced the attempts.
     """
-    with closing(write_clients(config, timeout_ms)) as clients, closing(Ownership.of(config, run_id)) as ownership:
-        try:
-            ownership.look()
-            fence(clients, system, [writer_id(config.job_name, number) for number in partitions])
-        except SamzapyError as cause:
-            _LOG.warning("An open transaction is left to its time-out: %s", cause)
+    try:
+        with open_job(config, PURPOSE) as (clients, checkpoints):
+            with closing(Ownership.of(config, run_id)) as ownership:
+                ownership.look()
+            own(config, clients, checkpoints, tasks, "", Event().wait)
+            fence(clients, system, [writer_id(config.job_name, number) for number in tasks.names])
+    except SamzapyError as cause:
+        _LOG.warning("An open transaction is left to its time-out: %s", cause)
 
 
 def starting_positions(

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -34,9 +35,16 @@ JOB = {
 RECORD = (sys.executable, "-m", "samzapy.runner.spark.jvm.recorder")
 
 
+def arguments(process: psutil.Process) -> str:
+    """The command line, empty for a process that has ended meanwhile."""
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
+
+
 def mapped(process: psutil.Process, archive: Path) -> list[bool]:
     """Of each JVM of Spark below a process, whether it has mapped the archive."""
-    jvms = [each for each in process.children(recursive=True) if "org.apache.spark" in " ".join(each.cmdline())]
+    jvms = [each for each in process.children(recursive=True) if "org.apache.spark" in arguments(each)]
     return [str(archive) in Path(f"/proc/{jvm.pid}/maps").read_text() for jvm in jvms]
 
 

@@ -11,9 +11,9 @@ from samzapy.api.checkpoint import Checkpoint, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.supervision.job_records import open_job
-from samzapy.dataframe.job import job_tasks, worker_error
-from samzapy.dataframe.partition_writer import PartitionWritten, writer_id
-from samzapy.dataframe.writing import Bootstrap, abort_open, commit_positions, own, starting_positions, writable_store
+from samzapy.dataframe.job import TravellingJob, job_tasks, worker_error
+from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten, writer_id
+from samzapy.dataframe.writing import Bootstrap, commit_positions, end_attempts, own, starting_positions, writable_store
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -206,7 +206,7 @@ def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns
         attempt.begin()
         attempt.send_changes("counts-log", 0, [(b"/a", number(1))])
         attempt.flush()
-        abort_open(job.config, run.id, "local", TASKS, 60_000)
+        end_attempts(job.config, run.id, tasks, "local")
         with pytest.raises(ProducerFenced):
             attempt.commit()
         assert job.committed(0) == []
@@ -215,9 +215,19 @@ def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns
             successor.init_transactions()
             successor.begin()
             successor.send_changes("counts-log", 0, [(b"/b", number(1))])
-            abort_open(job.config, run.id, "local", TASKS, 60_000)
+            end_attempts(job.config, run.id, tasks, "local")
             successor.commit()
     assert job.committed(0) == [(b"/b", number(1))]
+
+
+def test_an_attempt_that_starts_after_the_write_has_failed_writes_nothing(job):
+    with opened(job) as (clients, checkpoints, tasks):
+        run = own(job.config, clients, checkpoints, tasks, "", never)
+        end_attempts(job.config, run.id, tasks, "local")
+    late = PartitionWriter(TravellingJob(job.keys, None), "counts", TASKS, run.id, False, 60_000)
+    with pytest.raises(JobTakenOver):
+        list(late.write(0, [((0, b"/a", (False, None)), number(1))]))
+    assert job.log(0).upcoming == 0
 
 
 def test_an_input_that_does_not_exist_is_told_before_anything_is_written(tmp_path):
