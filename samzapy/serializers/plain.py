@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from samzapy.serializers.typed import for_classes, is_pydantic, typed_serde
+from samzapy.serializers.typed import for_classes, holds_models, typed_serde
 
 #: Values that stay unchanged.
 _PLAIN = (bytes, bytearray, datetime, date, time, Decimal, UUID)
@@ -30,12 +30,12 @@ class PlainForm(NamedTuple):
 def plain_form(kind: Any) -> PlainForm:
     """The plain form of the objects of the class, generic or union `kind`. Raises SerdeError for a class without one."""
     known = typed_serde("msgpack", kind)
-    if is_pydantic(kind):
-        from pydantic import TypeAdapter  # noqa: PLC0415  # pydantic is an extra
+    to_plain: Callable[[Any], Any]
+    from_plain: Callable[[Any], Any]
+    if holds_models(kind):
+        from samzapy.serializers.pydantic_models import plain_functions  # noqa: PLC0415  # pydantic is an extra
 
-        adapter: TypeAdapter[Any] = TypeAdapter(kind)
-        to_plain: Callable[[Any], Any] = adapter.serializer.to_python
-        from_plain: Callable[[Any], Any] = adapter.validator.validate_python
+        to_plain, from_plain = plain_functions(kind)
     else:
         to_plain = partial(msgspec.to_builtins, builtin_types=_PLAIN)
         from_plain = partial(msgspec.convert, type=kind, builtin_types=_PLAIN)

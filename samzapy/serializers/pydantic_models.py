@@ -1,14 +1,24 @@
-"""Encodes and decodes the models of pydantic, by the functions of its core."""
+"""Encodes and decodes the models of pydantic, by the functions of its core.
+
+pydantic writes a field by its name, unless the model has `serialize_by_alias`, and reads it by its alias. Here a field
+with an alias is read by its name, too: what was written comes back. pydantic before 2.11 cannot do so; there a model
+has to say `populate_by_name`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 import orjson
+import pydantic
 from pydantic import TypeAdapter, ValidationError
 
 from samzapy.serializers.typed import Codec, Format
+
+_CAN_READ_BY_BOTH = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)
 
 
 def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
@@ -17,17 +27,108 @@ def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
     MessagePack, and JSON with sorted keys, need another step, since pydantic reads and writes plain JSON only.
     """
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    validate, dump = adapter.validator.validate_python, adapter.serializer.to_python
+    dump, from_json = adapter.serializer.to_python, _by_both(adapter, adapter.validator.validate_json)
 
     if name == "msgpack":
         pack, unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
-        return Codec(lambda value: pack(dump(value, mode="json")), lambda data: validate(unpack(data)), _reason)
+        from_python = _by_both(adapter, adapter.validator.validate_python)
+        return Codec(lambda value: pack(dump(value, mode="json")), lambda data: from_python(unpack(data)), _reason)
 
     def sorted_json(value: Any) -> bytes:
         return orjson.dumps(dump(value, mode="json"), None, orjson.OPT_SORT_KEYS)
 
     encode = sorted_json if sort_keys else adapter.serializer.to_json
-    return Codec(encode, adapter.validator.validate_json, _reason, exact=not sort_keys)
+    return Codec(encode, from_json, _reason, exact=not sort_keys)
+
+
+def plain_functions(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """The functions that make plain values of models, and models of plain values."""
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    return adapter.serializer.to_python, _by_both(adapter, adapter.validator.validate_python)
+
+
+def unread_name(kind: Any) -> str | None:
+    """A name in the documents of a model, or of a container of models, that is not read as what was written by it; None
+    if there is none."""
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    by_both = _reads_by_both(adapter)
+    names = (name for fields in _fields(adapter.core_schema) for name in fields.unread(by_both=by_both))
+    return next(names, None)
+
+
+def _by_both(adapter: TypeAdapter[Any], validate: Callable[..., Any]) -> Callable[[Any], Any]:
+    return partial(validate, by_name=True) if _reads_by_both(adapter) else validate
+
+
+def _reads_by_both(adapter: TypeAdapter[Any]) -> bool:
+    """Whether fields are read by their names, too. They are not if none has an alias, or if a name would mean two fields:
+    messages of others have the aliases."""
+    all_fields = list(_fields(adapter.core_schema))
+    hidden = [fields.hidden for fields in all_fields]
+    return _CAN_READ_BY_BOTH and any(hidden) and not any(each.hidden & each.keys for each in all_fields)
+
+
+class _Fields(NamedTuple):
+    """The fields of a model, a dataclass or a TypedDict."""
+
+    #: By field, the places in a document that it is read from: a key, or a key and what follows inside.
+    places: Mapping[str, list[list[Any]]]
+    #: By field, the key that it is written by.
+    written: Mapping[str, str]
+    #: What is written and refused.
+    forbidden: list[str]
+
+    @property
+    def hidden(self) -> set[str]:
+        """The names that no field is read by."""
+        return {name for name, places in self.places.items() if [name] not in places}
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys that fields are read from."""
+        return {place[0] for places in self.places.values() for place in places}
+
+    def unread(self, *, by_both: bool) -> Iterator[str]:
+        """The keys that are written, and not read as the same field."""
+        yield from self.forbidden
+        for name, key in self.written.items():
+            others = {place[0] for other, places in self.places.items() if other != name for place in places}
+            if key in others or not ([key] in self.places[name] or (by_both and key == name)):
+                yield key
+
+
+def _fields(schema: Any) -> Iterator[_Fields]:
+    """The fields of every class in a schema of pydantic's core."""
+    waiting: list[tuple[Any, Mapping[str, Any]]] = [(schema, {})]
+    while waiting:
+        part, config = waiting.pop()
+        if isinstance(part, Mapping):
+            config = part.get("config") or config
+            if part.get("type") in {"model-fields", "dataclass-args", "typed-dict"}:
+                yield _fields_of(part, config)
+            waiting += [(held, config) for key, held in part.items() if key not in {"default", "metadata"}]
+        elif isinstance(part, (list, tuple)):
+            waiting += [(held, config) for held in part]
+
+
+def _fields_of(part: Mapping[str, Any], config: Mapping[str, Any]) -> _Fields:
+    listed = part["fields"]
+    fields = listed if isinstance(listed, Mapping) else {each["name"]: each for each in listed}
+    by_alias = config.get("validate_by_alias", True)
+    by_name = config.get("validate_by_name", config.get("populate_by_name", False))
+    places = {}
+    for name, field in fields.items():
+        alias = field.get("validation_alias", name)
+        aliases = [[alias]] if isinstance(alias, str) else alias if isinstance(alias[0], list) else [alias]
+        places[name] = [*(aliases if by_alias else []), *([[name]] if by_name else [])]
+    written = {
+        name: field.get("serialization_alias", name) if config.get("serialize_by_alias") else name
+        for name, field in fields.items()
+        if not field.get("serialization_exclude")
+    }
+    computed = [each["property_name"] for each in part.get("computed_fields", ())]
+    forbids = part.get("extra_behavior", config.get("extra_fields_behavior")) == "forbid"
+    return _Fields(places, written, computed if forbids else [])
 
 
 def _reason(cause: Exception) -> str:

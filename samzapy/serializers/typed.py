@@ -93,9 +93,8 @@ def typed_serde(name: Format, kind: Any, *, sort_keys: bool = False) -> TypedSer
     """
     try:
         info = inspect.type_info(kind)
-        held = [getattr(part, "cls", None) for part in _parts(info)]
         unknown = [part.cls for part in _parts(info) if isinstance(part, inspect.CustomType)]
-        if any(map(is_pydantic, (kind, *held))):
+        if holds_models(kind):
             from samzapy.serializers.pydantic_models import pydantic_codec  # noqa: PLC0415  # pydantic is an extra
 
             return TypedSerde(name, kind, _classes(info), pydantic_codec(name, kind, sort_keys=sort_keys))
@@ -111,9 +110,19 @@ def typed_serde(name: Format, kind: Any, *, sort_keys: bool = False) -> TypedSer
 _DECODABLE = "a msgspec.Struct, a dataclass, an attrs class, a TypedDict, a NamedTuple or a pydantic model"
 
 
-def is_pydantic(kind: Any) -> bool:
-    """Whether a class is a model or a dataclass of pydantic."""
-    return hasattr(kind, "__pydantic_validator__")
+def holds_models(kind: Any) -> bool:
+    """Whether a class, or one of its fields or elements, is a model or a dataclass of pydantic."""
+    held = (getattr(part, "cls", None) for part in _parts(inspect.type_info(kind)))
+    return any(hasattr(each, "__pydantic_validator__") for each in (kind, *held))
+
+
+def unread_name(kind: Any) -> str | None:
+    """The name of a field in the documents of a class that is not read as what was written by it; None if there is none."""
+    if not holds_models(kind):
+        return None
+    from samzapy.serializers import pydantic_models  # noqa: PLC0415  # pydantic is an extra
+
+    return pydantic_models.unread_name(kind)
 
 
 def shown(kind: Any) -> str:

@@ -1,0 +1,164 @@
+"""What pydantic's models are written as, and that they come back: fields with aliases, strict models, values of many types."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import count
+
+import pytest
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, computed_field
+from pydantic.alias_generators import to_camel
+
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError
+from samzapy.serializers import JsonSerde, JsonSerdeFactory, MsgpackSerde, task_serdes
+from samzapy.serializers.plain import plain_form
+
+NUMBERS = count()
+
+
+class Visits(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+    page_views: int = 0
+    last_user: str | None = None
+
+
+class Forbidding(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    number: int = Field(0, validation_alias="n")
+
+
+class Choosing(BaseModel):
+    number: int = Field(0, validation_alias=AliasChoices("n", AliasPath("numbers", 0)))
+
+
+class ByAlias(BaseModel):
+    """Its names are aliases of other fields, which does not matter if it is written by aliases."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+    id: int = Field(0, alias="_id")
+    other: int = Field(0, alias="id")
+
+
+class Tree(BaseModel):
+    below: list[Tree] = Field([], alias="Below")
+
+
+@dataclasses.dataclass
+class Holding:
+    visits: Visits
+    others: list[Forbidding]
+
+
+VISITS = Visits(pageViews=7, lastUser="ann")
+ALIASED = [
+    (Visits, VISITS),
+    (list[Visits], [VISITS]),
+    (Forbidding, Forbidding(n=3)),
+    (Choosing, Choosing(n=4)),
+    (ByAlias, ByAlias(_id=1, id=2)),
+    (Tree, Tree(Below=[Tree(), Tree(Below=[Tree()])])),
+    (Holding, Holding(VISITS, [Forbidding(n=3)])),
+]
+FORMATS = [JsonSerde(), MsgpackSerde(), JsonSerdeFactory().serde("json", {"sort.keys": "true"})]
+
+
+@pytest.mark.parametrize("serde", FORMATS)
+@pytest.mark.parametrize(("kind", "value"), ALIASED)
+def test_fields_with_aliases_come_back(serde, kind, value):
+    typed = serde.of_type(kind)
+    assert typed.from_bytes(typed.to_bytes(value)) == value
+
+
+@pytest.mark.parametrize(("kind", "value"), ALIASED)
+def test_fields_with_aliases_come_back_from_plain_values(kind, value):
+    form = plain_form(kind)
+    assert form.from_plain(form.to_plain(value)) == value
+
+
+def test_a_field_is_written_by_its_name_and_read_by_its_alias_first():
+    typed = JsonSerde().of_type(Visits)
+    assert typed.to_bytes(VISITS) == b'{"page_views":7,"last_user":"ann"}'
+    assert typed.from_bytes(b'{"pageViews":7,"page_views":8,"lastUser":"ann"}') == VISITS
+
+
+class Inside(BaseModel):
+    user: int = Field(0, validation_alias=AliasPath("user", "id"))
+
+
+class Crossed(BaseModel):
+    id: int = Field(0, alias="_id")
+    other: int = Field(0, alias="id")
+
+
+def test_a_name_that_another_place_in_a_message_has_is_not_read_as_the_field():
+    assert JsonSerde().of_type(Inside).from_bytes(b'{"user":{"name":"ann"}}') == Inside()
+    assert JsonSerde().of_type(Crossed).from_bytes(b'{"id":5}') == Crossed(id=5)
+
+
+class CrossedByBoth(Crossed):
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class OneWay(BaseModel):
+    model_config = ConfigDict(serialize_by_alias=True)
+    number: int = Field(0, serialization_alias="written", validation_alias="read")
+
+
+class NamesOnly(BaseModel):
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_alias=False, validate_by_name=True)
+    number: int = Field(0, alias="n")
+
+
+class Computing(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    number: int = 0
+
+    @computed_field
+    @property
+    def twice(self) -> int:
+        return self.number * 2
+
+
+@dataclasses.dataclass
+class Around:
+    inside: dict[str, OneWay]
+
+
+def store(kind, **keys):
+    pairs = {
+        "job.name": "typed",
+        "task.class": "jobs.typed_views:Sending",
+        "task.inputs": "kafka.in",
+        "systems.kafka.samza.factory": "memory",
+        "systems.kafka.samza.msg.serde": "json",
+        "stores.visits.factory": "inmemory",
+        "stores.visits.key.serde": "json",
+        "stores.visits.msg.serde": "msgpack",
+        "stores.visits.msg.type": f"{__name__}:{kind}",
+    }
+    return load_job({**pairs, **keys})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("Inside", "user"),
+        ("Crossed", "id"),
+        ("CrossedByBoth", "id"),
+        ("OneWay", "written"),
+        ("NamesOnly", "n"),
+        ("Computing", "twice"),
+        ("Around", "written"),
+    ],
+)
+def test_a_store_has_no_class_that_does_not_read_what_it_is_written_with(kind, field):
+    with pytest.raises(ConfigError, match=rf"^stores.visits.msg.type: .*{kind} is written with a field '{field}'"):
+        task_serdes(store(kind))
+    # A stream may be read only, or written only.
+    task_serdes(load_job({**store("Visits").resolved, "systems.kafka.streams.in.samza.msg.type": f"{__name__}:{kind}"}))
+
+
+@pytest.mark.parametrize("kind", ["Visits", "Forbidding", "Choosing", "ByAlias", "Tree", "Holding"])
+def test_a_store_has_classes_with_aliases(kind):
+    task_serdes(store(kind))
