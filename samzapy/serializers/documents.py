@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from typing import Any
 
 import msgpack
@@ -14,7 +15,7 @@ import orjson
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import NULL, as_refusal, check_numbers
-from samzapy.serializers.typed import TypedSerde, typed_serde
+from samzapy.serializers.typed import TypedSerde, check_private, typed_serde
 
 _dumps = orjson.dumps
 #: A value of these types can only be refused because of its contents or its size.
@@ -96,9 +97,21 @@ class _JsonSerdeOfObjects(JsonSerde):
 
 
 def _fragment(encode: Callable[[Any], bytes], value: Any) -> orjson.Fragment:
-    if isinstance(value, msgspec.Struct) or hasattr(type(value), "__attrs_attrs__"):
+    kind: Any = type(value)
+    if _is_of_msgspec(kind):
         return orjson.Fragment(encode(value))
     raise TypeError
+
+
+@cache
+def _is_of_msgspec(kind: type) -> bool:
+    """Raises SerdeError for a class that msgspec would not write whole."""
+    if not (issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__")):
+        return False
+    # A class can be written although a name in its annotations is not there when the code runs.
+    with suppress(NameError):
+        check_private(kind)
+    return True
 
 
 _OPTIONS = {"non.str.keys": orjson.OPT_NON_STR_KEYS, "sort.keys": orjson.OPT_SORT_KEYS}

@@ -102,6 +102,7 @@ def typed_serde(name: Format, kind: Any, *, sort_keys: bool = False) -> TypedSer
     except Exception as cause:
         text = " ".join(str(cause).split())
         raise SerdeError(f"{name} cannot be decoded to {shown(kind)} ({type(cause).__name__}: {text})") from cause
+    check_private(kind)
     if unknown:
         raise SerdeError(f"{shown(unknown[0])} is none of the classes that {name} is decoded to: {_DECODABLE}")
     return made
@@ -114,6 +115,16 @@ def holds_models(kind: Any) -> bool:
     """Whether a class, or one of its fields or elements, is a model or a dataclass of pydantic."""
     held = (getattr(part, "cls", None) for part in _parts(inspect.type_info(kind)))
     return any(hasattr(each, "__pydantic_validator__") for each in (kind, *held))
+
+
+def check_private(kind: Any) -> None:
+    """Raise SerdeError for an attrs class with a private attribute, or one in a field or element: msgspec reads such
+    attributes, and does not write them."""
+    for part in _parts(inspect.type_info(kind)):
+        held = getattr(part, "cls", None)
+        for attribute in getattr(getattr(held, "__origin__", held), "__attrs_attrs__", ()):
+            if attribute.name.startswith("_"):
+                raise SerdeError(f"{shown(held)}.{attribute.name} would not be written: rename it, or take a dataclass")
 
 
 def unread_name(kind: Any) -> str | None:

@@ -273,6 +273,8 @@ class BufferingCollector(MessageCollector):
 
     def _reason(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> str:
         """The part that its serde refuses, and the values that the serde takes."""
+        if isinstance(cause.__cause__, SerdeError):
+            return f"message: {cause.__cause__}"  # of an object in it, which orjson hides
         serdes = self._serdes_of(envelope.system_stream)
         parts = [("key", serdes[0], envelope.key), ("message", serdes[1], envelope.message)]
         place = envelope.partition_key

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
+import attrs
 import msgspec
 import orjson
 import pytest
@@ -28,6 +31,7 @@ from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, SerdeError
 from samzapy.serializers import JsonSerde, JsonSerdeFactory, MsgpackSerde, serde_registry, task_serdes
 
+V = TypeVar("V")
 KINDS = [
     (PageView, PageView("ann", "/a")),
     (DataView, DataView("ann", "/a")),
@@ -153,6 +157,28 @@ def test_a_field_that_cannot_be_encoded_is_refused_with_the_class():
 @pytest.mark.parametrize("kind", [Plain, list[Plain], PageView | DataView, "PageView"])
 def test_a_class_that_cannot_be_decoded_to_is_refused(serde, kind):
     with pytest.raises(SerdeError, match=r"is decoded to|cannot be decoded to"):
+        serde().of_type(kind)
+
+
+@attrs.define
+class Account:
+    owner: str
+    _balance: int = 0
+
+
+@attrs.define
+class Held(Generic[V]):
+    item: V
+
+
+class Bank(msgspec.Struct):
+    accounts: dict[str, Account]
+
+
+@pytest.mark.parametrize("serde", FORMATS)
+@pytest.mark.parametrize("kind", [Account, list[Account], Bank, Held[Account], Account | None])
+def test_an_attrs_class_with_a_private_attribute_is_refused(serde, kind):
+    with pytest.raises(SerdeError, match=r"^Account\._balance would not be written: rename it, or take a dataclass$"):
         serde().of_type(kind)
 
 

@@ -87,6 +87,39 @@ def test_the_bytes_are_those_of_msgspec(value):
     assert JsonSerde().wider().to_bytes(value) == msgspec.json.encode(value)
 
 
+@attrs.define
+class Account:
+    owner: str
+    _balance: int = 0
+
+
+class Bank(msgspec.Struct):
+    accounts: list[Account]
+
+
+@attrs.define
+class OfAbsentName:
+    count: "Missing"  # noqa: F821
+
+
+@pytest.mark.parametrize("value", [Account("ann", 5), {"held": [Account("ann", 5)]}, Bank([Account("ann", 5)])])
+def test_an_object_with_an_attribute_that_would_not_be_written_is_refused_each_time(value):
+    class SendingIt(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            collector.send_message(OUT, value)
+
+    for _ in range(2):
+        with (
+            TaskTestDriver(SendingIt, JOB) as driver,
+            pytest.raises(SerdeError, match=r"message: Account\._balance would not be written"),
+        ):
+            driver.send("in", "x")
+
+
+def test_an_object_of_a_class_with_an_absent_name_is_written():
+    assert JsonSerde().wider().to_bytes({"held": OfAbsentName(1)}) == b'{"held":{"count":1}}'
+
+
 def test_sorted_keys_are_those_of_objects_too():
     serde = JsonSerdeFactory().serde("json", {"sort.keys": "true"}).wider()
     assert serde.to_bytes({"b": Point(1, 2), "a": 1}) == b'{"a":1,"b":{"atX":1,"atY":2,"type":"Point"}}'
