@@ -35,7 +35,7 @@ def plain_form(kind: Any) -> PlainForm:
     if holds_models(kind):
         from samzapy.serializers.pydantic_models import plain_functions  # noqa: PLC0415  # pydantic is an extra
 
-        to_plain, from_plain = plain_functions(kind)
+        to_plain, from_plain = plain_functions(kind, _PLAIN)
     else:
         to_plain = partial(msgspec.to_builtins, builtin_types=_PLAIN)
         from_plain = partial(msgspec.convert, type=kind, builtin_types=_PLAIN)

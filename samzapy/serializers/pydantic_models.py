@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from samzapy.serializers.typed import Codec, Format
 
 _CAN_READ_BY_BOTH = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
@@ -41,10 +42,19 @@ def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
     return Codec(encode, from_json, _reason, exact=not sort_keys)
 
 
-def plain_functions(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """The functions that make plain values of models, and models of plain values."""
+def plain_functions(kind: Any, unchanged: tuple[type, ...]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """The functions that make plain values of models, and models of plain values. Values of the types `unchanged` stay;
+    enums, URLs, paths and sets become what they are in JSON."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    return adapter.serializer.to_python, _by_both(adapter, adapter.validator.validate_python)
+    dump = adapter.serializer.to_python
+    plain = partial(msgspec.to_builtins, builtin_types=unchanged, enc_hook=_as_in_json)
+    return lambda value: plain(dump(value)), _by_both(adapter, adapter.validator.validate_python)
+
+
+def _as_in_json(value: Any) -> Any:
+    if hasattr(value, "get_secret_value"):
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")  # JSON has asterisks
+    return _ANY.dump_python(value, mode="json")
 
 
 def unread_name(kind: Any) -> str | None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
+from datetime import datetime, timedelta, timezone
+from ipaddress import IPv4Address
 from itertools import count
+from pathlib import Path
 
 import pytest
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, computed_field
+from jobs import schema_job
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, HttpUrl, SecretStr, computed_field
 from pydantic.alias_generators import to_camel
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
-from samzapy.serializers import JsonSerde, JsonSerdeFactory, MsgpackSerde, task_serdes
+from samzapy.serializers import JsonSerde, JsonSerdeFactory, MsgpackSerde, serde_registry, task_serdes
 from samzapy.serializers.plain import plain_form
 
 NUMBERS = count()
@@ -162,3 +167,54 @@ def test_a_store_has_no_class_that_does_not_read_what_it_is_written_with(kind, f
 @pytest.mark.parametrize("kind", ["Visits", "Forbidding", "Choosing", "ByAlias", "Tree", "Holding"])
 def test_a_store_has_classes_with_aliases(kind):
     task_serdes(store(kind))
+
+
+class Color(enum.Enum):
+    RED = "RED"
+
+
+class Page(BaseModel):
+    color: Color
+    url: HttpUrl
+    path: Path
+    address: IPv4Address
+    words: set[str]
+    took: timedelta
+    at: datetime
+
+
+PAGE = Page(
+    color=Color.RED,
+    url="http://a.example/",
+    path="/a",
+    address="10.0.0.1",
+    words=["a"],
+    took=timedelta(seconds=3),
+    at=datetime(2026, 2, 3, tzinfo=timezone.utc),
+)
+TEXTS = ("url", "path", "address", "took")
+AVRO = {
+    "type": "record",
+    "name": "Page",
+    "fields": [
+        {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]}},
+        *({"name": name, "type": "string"} for name in TEXTS),
+        {"name": "words", "type": {"type": "array", "items": "string"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
+
+
+def test_a_model_with_values_of_many_types_comes_back_from_avro():
+    keys = schema_job.registry_keys("avro", f"mock://models-{next(NUMBERS)}", AVRO, auto_register="true")
+    typed = serde_registry(keys)["avro"].of_type(Page).at("pages", "value")
+    assert typed.from_bytes(typed.to_bytes(PAGE)) == PAGE
+
+
+class Guarded(BaseModel):
+    secret: SecretStr
+
+
+def test_a_secret_is_no_plain_value():
+    with pytest.raises(TypeError, match="Encoding objects of type SecretStr is unsupported"):
+        plain_form(Guarded).to_plain(Guarded(secret="s"))
