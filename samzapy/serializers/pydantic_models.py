@@ -16,6 +16,8 @@ import orjson
 import pydantic
 from pydantic import TypeAdapter, ValidationError
 
+from samzapy.errors import SerdeError
+from samzapy.serializers.refusals import check_numbers
 from samzapy.serializers.typed import Codec, Format
 
 _CAN_READ_BY_BOTH = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)
@@ -31,15 +33,33 @@ def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
     dump, from_json = adapter.serializer.to_python, _by_both(adapter, adapter.validator.validate_json)
 
     if name == "msgpack":
-        pack, unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
-        from_python = _by_both(adapter, adapter.validator.validate_python)
-        return Codec(lambda value: pack(dump(value, mode="json")), lambda data: from_python(unpack(data)), _reason)
+        pack, from_python = msgspec.msgpack.Encoder().encode, _by_both(adapter, adapter.validator.validate_python)
+        return Codec(lambda value: pack(dump(value, mode="json")), _unpacking(from_python, from_json), _reason)
 
     def sorted_json(value: Any) -> bytes:
         return orjson.dumps(dump(value, mode="json"), None, orjson.OPT_SORT_KEYS)
 
     encode = sorted_json if sort_keys else adapter.serializer.to_json
     return Codec(encode, from_json, _reason, exact=not sort_keys)
+
+
+def _unpacking(from_python: Callable[[Any], Any], from_json: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    unpack = msgspec.msgpack.Decoder().decode
+
+    def decode(data: bytes) -> Any:
+        value = unpack(data)
+        try:
+            return from_python(value)
+        except ValidationError as refused:
+            # A strict model takes a text as a time, or a list as a tuple, from JSON only. It was written in these forms.
+            try:
+                check_numbers(value)
+                text = orjson.dumps(value)
+            except (SerdeError, TypeError):
+                raise refused from None
+            return from_json(text)
+
+    return decode
 
 
 def plain_functions(kind: Any, unchanged: tuple[type, ...]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:

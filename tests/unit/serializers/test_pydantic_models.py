@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import uuid
 from datetime import datetime, timedelta, timezone
 from ipaddress import IPv4Address
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 from jobs import schema_job
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, HttpUrl, SecretStr, computed_field
@@ -167,6 +169,41 @@ def test_a_store_has_no_class_that_does_not_read_what_it_is_written_with(kind, f
 @pytest.mark.parametrize("kind", ["Visits", "Forbidding", "Choosing", "ByAlias", "Tree", "Holding"])
 def test_a_store_has_classes_with_aliases(kind):
     task_serdes(store(kind))
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    id: uuid.UUID
+    at: datetime
+    pair: tuple[int, str] = (1, "a")
+    words: set[str] = {"a"}
+    count: int = 0
+
+
+STRICT = Strict(id=uuid.UUID(int=7), at=datetime(2026, 2, 3, tzinfo=timezone.utc))
+
+
+@pytest.mark.parametrize("serde", FORMATS)
+def test_a_strict_model_comes_back(serde):
+    typed = serde.of_type(Strict)
+    assert typed.from_bytes(typed.to_bytes(STRICT)) == STRICT
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"count": "5"}, "$.count: Input should be a valid integer, got str"),
+        ({"count": b"5"}, "$.id: Input should be an instance of UUID, got str (and 4 more)"),
+        ({"count": float("nan")}, "$.id: Input should be an instance of UUID, got str (and 4 more)"),
+        ({"words": {5: "a"}}, "$.id: Input should be an instance of UUID, got str (and 3 more)"),
+    ],
+)
+def test_a_strict_model_stays_strict(change, reason):
+    typed = MsgpackSerde().of_type(Strict)
+    plain = msgspec.msgpack.decode(typed.to_bytes(STRICT))
+    with pytest.raises(ValueError) as refused:
+        typed.from_bytes(msgspec.msgpack.encode({**plain, **change}))
+    assert typed.misfit(refused.value) == reason
 
 
 class Color(enum.Enum):
