@@ -39,8 +39,8 @@ class MessageTypes(NamedTuple):
 
 
 def message_types(task: type) -> MessageTypes:
-    """The classes that the code of a task names. Raises ConfigError, for `task.class`, if a name in the brackets of the
-    parameter does not exist when the code runs."""
+    """The classes that the code of a task names. Raises ConfigError, for `task.class`, if a name in the brackets does not
+    exist when the code runs."""
     for kind, method in _METHODS.items():
         if issubclass(task, kind):
             found = _of_bases(task, kind)
@@ -59,12 +59,13 @@ def _of_bases(task: type, kind: type) -> MessageTypes:
 
 
 def _arguments(task: type, kind: type) -> tuple[Any, ...] | None:
-    names = vars(sys.modules.get(task.__module__, builtins))
+    names = _names_of(task)
     for base in vars(task).get("__orig_bases__", task.__bases__):
         origin = get_origin(base) or base
         if not isinstance(origin, type) or not issubclass(origin, kind):
             continue
-        given = tuple(_resolved(each, names) for each in get_args(base))
+        place = f"{task.__name__}, in the brackets of {origin.__name__}"
+        given = tuple(_resolved(each, names, place) for each in get_args(base))
         if origin is kind:
             return given if len(given) == len(MessageTypes._fields) else None
         inner = _arguments(origin, kind)
@@ -73,6 +74,14 @@ def _arguments(task: type, kind: type) -> tuple[Any, ...] | None:
         known = dict(zip(getattr(origin, "__parameters__", ()), given, strict=False))
         return tuple(_substituted(each, known) for each in inner)
     return None
+
+
+def _names_of(task: type) -> dict[str, Any]:
+    """The names in the module of a class. A class that came from another program has those of its methods instead."""
+    found = dict(vars(sys.modules.get(task.__module__, builtins)))
+    for method in filter(inspect.isfunction, vars(task).values()):
+        found = method.__globals__ | found
+    return found
 
 
 def _substituted(kind: Any, known: Mapping[Any, Any]) -> Any:
@@ -94,24 +103,25 @@ def _of_parameter(task: type, method: str) -> MessageTypes:
     annotation = parameters[1].annotation
     if isinstance(annotation, str) and "[" not in annotation:
         return MessageTypes()
-    try:
-        annotation = _resolved(annotation, getattr(function, "__globals__", {}))
-    except Exception as cause:
-        message = (
-            f"{task.__name__}.{method}: the annotation {annotation!r} has a name that is not there when the code runs "
-            f"({cause}): import it outside of TYPE_CHECKING, or name the class by streams.ID.samza.msg.type"
-        )
-        raise ConfigError([ConfigProblem("task.class", None, message)]) from cause
+    annotation = _resolved(annotation, getattr(function, "__globals__", {}), f"{task.__name__}.{method}")
     given = get_args(annotation)
     if get_origin(annotation) not in _CARRIERS or len(given) != len(MessageTypes._fields):
         return MessageTypes()
     return MessageTypes(*map(_counting, given))
 
 
-def _resolved(annotation: Any, names: Mapping[str, Any]) -> Any:
-    """The object that an annotation names, also one written as text."""
+def _resolved(annotation: Any, names: Mapping[str, Any], place: str) -> Any:
+    """The object that an annotation at a place in the code names, also one written as text."""
     holder = SimpleNamespace(__annotations__={"found": annotation})
-    return get_type_hints(holder, globalns=dict(names), include_extras=True)["found"]
+    try:
+        return get_type_hints(holder, globalns=dict(names), include_extras=True)["found"]
+    except Exception as cause:
+        shown = getattr(annotation, "__forward_arg__", annotation)
+        message = (
+            f"{place}: the annotation {shown!r} has a name that is not there when the code runs "
+            f"({cause}): import it outside of TYPE_CHECKING, or name the class by streams.ID.samza.msg.type"
+        )
+        raise ConfigError([ConfigProblem("task.class", None, message)]) from cause
 
 
 def _counting(kind: Any) -> Any:

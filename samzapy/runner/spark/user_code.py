@@ -238,11 +238,17 @@ def _is_own(found: type) -> bool:
 
 
 def _annotated(found: Any) -> dict[str, Any]:
-    """The globals that annotations of its methods name as text: the code itself does not use them, so pickling leaves them
-    out, but samzapy reads classes of messages there."""
+    """The globals that annotations of its methods and the brackets of its bases name as text: the code itself does not use
+    them, so pickling leaves them out, but samzapy reads classes of messages there."""
     names: dict[str, Any] = {}
+    in_brackets = [
+        each.__forward_arg__
+        for base in getattr(found, "__orig_bases__", ())
+        for each in typing.get_args(base)
+        if isinstance(each, typing.ForwardRef)
+    ]
     for function in _functions(found):
-        for annotation in function.__annotations__.values():
+        for annotation in (*function.__annotations__.values(), *in_brackets):
             if isinstance(annotation, str):
                 names |= {n: function.__globals__[n] for n in _NAME.findall(annotation) if n in function.__globals__}
     return names

@@ -56,6 +56,18 @@ def test_a_name_that_is_not_there_when_the_code_runs_is_refused():
         message_types(typed_views.OfAbsentName)
 
 
+def test_a_name_in_the_brackets_that_is_not_there_when_the_code_runs_is_refused():
+    class Local(StreamTask[str, "Missing"]):
+        def process(self, envelope, collector, coordinator): ...
+
+    class Inheriting(Local): ...
+
+    expected = r"^task.class: Local, in the brackets of StreamTask: the annotation 'Missing' .*TYPE_CHECKING"
+    for task in (Local, Inheriting):
+        with pytest.raises(ConfigError, match=expected):
+            message_types(task)
+
+
 def serdes(task, **keys):
     pairs = {
         "job.name": "typed",

@@ -341,6 +341,15 @@ def test_message_types_of_a_program_travel_with_the_classes_of_their_fields(tmp_
     assert lines == ["Order Place NEW 15 True", "Expected `int` >= 1 - at `$.box.held.unitPrice`"]
 
 
+def test_a_class_that_is_text_in_the_brackets_of_the_task_travels_with_it(tmp_path):
+    program = PROGRAM.replace("Task(samzapy.StreamTask)", "Task(samzapy.StreamTask[str, 'Order'])").replace(
+        "envelope: samzapy.IncomingMessageEnvelope[str, Order]", "envelope"
+    )
+    code = in_a_process(tmp_path, program.replace("import annotations", f"import annotations\nJOB = {JOB}"))
+    lines = in_a_process(tmp_path, f"TEXT = {ORDER!r}\n{WORKER}", code).decode().splitlines()
+    assert lines == ["Order Place NEW 15 True", "Expected `int` >= 1 - at `$.box.held.unitPrice`"]
+
+
 def test_a_struct_that_names_what_is_not_there_is_refused_with_what_to_do():
     class Local(msgspec.Struct):
         other: "Missing"  # noqa: F821
