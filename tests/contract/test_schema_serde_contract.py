@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from google.protobuf import descriptor_pb2
+from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import schema_job as jobs
@@ -20,6 +23,7 @@ from rigs.schema_registry import schema_registry, tls_of
 
 from samzapy.errors import EnvironmentFailure, SerdeError, Unreachable
 from samzapy.serializers import serde_registry
+from samzapy.serializers.schemas.framed import frame
 
 NUMBERS = count()
 
@@ -376,7 +380,6 @@ def test_a_protobuf_class_reads_messages_of_a_later_file(url):
 
 
 def test_the_bytes_are_those_of_confluents_own_serializers(url):
-    from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroSerializer
     from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
@@ -393,3 +396,18 @@ def test_the_bytes_are_those_of_confluents_own_serializers(url):
 def test_the_text_of_a_protobuf_file_is_its_descriptor(server):
     writing(CASES[2], server.url).to_bytes(CASES[2].value)
     assert base64.b64decode(server.by_id[1]["schema"]) == jobs.OrderMessage.DESCRIPTOR.file.serialized_pb
+
+
+def test_a_registered_file_of_protobuf_itself_may_be_that_of_another_version(server):
+    file = descriptor_pb2.FileDescriptorProto.FromString(Timestamp.DESCRIPTOR.file.serialized_pb)
+    file.options.go_package = "github.com/golang/protobuf/ptypes/timestamp"
+    kind = jobs.message_class(("user", jobs.STRING), name="Event", inner=Timestamp)
+    texts = [base64.b64encode(each).decode() for each in (file.SerializeToString(), kind.DESCRIPTOR.file.serialized_pb)]
+    client = SchemaRegistryClient.new_client({"url": server.url})
+    client.register_schema(file.name, Schema(texts[0], "PROTOBUF"))
+    reference = SchemaReference(file.name, file.name, 1)
+    known = client.register_schema("events-value", Schema(texts[1], "PROTOBUF", [reference]))
+    written = kind(user="ann")
+    written.inner.seconds = 3
+    data = frame(known) + b"\0" + written.SerializeToString()
+    assert serde(CASES[2], server.url).from_bytes(data) == {"user": "ann", "inner": {"seconds": 3, "nanos": 0}}

@@ -136,10 +136,13 @@ class ProtobufSerde(SchemaSerde):
 
     def _prepare(self, known: KnownSchema) -> FileDescriptor:
         pool = descriptor_pool.DescriptorPool()
+        own = _well_known()
+        # Producers may register these files, too, in the form of another version, which the pool would refuse.
+        others = [each for each in known.references if each[0] not in {file.name for file in own}]
         try:
-            for file in _well_known():
+            for file in own:
                 pool.AddSerializedFile(file.serialized_pb)
-            for name, text in known.references:
+            for name, text in others:
                 _add(pool, name, text)
             return pool.FindFileByName(_add(pool, f"schema-{known.id}.proto", known.text))
         except Exception as cause:
