@@ -15,6 +15,8 @@ Messages = Sequence[IncomingMessageEnvelope]
 #: A function of a message's content, a column as long as the batch, or None for the operator's default.
 Column = Callable[[Any], Any] | Sequence[Any] | None
 
+_NAMES = ("key", "value", "time")
+
 _ssp = attrgetter("ssp")
 
 
@@ -31,22 +33,26 @@ def runs_of_partitions(batch: Messages) -> Iterator[tuple[Messages, int]]:
         first += len(run)
 
 
-def columns(run: Messages, first: int, given: tuple[Column, Column, Column]) -> tuple[Sequence[Any], ...]:
-    """The columns of a run, which begins at index `first` of its batch: keys, contents and event times, or the `given` ones."""
+def columns(run: Messages, first: int, length: int, given: tuple[Column, Column, Column]) -> tuple[Sequence[Any], ...]:
+    """The columns of a run, which begins at index `first` of a batch of this length: keys, contents and event times, or
+    the `given` ones. Raises TypeError for the name of a field, ValueError for a column that is not as long as the batch."""
     keys, messages = keys_and_messages(run)
     default: list[Callable[[], Sequence[Any]]] = [lambda: keys, lambda: messages, lambda: times_of(run)]
     found = []
-    for column, usual in zip(given, default, strict=True):
+    for name, column, usual in zip(_NAMES, given, default, strict=True):
         if column is None:
             found.append(usual())
         elif callable(column):
             # Not `map`: a StopIteration of the user's function would end it silently.
             found.append([column(each) for each in messages])
+        elif isinstance(column, str | bytes):
+            # A sequence as well, of its letters.
+            raise TypeError(f"{name}: a function or a column, got {column!r}; for a field give lambda m: m[{column!r}]")
+        elif len(column) != length:
+            bound = "at least" if len(column) < length else "only"
+            raise ValueError(f"{name}: a column has {len(column)} values for {bound} {length} messages")
         else:
-            part = column[first : first + len(run)]
-            if len(part) != len(run):
-                raise ValueError(f"a column has {len(column)} values for at least {first + len(run)} messages")
-            found.append(part)
+            found.append(column[first : first + len(run)])
     return tuple(found)
 
 

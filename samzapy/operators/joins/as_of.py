@@ -72,7 +72,7 @@ class AsOfJoin:
         """Like `add` of each message of a MessageBatch, or of any sequence of messages, in order."""
         found: list[Joined] = []
         for run, _ in runs_of_partitions(batch):
-            keys, messages, times = columns(run, 0, (None, None, None))
+            keys, messages, times = columns(run, 0, len(run), (None, None, None))
             if not set(map(type, keys)) <= _TEXT:
                 for each in run:
                     key_of(each)

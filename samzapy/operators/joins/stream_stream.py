@@ -122,7 +122,7 @@ class StreamStreamJoin:
 
     def _add_run(self, run: Messages) -> list[Joined]:
         """Like `add_all`, for messages of one partition."""
-        keys, messages, times = columns(run, 0, (None, None, None))
+        keys, messages, times = columns(run, 0, len(run), (None, None, None))
         if not set(map(type, keys)) <= _TEXT:
             for each in run:
                 key_of(each)

@@ -56,7 +56,7 @@ class StreamTableJoin:
         of the stream's messages. State is touched once a key."""
         found: list[Joined] = []
         for run, _ in runs_of_partitions(batch):
-            keys, messages, times = columns(run, 0, (None, None, None))
+            keys, messages, times = columns(run, 0, len(run), (None, None, None))
             for place, key in enumerate(keys):
                 if type(key) is not str and (key is not None or self._of_table[run[0].ssp]):
                     key_of(run[place])

@@ -188,7 +188,7 @@ class MonoidState(PersistentState[T], Generic[T, P]):
         if not self._in_batch:
             raise RuntimeError("add_all is for process_messages of a PersistentBatchTask: use update for one message")
         for run, first in runs_of_partitions(batch):
-            _, items, times = columns(run, first, (None, value, time))
+            _, items, times = columns(run, first, len(batch), (None, value, time))
             self._columns.append((times_of(run), self._items(times, items)))
 
     def settle(self) -> None:

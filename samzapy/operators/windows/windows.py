@@ -147,7 +147,7 @@ class EventTimeWindows:
         """
         late = 0
         for part, first in runs_of_partitions(batch):
-            keys, values, times = columns(part, first, (key, value, time))
+            keys, values, times = columns(part, first, len(batch), (key, value, time))
             if not set(map(type, keys)) <= _TEXT:
                 wrong = next(place for place, each in enumerate(keys) if type(each) is not str)
                 self._refuse_key(part[wrong], keys[wrong])

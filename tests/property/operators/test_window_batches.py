@@ -145,6 +145,9 @@ def test_windows_in_panes_are_those_that_fold_each_value_once_a_window(tmp_path_
         ({"time": [1, 2.0]}, ValueError, r"mem.in\[0\]@8: event time 2.0: windows need milliseconds"),
         ({"key": ["a", 7]}, TypeError, r"mem.in\[0\]@8: keys of windows are strings, got int 7"),
         ({"key": ["a"]}, ValueError, "a column has 1 values for at least 2 messages"),
+        ({"value": [1, 2, 3]}, ValueError, "value: a column has 3 values for only 2 messages"),
+        ({"key": "id"}, TypeError, r"key: a function or a column, got 'id'; for a field give lambda m: m\['id'\]"),
+        ({"value": b"id"}, TypeError, "value: a function or a column, got b'id'"),
     ],
 )
 def test_a_batch_with_a_message_that_is_refused_adds_nothing(tmp_path, change, failure, said):

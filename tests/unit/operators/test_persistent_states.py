@@ -270,6 +270,15 @@ def test_the_items_and_times_of_a_batch_can_be_columns_or_functions():
     assert (state.value, state.late) == (27, 1)
 
 
+def test_a_field_or_a_longer_column_is_not_taken_for_the_items_of_a_batch():
+    state = state_of(Sum())
+    state.begin_batch()
+    with pytest.raises(TypeError, match="value: a function or a column, got 'n'"):
+        state.add_all(batch_of([(1, {"n": 3})]), value="n")
+    with pytest.raises(ValueError, match="time: a column has 2 values for only 1 messages"):
+        state.add_all(batch_of([(1, {"n": 3})]), time=[1, 2])
+
+
 def test_batches_and_messages_are_added_by_calls_of_their_own():
     state = state_of(Sum())
     with pytest.raises(RuntimeError, match="add_all is for process_messages"):
