@@ -226,7 +226,7 @@ class TaskTestDriver:
         self._bench.streams.store(name)
         found = self._instance(partition, task)
         found.touched = True
-        return found.stores.as_seen(found.visible_stores)[name]
+        return found.seen_stores[name]
 
     def changelog(self, name: str, partition: int | None = None) -> Outputs:
         """The committed records of a store's changelog, as they were written (nothing is compacted): a commit writes

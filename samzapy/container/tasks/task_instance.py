@@ -137,7 +137,6 @@ class TaskInstance(TaskPosition, UserCalls):
         "throughput",
         "timers",
         "touched",
-        "visible_stores",
     )
 
     def __init__(
@@ -160,7 +159,6 @@ class TaskInstance(TaskPosition, UserCalls):
         self._finish = user.finish
         self.task = user.task
         self.collector = user.collector
-        self.visible_stores = user.stores
         self.seen_stores = user.seen
         self.requests = user.requests
         self.stores = stores

@@ -13,6 +13,7 @@ from samzapy import (
     SideInputsProcessor,
     StreamTask,
     SystemStream,
+    TimerTask,
 )
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, UnknownPartition
 from samzapy.failpoints import FailPointReached, arm, disarm
@@ -320,6 +321,28 @@ def test_what_a_test_puts_into_a_store_is_committed_as_the_tasks_own(driver):
     driver.restart()
     driver.send("in", "x", "a")
     assert driver.outputs("out").messages == [42]
+
+
+class Reminding(StreamTask, InitableTask, TimerTask):
+    """Sends its timers."""
+
+    def init(self, context):
+        self.timers = context.task.timers
+
+    def process(self, envelope, collector, coordinator):
+        """Only the clock goes on."""
+
+    def on_timer(self, key, time_ms, collector, coordinator):
+        collector.send(OutgoingMessageEnvelope(SystemStream("sys", "out"), time_ms, key=key))
+
+
+def test_a_timer_that_a_test_sets_fires():
+    with TaskTestDriver(Reminding, JOB | {"stores.timers.factory": "timers"}) as driver:
+        driver.store("timers").schedule("k", 1_000)
+        assert driver.task().timers.time_of("k") == 1_000
+        driver.send("in", "x", "a", timestamp=5_000)
+        assert driver.outputs("out").pairs == [("k", 1_000)]
+        assert driver.store("timers").time_of("k") is None
 
 
 def test_an_unknown_store_is_refused_with_the_known_ones(driver):
