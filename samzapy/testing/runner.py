@@ -147,8 +147,11 @@ class TestRunner:
         """Put these messages into `stream` (`in`, `system.in` or an id), before the start; they are read from the first.
 
         A message is a pair (key, message), an `Input`, or an output envelope of another run. Anything else is a
-        message without a key. Other inputs are empty, with as many partitions as the widest given input.
+        message without a key. Other inputs are empty, with as many partitions as the widest given input. Raises ValueError
+        for a stream that has its messages already.
         """
+        if stream in self.inputs:
+            raise ValueError(f"{stream} has its messages already: give all of them in one with_input")
         return replace(self, inputs={**self.inputs, stream: (tuple(map(_input, messages)), partitions)})
 
     def run(self) -> FinishedRun:

@@ -97,6 +97,11 @@ def test_every_problem_is_reported_together():
     assert {problem.key for problem in caught.value.problems} == {"task.commit.ms", "task.inputs"}
 
 
+def test_messages_for_an_input_that_has_some_are_refused():
+    with pytest.raises(ValueError, match="in has its messages already: give all of them in one with_input"):
+        COUNTING.with_input("in", ["x"]).with_input("in", ["y"])
+
+
 def test_an_input_that_the_job_does_not_read_is_refused():
     with pytest.raises(ConfigError, match=r"it reads sys\.in, got 'inn'"):
         COUNTING.with_input("inn", ["x"]).run()
