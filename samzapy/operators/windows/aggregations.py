@@ -99,10 +99,12 @@ class Min(Aggregation):
         return None
 
     def add(self, accumulated: Any, value: Any) -> Any:
-        return value if accumulated is None or value < accumulated else accumulated
+        if accumulated is None:
+            return _present(value)
+        return min(accumulated, value)
 
     def add_all(self, accumulated: Any, values: Sequence[Any]) -> Any:
-        return min(values) if accumulated is None else min(accumulated, *values)
+        return _present(min(values)) if accumulated is None else min(accumulated, *values)
 
     def merge(self, one: Any, other: Any) -> Any:
         return min(one, other)
@@ -117,13 +119,22 @@ class Max(Aggregation):
         return None
 
     def add(self, accumulated: Any, value: Any) -> Any:
-        return value if accumulated is None or value > accumulated else accumulated
+        if accumulated is None:
+            return _present(value)
+        return max(accumulated, value)
 
     def add_all(self, accumulated: Any, values: Sequence[Any]) -> Any:
-        return max(values) if accumulated is None else max(accumulated, *values)
+        return _present(max(values)) if accumulated is None else max(accumulated, *values)
 
     def merge(self, one: Any, other: Any) -> Any:
         return max(one, other)
+
+
+def _present(value: Any) -> Any:
+    """The first value of a Min or Max. Raises TypeError for None, which later values do not compare with either."""
+    if value is None:
+        raise TypeError("Min and Max need values that compare, got None")
+    return value
 
 
 class Mean(Aggregation):

@@ -57,3 +57,12 @@ def test_a_ready_fold_leaves_what_it_was_given_as_it_was(aggregation):
     aggregation.add(before, 9)
     aggregation.merge(before, gathered(aggregation, [5]))
     assert orjson.dumps(before) == kept
+
+
+@pytest.mark.parametrize("aggregation", [Min(), Max()], ids=lambda each: each.name)
+@pytest.mark.parametrize("values", [[None], [None, 5], [5, None]], ids=str)
+def test_a_missing_value_is_neither_least_nor_greatest(aggregation, values):
+    with pytest.raises(TypeError, match="None"):
+        gathered(aggregation, values)
+    with pytest.raises(TypeError, match="None"):
+        aggregation.add_all(aggregation.init(), values)
