@@ -113,6 +113,11 @@ class MessageCollector(ABC):
         rows = arrow.rows_of(table, key=key, message=message, timestamp=timestamp, inputs=inputs)
         self.send_batch(stream, rows.keys, rows.messages, timestamps=rows.timestamps, inputs=rows.inputs)
 
+    def from_input(self, offset: int) -> MessageCollector:
+        """The collector for code that sends envelopes while a batch is processed: its outputs come from the input at `offset`,
+        as with `inputs`. Where nothing asks for inputs it is this collector itself. Valid as long as this one."""
+        return self
+
     @abstractmethod
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
         """Queue a control message to every partition of an intermediate stream, behind all earlier outputs.

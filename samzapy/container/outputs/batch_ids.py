@@ -4,8 +4,8 @@ The end of a batch is arbitrary: after a crash its messages may come again in ot
 depend on it. The id holds the offset of one input, as the ids of `output_ids` do, and the output's number among the outputs
 of that input in this call:
 
-1. The task names the input of each output (`send_batch(..., inputs=...)`), and an output without one is refused. With
-   `task.batch.max.messages=1` the input is the batch's only one.
+1. The task names the input of each output (`send_batch(..., inputs=...)`, or `from_input`), and an output without one is
+   refused. With `task.batch.max.messages=1` the input is the batch's only one.
 2. The outputs of an input are the same in every batch if they depend only on that input and on earlier ones. The task has to
    ensure that; a sum that is sent once a batch violates it.
 3. The outputs of a call leave in the order of their inputs, so the ids of a partition ascend as in other tasks.
@@ -76,7 +76,14 @@ class BatchIdCollector(MessageCollector):
             taken = self._collector.take_since(self._mark)
             self._collector.put_back([(system, _ordered(records)) for system, records in taken])
 
+    def from_input(self, offset: int) -> MessageCollector:
+        return OneInputCollector(self, offset)
+
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        self.send_from(None, envelope)
+
+    def send_from(self, inputs: Sequence[int] | None, envelope: OutgoingMessageEnvelope) -> None:
+        """Send an output that comes from the only one of `inputs`."""
         if not isinstance(envelope, OutgoingMessageEnvelope):
             raise no_envelope(envelope)
         headers = None if envelope.headers is None else [envelope.headers]
@@ -88,6 +95,7 @@ class BatchIdCollector(MessageCollector):
             partition_keys=partition_keys,
             timestamps=[envelope.timestamp],
             headers=headers,
+            inputs=inputs,
         )
 
     def send_batch(
@@ -206,6 +214,26 @@ def _place(record: OutgoingRecord) -> tuple[int, int]:
     assert record.headers
     _, offset, number = (record.headers[0][1] or b"").rsplit(b":", 2)
     return int(offset), int(number)
+
+
+class OneInputCollector(MessageCollector):
+    """Names one input of the batch at hand as the source of its outputs."""
+
+    __slots__ = ("_collector", "_inputs")
+
+    def __init__(self, collector: BatchIdCollector, offset: int) -> None:
+        self._collector = collector
+        self._inputs = [offset]
+
+    @property
+    def undecided(self) -> bool:
+        return self._collector.undecided
+
+    def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        self._collector.send_from(self._inputs, envelope)
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
+        self._collector.send_control(stream, message)
 
 
 class IdentifiedBatches:

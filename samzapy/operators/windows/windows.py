@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from samzapy.api.batch import BatchTask
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.envelope import ID_HEADER, IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
@@ -34,8 +34,8 @@ _AT_THE_END = 10_000
 class WindowedAggregation:
     """The `aggregation` over each of the `windows` of a key, sent to `output`.
 
-    1. `late`: the stream for messages that came too late for all of their windows, unchanged. Without it they are only
-       counted.
+    1. `late`: the stream for messages that came too late for all of their windows, with their keys and headers, and their
+       event times as time stamps. Without it they are only counted.
     2. `emit`: OnClose(), OnChange() or Early("10s").
     3. `idle`: the silence (processing time) after which the other partitions no longer wait for a partition. When all
        partitions are idle, event time advances with the wall clock. Set it longer than any pause of the job: later messages
@@ -125,7 +125,7 @@ class EventTimeWindows:
             self._put_aside(envelope, time, collector)
             return False
         if self._on_change:
-            self._send_touched("update", horizon, collector)
+            self._send_touched("update", horizon, collector.from_input(envelope.offset))
         return True
 
     def add_all(
@@ -242,7 +242,10 @@ class EventTimeWindows:
         self._late.count += 1
         late = self._aggregation.late
         if late is not None:
-            collector.send(OutgoingMessageEnvelope(late, envelope.message, key=envelope.key, timestamp=time))
+            # An id belongs to the stream that the message came from.
+            headers = [each for each in envelope.headers or () if each[0] != ID_HEADER] or None
+            found = OutgoingMessageEnvelope(late, envelope.message, envelope.key, headers=headers, timestamp=time)
+            collector.from_input(envelope.offset).send(found)
 
 
 def _partitions(context: Context, aggregation: WindowedAggregation) -> list[SystemStreamPartition]:

@@ -104,3 +104,19 @@ def test_headers_of_the_task_stay_behind_the_id():
 
 def test_an_empty_batch_of_outputs_needs_no_inputs():
     assert sending(lambda batch, collector: collector.send_batch(OUT, None, [])) == []
+
+
+def test_what_is_sent_from_an_input_has_its_id():
+    def send(batch, collector):
+        for each in batch:
+            from_it = collector.from_input(each.offset)
+            from_it.send(OutgoingMessageEnvelope(OUT, each.message, "k", headers=[("mine", b"1")], timestamp=77))
+            from_it.send_message(OUT, each.message)
+            from_it.send_batch(OUT, ["k"], [9])
+
+    found = sending(send)
+    assert [OutputId.of(each.headers)[1:] for each in found] == [(o, n) for o in range(2) for n in range(3)]
+    assert [name for name, _ in found[0].headers] == [ID_HEADER, "mine"]
+    assert found[0].event_time == 77
+    with pytest.raises(TaskFailed, match="with input 7: expected an offset of the batch"):
+        sending(lambda batch, collector: collector.from_input(7).send_message(OUT, 1))

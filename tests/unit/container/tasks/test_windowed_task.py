@@ -5,9 +5,20 @@ from collections import Counter
 import pytest
 from jobs.memory_job import OUT, MemoryJob
 
+from samzapy import OutgoingMessageEnvelope, SystemStream
+from samzapy.api.envelope import ID_HEADER, OutputId
 from samzapy.errors import ConfigError
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.operators.windows import Count, Tumbling, WindowedAggregation, WindowedBatchTask, WindowedTask
+from samzapy.operators.windows import (
+    Count,
+    Early,
+    OnChange,
+    OnClose,
+    Tumbling,
+    WindowedAggregation,
+    WindowedBatchTask,
+    WindowedTask,
+)
 from samzapy.testing import ManualClock, TaskTestDriver
 
 
@@ -35,6 +46,28 @@ class HourlyBatchTask(WindowedBatchTask):
         self.windows.add_all(batch, collector, time=lambda message: message["at"])
         if any(message.get("fail") for message in batch.messages):
             raise ValueError("told to")
+
+
+LATE = SystemStream("mem", "late")
+
+
+class LateTask(HourlyTask):
+    """Sends late messages on."""
+
+    def aggregation(self, context):
+        return WindowedAggregation(Tumbling(10), Count(), OUT, late=LATE)
+
+
+class LateBatchTask(HourlyBatchTask):
+    """The same, by batches."""
+
+    aggregation = LateTask.aggregation
+
+
+def twice(result, collector):
+    """An output of the user: two messages a result."""
+    for place in ("one", "other"):
+        collector.send(OutgoingMessageEnvelope(OUT, [place, result.value], key=result.key))
 
 
 class PatientTask(HourlyTask):
@@ -125,6 +158,66 @@ def test_windows_of_an_idle_job_close_as_time_goes_on_and_are_sent_once_after_a_
         driver.restart()
         driver.advance(75)
         assert driver.committed("out").messages == [first, first | {"start": 60_000, "end": 120_000, "value": 1}]
+
+
+def test_early_results_and_idle_partitions_go_by_the_clock_of_the_driver():
+    class EarlyTask(HourlyTask):
+        def aggregation(self, context):
+            return WindowedAggregation(Tumbling("1m"), Count(), OUT, emit=Early("10s"), idle="30s")
+
+    with TaskTestDriver(EarlyTask, DRIVEN, WINDOWS | {"task.window.ms": "1000"}) as driver:
+        driver.send("in", {"at": 1_000}, key="a")
+        driver.advance(9)
+        assert driver.outputs("out") == []
+        driver.advance(2)
+        early = {"key": "a", "start": 0, "end": 60_000, "value": 1, "kind": "early"}
+        assert driver.outputs("out").messages == [early]
+        driver.advance(60)
+        assert driver.outputs("out").messages == [early, early | {"kind": "final"}]
+
+
+def known(outputs):
+    """The outputs by the offset of their input and their number among its outputs."""
+    return {OutputId.of(each.headers)[1:]: (each.key, each.message) for each in outputs}
+
+
+@pytest.mark.parametrize("output", [OUT, twice], ids=["a stream", "a function"])
+@pytest.mark.parametrize("emit", [OnClose(), OnChange()], ids=["on close", "on change"])
+def test_late_messages_and_updates_of_a_batch_have_the_same_ids_in_another_batch(emit, output):
+    class Task(HourlyBatchTask):
+        def aggregation(self, context):
+            return WindowedAggregation(Tumbling(10), Count(), output, late=LATE, emit=emit)
+
+    keys = {"task.window.ms": "1000", "task.guarantee": "effectively-once", "task.commit.ms": "50000"}
+    with TaskTestDriver(Task, DRIVEN, WINDOWS | keys) as driver:
+        driver.send_batch("in", list("abac"), [{"at": at} for at in (50, 1, 51, 2)])
+        late, updates = known(driver.outputs("late")), known(driver.outputs("out"))
+        assert late == {(1, 0): ("b", {"at": 1}), (3, 0): ("c", {"at": 2})}
+        each = 1 if output is OUT else 2
+        assert list(updates) == ([] if emit == OnClose() else [(offset, n) for offset in (0, 2) for n in range(each)])
+        driver.crash(at="commit.4")
+        driver.post("in", {"at": 52}, key="d")
+        driver.restart()
+        assert len(driver.outputs("late")) == 4
+        assert known(driver.outputs("late")) == late
+        assert known(driver.outputs("out")).items() >= updates.items()
+
+
+@pytest.mark.parametrize("task", [LateTask, LateBatchTask])
+def test_a_late_message_keeps_its_headers_without_the_id_that_another_job_gave_it(task):
+    with TaskTestDriver(task, DRIVEN, WINDOWS) as driver:
+        driver.send("in", {"at": 50}, key="a")
+        for headers in (
+            [(ID_HEADER, b"other/0/7/0"), ("trace", b"1"), ("trace", None)],
+            [(ID_HEADER, b"other/0/8/0")],
+            None,
+        ):
+            driver.send("in", {"at": 1}, key="a", headers=headers)
+        assert [each.headers and list(each.headers) for each in driver.outputs("late")] == [
+            [("trace", b"1"), ("trace", None)],
+            None,
+            None,
+        ]
 
 
 @pytest.mark.parametrize("value", [None, "0", "-1"])
