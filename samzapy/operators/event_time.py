@@ -27,7 +27,8 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.reading.reader import Reader
-from samzapy.config.stores.store import TTL_MS
+from samzapy.config.stores.store import MSG_SERDE, TTL_MS
+from samzapy.config.streams.serdes import parse_serdes, serde_identity
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.watermarks import IdleRule, Watermarks
 
@@ -44,6 +45,8 @@ LONGEST_MS = 36_525 * _UNITS["d"]
 _CLOCK = "clock"
 _GRACE = "grace"
 _WHOLE = frozenset({int})
+#: The serdes of single values.
+_SINGLE = frozenset({"string", "integer", "long", "double", "bytes", "uuid"})
 
 
 def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
@@ -66,6 +69,15 @@ def must_keep_entries(context: Context, store: str) -> None:
     if ttl_ms is not None and ttl_ms > 0:
         allowed = "must not be set for a store of windows or joins, which delete entries by event time (grace, gap, tolerance)"
         raise ConfigError([ConfigProblem(TTL_MS.at(store=store), str(ttl_ms), allowed)])
+
+
+def must_take_lists(context: Context, store: str, users: str) -> None:
+    """Raise ConfigError for a store with a serde of single values. It would refuse the first list at the commit."""
+    reader = Reader(context.job.config)
+    name = reader.get(MSG_SERDE, store=store)
+    if name and serde_identity(name, parse_serdes(reader)) in _SINGLE:
+        allowed = f"must be json or msgpack: {users} keep lists in their store"
+        raise ConfigError([ConfigProblem(MSG_SERDE.at(store=store), name, allowed)])
 
 
 class _Source:

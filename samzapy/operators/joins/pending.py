@@ -12,7 +12,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.operators.columns import Messages
-from samzapy.operators.event_time import Duration, EventTime, milliseconds, must_keep_entries
+from samzapy.operators.event_time import Duration, EventTime, milliseconds, must_keep_entries, must_take_lists
 from samzapy.operators.expiry import END_OF_TIME_MS, Due, ExpiryIndex
 
 _PASSED = "passed"
@@ -88,13 +88,14 @@ class PendingMessages:
         """`partitions`: the partitions of the joined inputs. `limit`: the approximate number of entries of one `take`.
 
         Raises ValueError for a limit below 1, StoreError for a store that does not keep its keys in the order of their text,
-        ConfigError for one with `rocksdb.ttl.ms`.
+        ConfigError for one with `rocksdb.ttl.ms` or with a serde of single values.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
         self.store: KeyValueStore[str, Any] = context.get_store(store)
         must_keep_entries(context, store)
-        self._clock = clock
+        must_take_lists(context, store, "joins")
+        self._clock = clock or context.container.clock
         self._index = ExpiryIndex(self.store)
         self._lateness_ms = rules.lateness_ms
         self._time = EventTime(self.store, partitions, clock.monotonic(), rules.idle_s, self._lateness_ms, "joins")

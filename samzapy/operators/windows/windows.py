@@ -19,10 +19,18 @@ from samzapy.config.reading.reader import Reader
 from samzapy.config.tasks.task import WINDOW_MS
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.operators.columns import Column, columns, runs_of_partitions
-from samzapy.operators.event_time import Duration, EventTime, milliseconds, must_keep_entries
+from samzapy.operators.event_time import Duration, EventTime, milliseconds, must_keep_entries, must_take_lists
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.results import Early, Emission, Kind, OnChange, OnClose, Output, WindowResult, sender
-from samzapy.operators.windows.state import ALL_MS, Store, Window, WindowDefinition, definition_of, known_definitions
+from samzapy.operators.windows.state import (
+    ALL_MS,
+    KeyedState,
+    Store,
+    Window,
+    WindowDefinition,
+    definition_of,
+    known_definitions,
+)
 
 _TEXT = frozenset({str})
 
@@ -63,8 +71,9 @@ class WindowedAggregation:
 class EventTimeWindows:
     """The windows of one task, in a separate store.
 
-    1. The store has string keys, and values in json or msgpack (or long, for tumbling and hopping counts and sums of whole
-       numbers). It is restored with the task and committed with its offsets, so a restart at any message changes no result.
+    1. The store has string keys, and values in json or msgpack. For counts and sums of whole numbers it may be long, if the
+       windows are tumbling, or hopping with a size of less than four advances. The store is restored with the task and
+       committed with its offsets, so a restart at any message changes no result.
     2. A window is over when the event time of every partition has reached its end plus the grace. The next `advance`
        closes it. Windows that end first are closed first. Windows that were over stay over in a run with another grace.
     3. Messages are late by the event time of their own partition. The order of different partitions does not matter.
@@ -88,6 +97,8 @@ class EventTimeWindows:
         partitions = _partitions(context, aggregation)
         self._state = windows.state(held, fold)
         definition = definition_of(windows, fold) + self._state.layout
+        if isinstance(self._state, KeyedState):
+            must_take_lists(context, store, windows.name)
         _remember(held, definition, f"{context.task.task_name}: store '{store}'")
         remedy = "; give another one with time_ms"
         self._time = EventTime(held, partitions, now, idle_s, windows.grace_ms, "windows", remedy)

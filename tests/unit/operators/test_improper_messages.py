@@ -168,6 +168,25 @@ def test_a_store_with_entries_that_expire_by_themselves_is_refused(tmp_path):
             make(context_of(opened, **job(**{key: "0"})))
 
 
+@pytest.mark.parametrize("serde", ["long", "whole", "string"])
+def test_a_store_of_single_values_is_refused_where_lists_are_kept(tmp_path, serde):
+    key = "stores.windows.msg.serde"
+    config = job(**{key: serde, "serializers.registry.whole.class": "long"})
+    users = dict(JOINS)
+    for windows in (Hopping("1h", "5m"), *KINDS.values(), Hopping("1h", "30m")):
+        aggregation = WindowedAggregation(windows, Count(), SystemStream("mem", "out"))
+        users[windows.name] = lambda made, what=aggregation: EventTimeWindows(made, "windows", what)
+    single = {Tumbling("1s").name, Hopping("1h", "30m").name}
+    for name, make in users.items():
+        with opened_store(tmp_path / name) as opened:
+            if name in single:
+                make(context_of(opened, **config))
+                continue
+            with pytest.raises(ConfigError, match=re.escape(f"{key}: must be json or msgpack: ") + f".*got '{serde}'$"):
+                make(context_of(opened, **config))
+            make(context_of(opened, **job(**{key: "msgpack"})))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_and_the_last_time_that_there_is_make_windows(tmp_path, kind):
     with opened_store(tmp_path) as opened:
