@@ -12,6 +12,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import StoreError
 
 S = TypeVar("S")
@@ -28,10 +29,11 @@ class JobContext:
 
 @dataclass(frozen=True)
 class ContainerContext:
-    """The container: its id, and the metrics that its tasks share."""
+    """The container: its id, the metrics that its tasks share, and its clock, which a test or a replay drives."""
 
     id: str
     metrics: MetricsRegistry
+    clock: Clock = SYSTEM_CLOCK
 
 
 class TaskContext(ABC):

@@ -136,7 +136,7 @@ class ReplayAttempt:
         plugins = Plugins(
             self._engines,
             task_serdes(job),
-            watched(kind, self._watch, self.clock),
+            watched(kind, self._watch),
             partial(PatientEventLoop, PATIENCE_S),
         )
         self._metrics = Registry()

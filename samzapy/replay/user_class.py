@@ -22,7 +22,6 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, InitableTask, TaskCallback
-from samzapy.clock import Clock, SystemClock
 from samzapy.container.errors.user_failures import one_line, user_line, whole_traceback
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
@@ -120,9 +119,8 @@ def _holds(messages: Any, place: Place) -> bool:
     return bool(first.ssp == place.ssp and first.offset <= place.offset <= last.offset)
 
 
-def watched(kind: type[AnyTask], watch: Watch, clock: Clock) -> type[AnyTask]:
-    """A subclass of the user's class that behaves like it, under its name. A class with the machine's clock as its `clock`, as
-    the operators have it, gets the replay's."""
+def watched(kind: type[AnyTask], watch: Watch) -> type[AnyTask]:
+    """A subclass of the user's class that behaves like it, under its name."""
     made: dict[str, Any] = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     if issubclass(kind, CoroutineTask):
         made["process"] = _coroutine(kind.process, watch)
@@ -131,8 +129,6 @@ def watched(kind: type[AnyTask], watch: Watch, clock: Clock) -> type[AnyTask]:
     else:
         name = "process_batch" if issubclass(kind, BatchTask) else "process"
         made[name] = _plain(getattr(kind, name), watch)
-    if isinstance(getattr(kind, "clock", None), SystemClock):
-        made["clock"] = clock
     if issubclass(kind, InitableTask):
         made["init"] = _init(kind.init)
     found: type[AnyTask] = type(kind.__name__, (kind,), made)

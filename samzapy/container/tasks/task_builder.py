@@ -181,7 +181,7 @@ class TaskBuilder:
         )
         job = config.context
         before = dict(offsets)
-        task.init(Context(job, ContainerContext(self._container_id, self._metrics), context))
+        task.init(Context(job, ContainerContext(self._container_id, self._metrics, self._clock), context))
         context.seal()
         task.started(context.replayed, context.sinks)
         if checkpoint is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import Clock
 from samzapy.operators.columns import columns, offsets_of, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.expiry import Due
@@ -44,11 +44,11 @@ class AsOfJoin:
         tolerance: Duration | None = None,
         rules: TimeRules = IN_ORDER,
         limit: int = 10_000,
-        clock: Clock = SYSTEM_CLOCK,
+        clock: Clock | None = None,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
         nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries that one call takes at
-        most. `clock` serves the idle rule. Raises EnvironmentFailure for inputs that do not meet."""
+        most. `clock` serves the idle rule; None: the container's. Raises EnvironmentFailure for inputs that do not meet."""
         self._tolerance_ms = None if tolerance is None else milliseconds(tolerance, "tolerance of AsOfJoin")
         kinds = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
         #: The beginning and the end of the names of a partition's messages.

@@ -83,7 +83,7 @@ class PendingMessages:
         partitions: Iterable[SystemStreamPartition],
         rules: TimeRules,
         limit: int,
-        clock: Clock,
+        clock: Clock | None,
     ) -> None:
         """`partitions`: the partitions of the joined inputs. `limit`: the approximate number of entries of one `take`.
 
@@ -98,7 +98,9 @@ class PendingMessages:
         self._clock = clock or context.container.clock
         self._index = ExpiryIndex(self.store)
         self._lateness_ms = rules.lateness_ms
-        self._time = EventTime(self.store, partitions, clock.monotonic(), rules.idle_s, self._lateness_ms, "joins")
+        self._time = EventTime(
+            self.store, partitions, self._clock.monotonic(), rules.idle_s, self._lateness_ms, "joins"
+        )
         #: Lets an entry (time, name, value) wait without counting it: no new message has brought it.
         self.keep = self._index.add
         self._get, self._put, self._hear = self.store.get, self.store.put, self._time.hear

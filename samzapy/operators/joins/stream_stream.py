@@ -11,7 +11,7 @@ from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import Clock
 from samzapy.errors import StoreError
 from samzapy.operators.columns import Messages, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
@@ -85,11 +85,11 @@ class StreamStreamJoin:
         within: Within,
         rules: TimeRules = IN_ORDER,
         limit: int = 10_000,
-        clock: Clock = SYSTEM_CLOCK,
+        clock: Clock | None = None,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
-        nothing else. `limit`: entries that one call takes at most. `clock` serves the idle rule. Raises EnvironmentFailure
-        for inputs that do not meet, StoreError for a store in which messages wait for another interval."""
+        nothing else. `limit`: entries that one call takes at most. `clock` serves the idle rule; None: the container's. Raises
+        EnvironmentFailure for inputs that do not meet, StoreError for a store in which messages wait for another interval."""
         self._side = sides(context, streams)
         self._pending = PendingMessages(context, store, self._side, rules, limit, clock)
         self._store = self._pending.store

@@ -14,7 +14,7 @@ from samzapy.api.envelope import ID_HEADER, IncomingMessageEnvelope, OutgoingMes
 from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import Clock
 from samzapy.config.reading.reader import Reader
 from samzapy.config.tasks.task import WINDOW_MS
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
@@ -82,23 +82,24 @@ class EventTimeWindows:
     """
 
     def __init__(
-        self, context: Context, store: str, aggregation: WindowedAggregation, clock: Clock = SYSTEM_CLOCK
+        self, context: Context, store: str, aggregation: WindowedAggregation, clock: Clock | None = None
     ) -> None:
-        """`store`: the name of the store. Raises ValueError for inputs that the task does not have and for a fold that does not
-        fit the windows, StoreError for a store that holds other windows, ConfigError for a store with `rocksdb.ttl.ms`."""
-        self._clock = clock
+        """`store`: the name of the store. `clock`: for idle and early times; None: the container's. Raises ValueError for inputs
+        that the task does not have and for a fold that does not fit the windows, StoreError for a store that holds other
+        windows, ConfigError for a store with `rocksdb.ttl.ms` or with a serde that does not take the windows."""
+        self._clock = clock or context.container.clock
         self._aggregation = aggregation
         self._output = sender(aggregation.output)
         held = context.get_store(store)
         must_keep_entries(context, store)
         windows, fold = aggregation.windows, aggregation.aggregation
-        now = clock.monotonic()
+        now = self._clock.monotonic()
         idle_s = None if aggregation.idle is None else milliseconds(aggregation.idle, "idle", 1) / 1000
         partitions = _partitions(context, aggregation)
         self._state = windows.state(held, fold)
-        definition = definition_of(windows, fold) + self._state.layout
         if isinstance(self._state, KeyedState):
             must_take_lists(context, store, windows.name)
+        definition = definition_of(windows, fold) + self._state.layout
         _remember(held, definition, f"{context.task.task_name}: store '{store}'")
         remedy = "; give another one with time_ms"
         self._time = EventTime(held, partitions, now, idle_s, windows.grace_ms, "windows", remedy)
@@ -292,13 +293,13 @@ class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
        the period in which windows are closed.
     2. When all inputs have ended (`--until-end`), all windows are closed, and messages for them in a later run are late.
        With `close_at_end = False` they stay open, for jobs that run again and again over the same growing stream.
-    3. `clock` is for idle and early times; a test passes another one.
+    3. `clock` is for idle and early times; None (the default) is the container's.
     4. A subclass with an `init` must call this class's `init`.
     """
 
     window_store = "windows"
     close_at_end = True
-    clock: Clock = SYSTEM_CLOCK
+    clock: Clock | None = None
 
     windows: EventTimeWindows
 

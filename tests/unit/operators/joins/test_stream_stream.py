@@ -5,10 +5,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, ordered, run
 
+from samzapy import InitableTask, StreamTask, SystemStream, WindowableTask
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import StoreError
-from samzapy.operators.joins import Joined, Side, StreamStreamJoin, TimeRules, Within
-from samzapy.testing import ManualClock
+from samzapy.operators.joins import AsOfJoin, Joined, Side, StreamStreamJoin, TimeRules, Within
+from samzapy.testing import ManualClock, TaskTestDriver
 
 messages = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 99)), max_size=12)
 steps = st.lists(st.sampled_from([0, 0, 1, 1, 2, 2, 2, "window", "commit", "crash"]), max_size=40)
@@ -208,3 +209,54 @@ def test_bounds_and_limits_that_mean_nothing_are_refused(tmp_path):
 def test_a_message_that_cannot_be_joined_is_refused(tmp_path, key, time_ms, said):
     with JoinBench(tmp_path, make()) as bench, pytest.raises(ValueError, match=said):
         bench.send(0, key, time_ms)
+
+
+DRIVEN = {
+    "job.default.system": "mem",
+    "task.inputs": "mem.left,mem.right",
+    "task.window.ms": "1000",
+    "systems.mem.samza.factory": "memory",
+    "systems.mem.default.stream.samza.key.serde": "string",
+    "systems.mem.default.stream.samza.msg.serde": "json",
+    "stores.joined.factory": "memory",
+    "stores.joined.key.serde": "string",
+    "stores.joined.msg.serde": "json",
+}
+
+
+class Meeting(StreamTask, InitableTask, WindowableTask):
+    """Sends the keys of what it has joined."""
+
+    def process(self, envelope, collector, coordinator):
+        self.send(self.join.add(envelope), collector)
+
+    def window(self, collector, coordinator):
+        self.send(self.join.advance(), collector)
+
+    def send(self, found, collector):
+        for joined in found:
+            collector.send_message(SystemStream("mem", "out"), joined.key)
+
+
+IDLE = TimeRules(idle="30s")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda context: StreamStreamJoin(context, "joined", (LEFT, RIGHT), Within(after="1s"), IDLE),
+        lambda context: AsOfJoin(context, "joined", (LEFT, RIGHT), rules=IDLE),
+    ],
+    ids=["stream-stream", "as-of"],
+)
+def test_idle_partitions_go_by_the_clock_of_the_driver(made):
+    class Task(Meeting):
+        def init(self, context):
+            self.join = made(context)
+
+    with TaskTestDriver(Task, DRIVEN) as driver:
+        driver.send("left", 1, key="a", timestamp=5_000)
+        driver.advance(29)
+        assert driver.outputs("out") == []
+        driver.advance(10)
+        assert driver.outputs("out").messages == ["a"]
