@@ -66,11 +66,11 @@ def _arguments(task: type, kind: type) -> tuple[Any, ...] | None:
             continue
         place = f"{task.__name__}, in the brackets of {origin.__name__}"
         given = tuple(_resolved(each, names, place) for each in get_args(base))
-        if origin is kind:
-            return given if len(given) == len(MessageTypes._fields) else None
-        inner = _arguments(origin, kind)
+        if origin is kind and len(given) == len(MessageTypes._fields):
+            return given
+        inner = None if origin is kind else _arguments(origin, kind)
         if inner is None:
-            return None
+            continue  # the next base may have brackets
         known = dict(zip(getattr(origin, "__parameters__", ()), given, strict=False))
         return tuple(_substituted(each, known) for each in inner)
     return None
@@ -101,9 +101,12 @@ def _of_parameter(task: type, method: str) -> MessageTypes:
     if len(parameters) < 2 or parameters[1].annotation is inspect.Parameter.empty:
         return MessageTypes()
     annotation = parameters[1].annotation
-    if isinstance(annotation, str) and "[" not in annotation:
-        return MessageTypes()
-    annotation = _resolved(annotation, getattr(function, "__globals__", {}), f"{task.__name__}.{method}")
+    try:
+        annotation = _resolved(annotation, getattr(function, "__globals__", {}), f"{task.__name__}.{method}")
+    except ConfigError:
+        if "[" in str(annotation):
+            raise
+        return MessageTypes()  # an envelope without classes, imported for the type checker alone
     given = get_args(annotation)
     if get_origin(annotation) not in _CARRIERS or len(given) != len(MessageTypes._fields):
         return MessageTypes()

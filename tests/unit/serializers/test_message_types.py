@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeAlias, TypeVar
+
 import pytest
 from jobs import typed_views
 from jobs.typed_views import PageView, Place
@@ -14,6 +16,7 @@ from samzapy.operators import DeduplicatingTask
 from samzapy.operators.windows import WindowedBatchTask, WindowedTask
 from samzapy.serializers import StreamSerdes, message_types, task_serdes
 
+V = TypeVar("V")
 NAMED = [
     ("Counting", None, PageView),
     ("ByParameter", None, PageView),
@@ -49,6 +52,39 @@ def test_the_brackets_of_an_operators_task_name_the_classes_too(base):
 
     assert message_types(Local) == (None, PageView)
     assert message_types(base) == (None, None)
+
+
+Envelope: TypeAlias = IncomingMessageEnvelope[Place, PageView]
+
+
+def test_an_alias_of_the_envelope_names_the_classes():
+    class Local(StreamTask):
+        def process(self, envelope: Envelope, collector, coordinator): ...
+
+    assert message_types(Local) == (Place, PageView)
+
+
+def test_an_annotation_without_brackets_may_be_for_the_checker_alone():
+    class Local(StreamTask):
+        def process(self, envelope: Missing, collector, coordinator): ...  # noqa: F821
+
+    assert message_types(Local) == (None, None)
+
+
+def test_a_base_without_brackets_leaves_the_classes_to_the_next():
+    class Mixin(StreamTask): ...
+
+    class Typed(StreamTask[str, PageView]):
+        def process(self, envelope, collector, coordinator): ...
+
+    class Both(Mixin, Typed): ...
+
+    class Again(StreamTask[str, Place], Generic[V]): ...
+
+    class First(Both, Again[V]): ...
+
+    assert message_types(Both).message is PageView
+    assert message_types(First).message is PageView
 
 
 def test_a_name_that_is_not_there_when_the_code_runs_is_refused():
