@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from samzapy.api.collector import MessageCollector
 from samzapy.api.envelope import IncomingMessageEnvelope
@@ -14,7 +14,7 @@ from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.asynchronous.event_loop import EventLoop
-from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in
+from samzapy.container.asynchronous.message import MessageInFlight, Work
 from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, OutputOrder
 from samzapy.container.asynchronous.waiting import ContiguousPrefix, WaitingMessages
 from samzapy.container.errors.collectors import TolerantCollector
@@ -196,20 +196,24 @@ class AsyncMessages:
         self._journal.begin()
         task = self.task.task
         if isinstance(task, CoroutineTask):
-            message.coroutine = self._events.spawn(self._run(task, message))
+            message.coroutine = self._events.spawn(self._run(task.process, message))
             return
         assert isinstance(task, AsyncStreamTask)
         try:
-            task.process_async(work.envelope, message.outputs, self.task.requests, message)
+            returned = task.process_async(work.envelope, message.outputs, self.task.requests, message)
+            if returned is not None:
+                self.task.refuse_awaitable(f"process_async of {work.envelope.position}", returned)
         except BaseException as failure:  # noqa: BLE001  # sorted out by kind
             if message.ended:
                 self._failure = self.task.failure_of(work.envelope, failure)
             else:
                 self._settle(message, failure, None)
 
-    async def _run(self, task: CoroutineTask, message: MessageInFlight) -> None:
+    async def _run(self, process: Callable[..., Awaitable[object]], message: MessageInFlight) -> None:
+        envelope = message.work.envelope
         try:
-            await task.process(message.work.envelope, message.outputs, self.task.requests)
+            if (returned := await process(envelope, message.outputs, self.task.requests)) is not None:
+                self.task.refuse_awaitable(f"process of {envelope.position}", returned)
         except BaseException as failure:  # noqa: BLE001  # sorted out by kind
             self._settle(message, failure, None)
         else:
@@ -235,7 +239,7 @@ class AsyncMessages:
         self._events.news()
         try:
             if failure is None and then is not None:
-                failure = failure_in(then)
+                failure = self._failure_in(message, then)
             message.outputs.closed = True
             if failure is None:
                 self._finish(message)
@@ -246,6 +250,15 @@ class AsyncMessages:
         finally:
             if not self._in_flight:
                 self._journal.end()
+
+    def _failure_in(self, message: MessageInFlight, then: Callable[[], object]) -> BaseException | None:
+        """The exception that `then` raises, None if it raises none."""
+        try:
+            if (returned := then()) is not None:
+                self.task.refuse_awaitable(f"complete(then) of {message.work.envelope.position}", returned)
+        except BaseException as failure:  # noqa: BLE001  # sorted out by kind
+            return failure
+        return None
 
     def _finish(self, message: MessageInFlight) -> None:
         self._recovery.input = message.work.envelope

@@ -70,10 +70,9 @@ class EventLoop:
         """Start a coroutine; it runs during `run`."""
         return self._loop.create_task(coroutine)
 
-    def finish(self, result: object) -> None:
-        """Wait for `result` if it is awaitable."""
-        if inspect.isawaitable(result):
-            self._loop.run_until_complete(result)
+    def finish(self, returned: object) -> object:
+        """Wait for `returned` if it is awaitable, and give its result."""
+        return self._loop.run_until_complete(returned) if inspect.isawaitable(returned) else returned
 
     def cancel(self, tasks: list[asyncio.Task[None]]) -> None:
         """Cancel coroutines and let them clean up, for a few seconds at most."""

@@ -126,12 +126,3 @@ class MessageInFlight(TaskCallback):
 
     def failure(self, error: BaseException) -> None:
         self._settle(self, error, None)
-
-
-def failure_in(then: Callable[[], object]) -> BaseException | None:
-    """The exception that `then` raises, None if it raises none."""
-    try:
-        then()
-    except BaseException as failure:  # noqa: BLE001  # sorted out by kind
-        return failure
-    return None

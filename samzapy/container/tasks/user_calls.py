@@ -64,7 +64,8 @@ class UserCalls:
         if iscoroutine(returned):
             returned.close()
         failure = TaskFailed(
-            f"{self.name}: {where} returned a {type(returned).__name__}, which is never awaited: only a CoroutineTask's is"
+            f"{self.name}: {where} returned a {type(returned).__name__}, which is never awaited: "
+            "only a CoroutineTask's is, and not what that returns"
         )
         failure.call = FailedCall(self.name, str(where))
         raise failure
