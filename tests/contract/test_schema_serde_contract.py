@@ -85,6 +85,13 @@ def test_what_was_written_is_read_back(case, url):
     assert made.object_type is case.kind
 
 
+def test_a_null_is_refused(case, url):
+    made = writing(case, url)
+    made.to_bytes(case.value)
+    with pytest.raises((AttributeError, SerdeError, TypeError, ValueError)):
+        made.from_bytes(None)
+
+
 def test_a_reader_without_a_class_gets_dicts(case, url):
     data = writing(case, url).to_bytes(case.value)
     assert serde(case._replace(schema=None), url).from_bytes(data) == PLAIN

@@ -1,7 +1,8 @@
 """Decodes raw records into envelopes, or into the columns of a batch task, a batch at a time.
 
 1. The good path has no Python frame per record: the serde's function is mapped over a column, and the envelopes are made
-   from the columns in C. Nulls and bytes that do not decode cost extra time, but not for the records around them.
+   from the columns in C. Nulls and bytes that do not decode cost extra time, but not for the records around them. A serde of
+   the user never sees a null, so a batch with nulls is decoded record by record.
 2. Under an error policy a record that does not decode keeps its place among the others, as a separate run.
 """
 
@@ -19,10 +20,13 @@ from samzapy.api.system import RecordBatch
 from samzapy.errors import EnvironmentFailure, FailedCall, SerdeError, Unreachable
 
 
-def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures: dict[int, Exception]) -> Sequence[Any]:
+def decode_column(
+    serde: Serde | None, column: Sequence[bytes | None], failures: dict[int, Exception], *, refuses_null: bool = False
+) -> Sequence[Any]:
     """The objects of a column of bytes, None where it has a null; the column itself without a serde, or with a serde of bytes.
 
     A record that does not decode gives None, and its exception goes to `failures`, by index. Each record is decoded once.
+    Nulls are left out beforehand unless the serde `refuses_null`: the answer of another serde would replace the null.
     Raises EnvironmentFailure for a serde that cannot fetch its requirements: no record is at fault.
     """
     if serde is None or serde.from_bytes is bytes:
@@ -30,7 +34,8 @@ def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures:
     decode = serde.from_bytes
     found: list[Any] = []
     try:
-        found.extend(map(decode, column))  # type: ignore[arg-type]  # keeps what came before an exception
+        if refuses_null or None not in column:
+            found.extend(map(decode, column))  # type: ignore[arg-type]  # keeps what came before an exception
     except EnvironmentFailure:
         raise
     except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this record
@@ -46,6 +51,11 @@ def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures:
     return found
 
 
+def _refuses_null(serde: Serde | None) -> bool:
+    """Whether `from_bytes` is known to raise for a null: samzapy's serdes do."""
+    return type(serde).__module__.startswith("samzapy.")
+
+
 def _note(column: Sequence[bytes | None], found: list[Any], cause: Exception, failures: dict[int, Exception]) -> None:
     if column[len(found)] is not None:
         failures[len(found)] = cause
@@ -55,12 +65,14 @@ def _note(column: Sequence[bytes | None], found: list[Any], cause: Exception, fa
 class Decoder:
     """Decodes the batches of one stream."""
 
-    __slots__ = ("_key", "_value")
+    __slots__ = ("_decode_keys", "_decode_values", "_key", "_value")
 
     def __init__(self, key: Serde | None, value: Serde | None) -> None:
         """A serde of None passes bytes through."""
         self._key = key
         self._value = value
+        self._decode_keys = partial(decode_column, key, refuses_null=_refuses_null(key))
+        self._decode_values = partial(decode_column, value, refuses_null=_refuses_null(value))
 
     def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         """The batch's envelopes, in order, as runs that are processed one after the other; here always one run."""
@@ -79,8 +91,8 @@ class Decoder:
         bad_keys: dict[int, Exception] = {}
         bad_messages: dict[int, Exception] = {}
         try:
-            keys = decode_column(self._key, batch.keys, bad_keys)
-            messages = decode_column(self._value, batch.values, bad_messages)
+            keys = self._decode_keys(batch.keys, bad_keys)
+            messages = self._decode_values(batch.values, bad_messages)
         except EnvironmentFailure as cause:
             where = f"{batch.ssp}@{batch.offsets[0]} to {batch.offsets[-1]}"
             kind = Unreachable if isinstance(cause, Unreachable) else EnvironmentFailure

@@ -165,6 +165,12 @@ def test_bytes_that_are_not_the_serdes_own_are_a_value_error(serde, data):
         serde.from_bytes(data)
 
 
+@pytest.mark.parametrize("serde", [serde for serde, *_ in WRITTEN])
+def test_a_null_is_refused(serde):
+    with pytest.raises((AttributeError, SerdeError, TypeError, ValueError)):
+        serde.from_bytes(None)
+
+
 def nested(depth):
     value = []
     for _ in range(depth):

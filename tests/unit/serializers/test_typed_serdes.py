@@ -56,6 +56,8 @@ def test_an_object_of_any_kind_of_class_comes_back_as_it_was(serde, kind, value)
     assert typed.from_bytes(data) == value
     assert type(typed.from_bytes(data)) is type(value)
     assert typed.object_type is kind
+    with pytest.raises((TypeError, ValueError)):
+        typed.from_bytes(None)
 
 
 @pytest.mark.parametrize("serde", FORMATS)

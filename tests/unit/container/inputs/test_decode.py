@@ -90,6 +90,7 @@ def test_a_null_or_a_bad_record_does_not_make_its_neighbours_decode_again():
     values = [b"1", b"2", None, b"4", b"{", b"6", None, b"]", b"9"]
     runs = TolerantDecoder(Json(), counting).runs(batch(values), 0)
     assert [seen for seen in counting.seen if seen is not None] == [value for value in values if value is not None]
+    assert None not in counting.seen
     assert [[e.message for e in run] for run in runs] == [[1, 2, None, 4], [b"{"], [6, None], [b"]"], [9]]
     assert [[e.size for e in run] for run in runs] == [[1, 1, 0, 1], [1], [1, 0], [1], [1]]
 
@@ -105,6 +106,22 @@ def test_a_serde_that_gives_none_and_one_that_takes_nulls_are_left_alone():
     assert decode_column(Json(), [b"null", b"1"], failures := {}) == [None, 1]
     assert decode_column(None, column := [b"1", None], failures) is column
     assert not failures
+
+
+class JsonOrNothing(CountingJson):
+    """Answers a null with an object."""
+
+    def from_bytes(self, data):
+        return super().from_bytes(data) if data else {}
+
+
+@pytest.mark.parametrize("neighbour", [b"1", None, b"{"])
+def test_a_null_stays_null_whatever_the_serde_would_make_of_it(neighbour):
+    serde = JsonOrNothing()
+    assert decode_column(serde, [neighbour, None, b"2"], {})[1:] == [None, 2]
+    (run,) = Decoder(JsonOrNothing(), serde).runs(batch([b"1", None], keys=[None, b"2"]), 0)
+    assert [(each.key, each.message) for each in run] == [(None, 1), (2, None)]
+    assert None not in serde.seen
 
 
 @given(st.lists(st.one_of(st.none(), st.integers().map(lambda n: b"%d" % n), st.just(b"{"))))
