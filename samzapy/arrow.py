@@ -159,7 +159,9 @@ def _table_of(table: Any) -> Any:
     if hasattr(table, "to_arrow"):  # polars
         return _table_of(table.to_arrow())
     if type(table).__module__.partition(".")[0] == "pandas":
-        return pa.Table.from_pandas(table, preserve_index=False)
+        # `groupby` and `pivot` make an index of columns; an index without a name only numbers the rows.
+        levels = [name for name in table.index.names if name is not None and name not in table.columns]
+        return pa.Table.from_pandas(table.reset_index(levels) if levels else table, preserve_index=False)
     raise TypeError(
         f"expected a pyarrow Table or RecordBatch, or a DataFrame of pandas or polars, got {type(table).__name__}"
     )

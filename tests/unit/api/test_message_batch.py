@@ -17,6 +17,7 @@ from samzapy import IncomingMessageEnvelope, MessageBatch, SystemStreamPartition
 from samzapy.serializers import JsonSerde
 
 SSP = SystemStreamPartition("kafka", "in", 3)
+FRAME = pd.DataFrame({"k": ["a", "b"], "n": [1, 2], "at": [3, 4]})
 
 
 def batch_of(*messages, keys=None, **columns):
@@ -266,6 +267,22 @@ def test_a_column_that_a_table_does_not_have_is_refused():
         arrow.rows_of(pa.table({"a": [1]}), key="b", message=None, timestamp=None, inputs=None)
     with pytest.raises(TypeError, match="expected a pyarrow Table"):
         arrow.rows_of([1], key=None, message=None, timestamp=None, inputs=None)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        FRAME.groupby("k").sum(),
+        FRAME.groupby(["k", "n"]).sum(),
+        FRAME.set_index(["k", pd.Series([7, 8])]),
+        FRAME.set_index("k", drop=False),
+        FRAME.sort_values("n", ascending=False)[::-1],
+    ],
+)
+def test_the_index_of_a_frame_of_pandas_is_sent_if_it_has_a_name(frame):
+    found = arrow.rows_of(frame, key="k", message=None, timestamp=None, inputs=None)
+    assert found.keys == ["a", "b"]
+    assert found.messages == [{"k": "a", "at": 3, "n": 1}, {"k": "b", "at": 4, "n": 2}]
 
 
 def test_times_of_a_frame_of_pandas_are_those_of_python():
