@@ -23,7 +23,17 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
     4. The columns belong to the runtime: do not change them.
     """
 
-    __slots__ = ("_arrival_ms", "_headers", "_timestamps", "_values", "keys", "messages", "offsets", "ssp")
+    __slots__ = (
+        "_arrival_ms",
+        "_headers",
+        "_timestamps",
+        "_values",
+        "keys",
+        "message_type",
+        "messages",
+        "offsets",
+        "ssp",
+    )
 
     def __init__(
         self,
@@ -47,6 +57,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         self._headers = headers
         self._values = values
         self._arrival_ms = arrival_ms
+        #: The class that the input decodes to, if it has one: for the columns of a frame of nulls.
+        self.message_type: Any = None
 
     @classmethod
     def of(cls, envelopes: Sequence[IncomingMessageEnvelope[K, V]]) -> MessageBatch[K, V]:
@@ -69,7 +81,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
                 [[absent] * len(each) if part is None else part for part, each in zip(parts, batches, strict=True)]
             )
 
-        return cls(
+        made = cls(
             first.ssp,
             _in_a_row([each.offsets for each in batches]),
             list(chain.from_iterable(each.keys for each in batches)),
@@ -79,6 +91,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
             values=column("_values"),
             arrival_ms=first._arrival_ms,  # noqa: SLF001  # the same class
         )
+        made.message_type = first.message_type
+        return made
 
     @property
     def timestamps(self) -> Sequence[int]:
@@ -126,7 +140,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
     def __getitem__(self, index: int | slice) -> IncomingMessageEnvelope[K, V] | MessageBatch[K, V]:
         timestamps, headers, values = self._timestamps, self._headers, self._values
         if isinstance(index, slice):
-            return MessageBatch(
+            part = MessageBatch(
                 self.ssp,
                 self.offsets[index],
                 self.keys[index],
@@ -136,6 +150,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
                 values=None if values is None else values[index],
                 arrival_ms=self._arrival_ms,
             )
+            part.message_type = self.message_type
+            return part
         return IncomingMessageEnvelope(
             self.ssp,
             self.offsets[index],
@@ -156,7 +172,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         1. Messages that are dicts or have fields (msgspec Structs, dataclasses, attrs classes, NamedTuples, pydantic
            models) have one column per field. Others are the column `message`. A null message is null in every column.
         2. Annotations, or without them values, set the types of columns. `message_type` names the class if the
-           messages do not, as with a TypedDict. A `datetime` column is in UTC, and takes a time without a zone as UTC.
+           messages do not, as with a TypedDict. If all messages are null, the class that the input decodes to sets the
+           columns. A `datetime` column is in UTC, and takes a time without a zone as UTC.
            A value that its column would change, such as a fraction for an `int`, is refused.
         3. `timestamp` is in milliseconds of UTC, null for a message without one. If a field has the name of a
            column, the column gets an underscore in front: `_key`.
@@ -165,6 +182,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         """
         from samzapy import arrow  # noqa: PLC0415  # it needs an extra
 
+        if message_type is None and all(each is None for each in self.messages):
+            message_type = self.message_type
         return arrow.record_batch(self.keys, self.messages, self.offsets, self.timestamps, message_type)
 
     def to_pandas(self, message_type: Any = None) -> Any:

@@ -221,7 +221,7 @@ class BatchDecoder(Decoder):
         keys, messages, failures = self.columns(batch)
         if failures:
             raise failures[min(failures)]
-        return [_batch_of(batch, keys, messages, arrival_ms)]
+        return [_batch_of(batch, keys, messages, arrival_ms, self._value)]
 
 
 class TolerantBatchDecoder(Decoder):
@@ -231,13 +231,13 @@ class TolerantBatchDecoder(Decoder):
 
     def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         keys, messages, failures = self.columns(batch)
-        return self.cut(_batch_of(batch, keys, messages, arrival_ms), failures, batch, arrival_ms)
+        return self.cut(_batch_of(batch, keys, messages, arrival_ms, self._value), failures, batch, arrival_ms)
 
 
 def _batch_of(
-    batch: RecordBatch, keys: Sequence[Any], messages: Sequence[Any], arrival_ms: int
+    batch: RecordBatch, keys: Sequence[Any], messages: Sequence[Any], arrival_ms: int, serde: Serde | None
 ) -> MessageBatch[Any, Any]:
-    return MessageBatch(
+    made = MessageBatch(
         batch.ssp,
         batch.offsets,
         keys,
@@ -247,3 +247,5 @@ def _batch_of(
         values=batch.values,
         arrival_ms=arrival_ms,
     )
+    made.message_type = None if serde is None else serde.object_type
+    return made

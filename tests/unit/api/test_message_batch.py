@@ -162,6 +162,16 @@ def test_a_batch_of_nulls_has_typed_columns_if_the_class_is_named():
     assert found["user"].to_pylist() == [None, "ann"]
 
 
+def test_parts_of_a_batch_and_joined_batches_know_the_class_of_nulls():
+    batch = batch_of(None, Data("ann", 1), None)
+    batch.message_type = Data
+    for nulls in (batch[:1], batch[1:][1:], MessageBatch.joined([batch[:1], batch[2:]])):
+        assert nulls.to_arrow().schema == batch.to_arrow().schema
+    other = batch_of({"a": None})
+    other.message_type = Dict
+    assert other.to_arrow().schema.names == ["key", "a", "offset", "timestamp"]
+
+
 def test_dicts_become_the_columns_that_any_of_them_has():
     found = batch_of({"a": 1}, {"b": "x"}, None).to_arrow()
     assert (found["a"].to_pylist(), found["b"].to_pylist()) == ([1, None, None], [None, "x", None])

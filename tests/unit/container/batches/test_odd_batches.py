@@ -3,6 +3,7 @@
 import datetime as dt
 import itertools
 import operator
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,36 @@ from samzapy.api.system import OutgoingRecord
 from samzapy.errors import TaskFailed
 from samzapy.system.memory.factory import MemorySystemFactory
 from samzapy.testing import TaskTestDriver
+
+
+@dataclass
+class Sale:
+    product: str
+    cents: int
+
+
+class Frames(BatchTask[str, Sale], InitableTask):
+    """Keeps the columns of batches and of their last messages."""
+
+    def init(self, context):
+        self.kept = []
+
+    def process_batch(self, batch, collector, coordinator):
+        self.kept += [each.to_arrow().schema for each in (batch, batch[-1:])]
+
+
+@pytest.mark.parametrize("keys", [{}, {"task.batch.max.wait.ms": "1"}, {"task.error.deserialize.policy": "skip"}])
+def test_tombstones_alone_have_the_columns_of_the_inputs_class(keys):
+    with TaskTestDriver(Frames, JOB | keys) as driver:
+        for message in ({"product": "tea", "cents": 350}, None, None):
+            driver.post("in", message, key="k")
+        driver.run()
+        driver.advance(1)
+        driver.send("in", None, key="k")
+        driver.advance(1)
+        (whole, *others) = driver.task().kept
+    assert whole.names == ["key", "product", "cents", "offset", "timestamp"]
+    assert others == [whole] * 3
 
 
 class Doing(BatchTask, InitableTask):
