@@ -80,7 +80,7 @@ class TaskExecutor(ABC):
     @property
     @abstractmethod
     def idle(self) -> bool:
-        """Whether everything that was polled is processed."""
+        """Whether everything that was polled is processed, or waits until `due_at`."""
 
     @property
     def due_at(self) -> float:
@@ -264,7 +264,7 @@ class RunLoop:
             ends = {ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled}
             self._polled.update(ends)
             self.commits.before(ends)
-        elif self._asked_where and executor.idle:
+        elif self._asked_where and executor.idle and executor.due_at == inf:
             self._asked_where = False
             self.caught_up = {ssp: self.inputs.position(ssp) for ssp in self._by_ssp}
         return polled

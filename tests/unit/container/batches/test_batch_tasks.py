@@ -117,6 +117,21 @@ def test_commits_and_windows_do_not_wait_for_gathered_messages():
         assert driver.task().calls == ["window"] * 9 + [[1]]
 
 
+def test_gathered_messages_are_reported_as_lag():
+    def positions():
+        container = driver._newest._container
+        container._progress()  # it asks where the loop is
+        driver.run()
+        return list(container._progress().positions.values())
+
+    with driver_of(**GATHERING) as driver:
+        driver.send_batch("in", None, [1, 2, 3, 4])
+        assert positions() == [3]
+        driver.advance(0.3)
+        assert driver.task().calls == [[1, 2, 3], [4]]
+        assert positions() == [4]
+
+
 def test_a_stop_leaves_gathered_messages_to_the_next_start():
     with driver_of(**GATHERING) as driver:
         driver.send_batch("in", None, [1, 2, 3, 4])
