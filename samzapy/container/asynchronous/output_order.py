@@ -12,8 +12,9 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.container.errors.collectors import TolerantCollector, size_of
+from samzapy.container.errors.collectors import TolerantCollector
 from samzapy.container.outputs.collector import Mark, Taken
+from samzapy.container.outputs.producers import size_of
 
 #: While a task holds so much it starts no new messages, so one that takes long does not fill the memory.
 _MOST_HELD_BYTES = 16 * 1024 * 1024

@@ -8,12 +8,12 @@ from typing import Any
 from samzapy.api.collector import MessageCollector, columns_of
 from samzapy.api.envelope import Headers, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingColumns, SystemProducer
+from samzapy.api.system import SystemProducer
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.recovery import Recovery
 from samzapy.container.event_time.control_messages import ControlRecords
-from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, Output, SerdesOf, no_envelope
-from samzapy.container.outputs.producers import RecordLimit
+from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
+from samzapy.container.outputs.producers import RecordLimit, size_of
 from samzapy.errors import RecordTooLarge, SerdeError
 
 
@@ -148,11 +148,3 @@ class SizingCollector(TolerantCollector):
         inputs: Sequence[int] | None = None,
     ) -> None:
         self._send_one_by_one(stream, columns_of(keys, messages, partition_keys, headers, timestamps, inputs))
-
-
-def size_of(record: Output) -> int:
-    """The bytes of the keys, values and headers of a record or of columns."""
-    if isinstance(record, OutgoingColumns):
-        return sum(map(size_of, record.records()))
-    size = len(record.key or b"") + len(record.value or b"")
-    return size + sum(len(name.encode()) + len(held or b"") for name, held in record.headers or ())

@@ -12,6 +12,9 @@ The record has the input's key and value bytes and headers, and on top, all as U
     samzapy-error-task        the task's name
     samzapy-error-time-ms     when, in milliseconds since 1970
 
+If the letter is larger than its stream takes, traceback and reason are cut as much as needed. The policy of `produce`
+decides about one that is still too large.
+
 The letter about an output that does not serialize, or is too large, carries the input of that output. Outputs of `window`
 or `on_end_of_stream` come from no input: their letters have no key, value or position.
 """
@@ -28,9 +31,13 @@ from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.user_failures import whole_traceback
 from samzapy.container.outputs.output_ids import OutputIds
+from samzapy.container.outputs.producers import RecordLimit, size_of
+from samzapy.errors import RecordTooLarge
 
 PREFIX = "samzapy-error-"
 _LONGEST_REASON = 1_000
+#: What a system adds to a record, an upper bound.
+_ENVELOPE_BYTES = 512
 
 
 class NoDeadLetters:
@@ -39,7 +46,10 @@ class NoDeadLetters:
     def write(
         self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
     ) -> None:
-        """Write the letter about `envelope` (None: no input), its `number`-th; under ids no two have the same id."""
+        """Write the letter about `envelope` (None: no input), its `number`-th; under ids no two have the same id.
+
+        Raises RecordTooLarge for a letter that its stream would refuse for the size of the input.
+        """
         raise AssertionError(f"no policy writes dead letters, but one of {stage.value} was asked for")
 
 
@@ -53,21 +63,35 @@ class DeadLetters(NoDeadLetters):
         raw: RawRecords,
         clock: Clock,
         deliver: Callable[[str, OutgoingRecord], None],
+        limit_of: Callable[[SystemStream], RecordLimit],
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        """`deliver` takes a letter for a system. With `ids` letters carry ids, of another kind than the task's outputs."""
+        """`deliver` takes a letter for a system. `limit_of` gives the largest record that a stream takes; called once. With
+        `ids` letters carry ids, of another kind than the task's outputs."""
         self._deliver = deliver
         self.stream = stream
         self._task_name = task_name
         self._raw = raw
         self._clock = clock
         self._ids = ids
+        self._limit_of = limit_of
+        self._limit: RecordLimit | None = None
 
     def write(
         self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
     ) -> None:
-        self._deliver(self.stream.system, self._letter(stage, failure, envelope, number))
+        letter = self._letter(stage, failure, envelope, number)
+        if self._limit is None:
+            self._limit = self._limit_of(self.stream)
+        limit = self._limit.record_bytes
+        if limit is not None:
+            letter = _shortened(letter, limit - _ENVELOPE_BYTES)
+            if (size := size_of(letter)) > limit:
+                about = "no input" if envelope is None else envelope.position
+                advice = "(raise max.message.bytes of the stream, or set task.error.produce.policy=skip)"
+                raise RecordTooLarge(f"{self.stream}: the dead letter about {about} does not fit {advice}", size, limit)
+        self._deliver(self.stream.system, letter)
 
     def _letter(
         self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int
@@ -104,6 +128,21 @@ class DeadLetters(NoDeadLetters):
         if stage is Stage.DESERIALIZE:
             return envelope.key, envelope.message
         return self._raw.find(envelope.ssp, envelope.offset)
+
+
+def _shortened(letter: OutgoingRecord, most: int) -> OutgoingRecord:
+    """The letter with as much less of its traceback, then of its reason, as it is above `most` bytes."""
+    excess = size_of(letter) - most
+    if excess <= 0:
+        return letter
+    headers = list(letter.headers or ())
+    for name in (PREFIX + "traceback", PREFIX + "reason"):
+        at = max(index for index, (each, _) in enumerate(headers) if each == name)  # an input may be a letter itself
+        held = headers[at][1] or b""
+        kept = held[min(max(excess, 0), len(held)) :]
+        headers[at] = (name, kept.decode(errors="ignore").encode())
+        excess -= len(held) - len(kept)
+    return letter._replace(headers=headers)
 
 
 Pair = tuple[bytes | None, bytes | None]

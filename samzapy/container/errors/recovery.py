@@ -14,7 +14,7 @@ from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.dead_letters import NoDeadLetters
 from samzapy.container.errors.user_failures import one_line, user_line, whole_traceback
-from samzapy.errors import SamzapyError, SerdeError, StoreRefused
+from samzapy.errors import RecordTooLarge, SamzapyError, SerdeError, StoreRefused
 from samzapy.job.facts import UserFailure
 
 _DONE = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
@@ -98,7 +98,7 @@ class Recovery:
         """Deal with `failure` of the message at hand; returns None, or the failure that ends the attempt.
 
         `again` repeats the failed call and returns its failure, None if it succeeds; without it nothing is repeated.
-        Raises RetryInterrupted.
+        Raises RetryInterrupted, and RecordTooLarge for a dead letter that does not fit.
         """
         policy = self.policy(stage)
         last: Exception = failure
@@ -126,14 +126,26 @@ class Recovery:
         self._note(stage, "retried", failure, f"trying again in {seconds:g} s")
 
     def give_up(self, stage: Stage, failure: BaseException) -> bool:
-        """Skip the message at hand or write its dead letter; False if the policy is to fail."""
+        """Skip the message at hand or write its dead letter; False if the policy is to fail. Raises RecordTooLarge."""
         policy = self.policy(stage)
         action = Action.SKIP if policy.ignores(failure) else policy.then
         if action is Action.FAIL:
             return False
         if action is Action.DEAD_LETTER:
-            self._letters.write(stage, failure, self.input, self._number())
+            try:
+                self._letters.write(stage, failure, self.input, self._number())
+            except RecordTooLarge as refused:
+                return self._without_letter(refused, failure)
         self._note(stage, _DONE[action], failure, _DONE[action])
+        return True
+
+    def _without_letter(self, refused: RecordTooLarge, failure: BaseException) -> bool:
+        """Skip the message at hand if the policy of `produce` is to skip records that are too large. Raises `refused`."""
+        policy = self.policy(Stage.PRODUCE)
+        refused.__cause__ = failure
+        if policy.then is not Action.SKIP and not policy.ignores(refused):
+            raise refused
+        self._note(Stage.PRODUCE, _DONE[Action.SKIP], refused, _DONE[Action.SKIP])
         return True
 
     def taken_back(self) -> None:

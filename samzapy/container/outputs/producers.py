@@ -156,3 +156,11 @@ class RecordLimits:
             own = int(said) if said.isdigit() else None
         limits = (self._clients.max_record_bytes(stream.system), own)
         return RecordLimit(min((limit for limit in limits if limit is not None), default=None), description is not None)
+
+
+def size_of(record: OutgoingRecord | OutgoingColumns) -> int:
+    """The bytes of the keys, values and headers of a record or of columns."""
+    if isinstance(record, OutgoingColumns):
+        return sum(map(size_of, record.records()))
+    size = len(record.key or b"") + len(record.value or b"")
+    return size + sum(len(name.encode()) + len(held or b"") for name, held in record.headers or ())

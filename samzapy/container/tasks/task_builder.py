@@ -339,7 +339,8 @@ class TaskBuilder:
         if not isinstance(self.raw, RawRecords) or stream is None:
             return NoDeadLetters()
         self.raw.follow(offsets)
-        return DeadLetters(stream, name, self.raw, self._clock, outbox.add, ids=self._output_ids(name))
+        limit_of = RecordLimits(self._clients).of
+        return DeadLetters(stream, name, self.raw, self._clock, outbox.add, limit_of, ids=self._output_ids(name))
 
 
 def _process_of(task: StreamTask, collector: BufferingCollector, ids: OutputIds | None) -> Process:

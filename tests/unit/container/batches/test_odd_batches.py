@@ -32,7 +32,14 @@ class Frames(BatchTask[str, Sale], InitableTask):
         self.kept += [each.to_arrow().schema for each in (batch, batch[-1:])]
 
 
-@pytest.mark.parametrize("keys", [{}, {"task.batch.max.wait.ms": "1"}, {"task.error.deserialize.policy": "skip"}])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"task.batch.max.messages": "10", "task.batch.max.wait.ms": "1"},
+        {"task.error.deserialize.policy": "skip"},
+    ],
+)
 def test_tombstones_alone_have_the_columns_of_the_inputs_class(keys):
     with TaskTestDriver(Frames, JOB | keys) as driver:
         for message in ({"product": "tea", "cents": 350}, None, None):

@@ -143,9 +143,9 @@ class PolicyJob(MemoryJob):
             self.send_bytes(b"k", bad if i == 2 else json.dumps({"id": i}).encode(), [("trace", b"%d" % i)])
         return bad
 
-    def letters(self):
+    def letters(self, stream="dead"):
         """(key, value, headers) of every dead letter that a reader of committed records sees."""
-        ssp = SystemStreamPartition("mem", "dead", 0)
+        ssp = SystemStreamPartition("mem", stream, 0)
         end = self.admin.offsets([ssp])[ssp].upcoming
         consumer = self._new_consumer()
         consumer.register(ssp, 0)
@@ -436,6 +436,57 @@ def test_the_stream_of_dead_letters_must_exist_at_the_start(tmp_path):
     job = PolicyJob(tmp_path, **{"task.error.process.policy": "dead-letter"})
     with pytest.raises(UnknownStream, match="topic 'nowhere' does not exist"):
         job.run(**{"task.dead.letter.stream": "mem.nowhere"})
+
+
+class SmallLetters(PolicyJob):
+    """Its dead letters have a stream for small records."""
+
+    most = 20_000
+
+    def __init__(self, folder, **keys):
+        super().__init__(folder, **keys)
+        self.admin.create(StreamSpec("small", 1, {"max.message.bytes": str(self.most)}))
+        self.keys = {"task.dead.letter.stream": "mem.small"}
+
+    def send_failing(self, size):
+        self.send_bytes(b"k", b'{"id": 0, "do": "fail"}'.ljust(size), [("trace", b"0")])
+
+
+def test_a_dead_letter_has_less_of_the_traceback_and_the_reason_if_its_stream_takes_no_more(tmp_path):
+    job = SmallLetters(tmp_path, **{"task.error.process.policy": "dead-letter"})
+    sizes = [1_000, job.most - 1_100, job.most - 400]
+    for size in sizes:
+        job.send_failing(size)
+    assert job.run(**job.keys).positions == {"mem.in[0]": 3}
+    letters = job.letters("small")
+    assert [len(value) for _, value, _ in letters] == sizes
+    whole, shorter, shortest = (headers for _, _, headers in letters)
+    assert [headers["samzapy-error-offset"] for headers in (whole, shorter, shortest)] == [b"0", b"1", b"2"]
+    assert whole.keys() == shorter.keys() == shortest.keys()
+    traceback = shorter["samzapy-error-traceback"]
+    assert traceback
+    assert traceback != whole["samzapy-error-traceback"]
+    assert whole["samzapy-error-traceback"].endswith(traceback)
+    assert shorter["samzapy-error-reason"] == whole["samzapy-error-reason"]
+    assert shortest["samzapy-error-traceback"] == shortest["samzapy-error-reason"] == b""
+
+
+def test_an_input_that_is_too_large_for_a_dead_letter_is_skipped_if_outputs_that_are_too_large_are(tmp_path):
+    job = SmallLetters(tmp_path, **{"task.error.process.policy": "dead-letter", "task.error.produce.policy": "skip"})
+    job.send_failing(job.most)
+    job.send_failing(1_000)
+    report = job.run(**job.keys)
+    assert report.positions == {"mem.in[0]": 2}
+    errors = report.metrics["errors"]
+    assert (errors["produce.skipped"], errors["process.dead-lettered"], len(job.letters("small"))) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("policy", ["fail", "dead-letter"])
+def test_an_input_that_is_too_large_for_a_dead_letter_ends_the_attempt_with_its_position(tmp_path, policy):
+    job = SmallLetters(tmp_path, **{"task.error.process.policy": "dead-letter", "task.error.produce.policy": policy})
+    job.send_failing(job.most)
+    with pytest.raises(RecordTooLarge, match=r"^mem\.small: the dead letter about mem\.in\[0\]@0 does not fit"):
+        job.run(**job.keys)
 
 
 def test_dead_letters_of_exactly_once_must_be_within_reach_of_the_transaction(tmp_path):
