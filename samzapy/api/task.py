@@ -218,9 +218,11 @@ class SideInputsProcessor(ABC):
         """Called once, before the first message."""
 
     @abstractmethod
-    def process(self, message: IncomingMessageEnvelope, store: Any) -> Iterable[tuple[Any, Any]] | None:
-        """Return the entries to put into the store, in order; a value of None deletes its key, a key of None is
-        ignored.
+    def process(
+        self, message: IncomingMessageEnvelope, store: Any
+    ) -> Iterable[tuple[Any, Any]] | dict[Any, Any] | None:
+        """Return the entries to put into the store, as (key, value) pairs or a dict, in order; a value of None deletes its
+        key, a key of None is ignored.
 
         `store` is the store to fill, as a task gets it; the processor may read and write it. With a view it writes
         through the interface of the view and returns nothing. An exception ends the attempt.

@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from samzapy.api.context import JobContext
 from samzapy.api.envelope import IncomingMessageEnvelope
@@ -28,6 +28,7 @@ from samzapy.errors import ConfigError, ConfigProblem, RestoreStalled, SamzapyEr
 from samzapy.failpoints import reach
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult, RestoreStopped, ShouldStop, never
+from samzapy.storage.kv.codec import NO_PAIRS
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.task_stores import TaskStores
 
@@ -58,7 +59,6 @@ class SideInputRestore:
         self._store = store
         self._entries: KeyValueStore[Any, Any] = store.stack.store
         self._seen = self._entries if store.view is None else store.view(self._entries)
-        self._put = self._put_entries if store.view is None else self._refuse_entries
         self._processor = processor
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
         self._clock = clock
@@ -121,31 +121,34 @@ class SideInputRestore:
         return replace(found, records=self.records, seconds=seconds if self.records else 0.0, source=source)
 
     def _process(self, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
-        process, seen, put = self._processor.process, self._seen, self._put
+        process, seen = self._processor.process, self._seen
+        put, delete, has_view = self._entries.put, self._entries.delete, self._store.view is not None
         envelope = envelopes[0]
         try:
             for envelope in envelopes:  # the handler needs the last one
                 made = process(envelope, seen)
-                if made is not None:
-                    put(made)
+                if made is None:
+                    continue
+                for pair in made.items() if isinstance(made, dict) else made:
+                    # Nearly every pair is a tuple, which costs no call.
+                    if has_view or (type(pair) is not tuple and isinstance(pair, NO_PAIRS)):
+                        _refuse(pair, has_view)
+                    key, value = pair
+                    if key is None:
+                        continue
+                    if value is None:
+                        delete(key)
+                    else:
+                        put(key, value)
         except Exception as cause:
             where = f"{self.label}: processor at {envelope.position}"
             raise TaskFailed(f"{where}: {type(cause).__name__}: {cause}") from cause
 
-    def _put_entries(self, made: Iterable[tuple[Any, Any]]) -> None:
-        entries = self._entries
-        for key, value in made:
-            if key is None:
-                continue
-            if value is None:
-                entries.delete(key)
-            else:
-                entries.put(key, value)
 
-    @staticmethod
-    def _refuse_entries(made: Iterable[tuple[Any, Any]]) -> None:
-        if any(True for _ in made):
-            raise TypeError("returned entries, but the engine has an interface of its own: write through that")
+def _refuse(found: object, has_view: bool) -> NoReturn:
+    if has_view:
+        raise TypeError("returned entries, but the engine has an interface of its own: write through that")
+    raise TypeError(f"expected (key, value) pairs, got {type(found).__name__} {found!r:.100} among them")
 
 
 #: Milliseconds between two polls of the streams, and the most records of a poll, so that the tasks get their turn.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from samzapy.api.serde import Serde
@@ -30,6 +31,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 _TUPLE, _TWO = {tuple}, {2}
 
+#: Kinds of objects with two elements that are not meant as a key and a value: a text would fall apart into characters.
+NO_PAIRS = (str, bytes, bytearray, dict, set, frozenset)
+
 
 def key_list(store: str, keys: Iterable[K]) -> list[K]:
     """The keys as a list. Raises StoreRefused for an object that cannot be iterated, such as None."""
@@ -51,13 +55,14 @@ def entry_list(store: str, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> li
             f"store '{store}': expected a mapping or (key, value) pairs, got {_shown(entries)}"
         ) from cause
     pairs = list(found)
-    if set(map(type, pairs)) <= _TUPLE and set(map(len, pairs)) <= _TWO:
+    kinds = set(map(type, pairs))
+    if kinds <= _TUPLE and set(map(len, pairs)) <= _TWO:
         return pairs
-    try:
-        return [(key, value) for key, value in pairs]
-    except (TypeError, ValueError) as cause:
-        bad = next(pair for pair in pairs if not _is_pair(pair))
-        raise StoreRefused(f"store '{store}': expected (key, value) pairs, got {_shown(bad)} among them") from cause
+    if not any(issubclass(kind, NO_PAIRS) for kind in kinds):
+        with suppress(TypeError, ValueError):
+            return [(key, value) for key, value in pairs]
+    bad = next(pair for pair in pairs if not _is_pair(pair))
+    raise StoreRefused(f"store '{store}': expected (key, value) pairs, got {_shown(bad)} among them")
 
 
 def entry_columns(store: str, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> tuple[list[K], list[V]]:
@@ -76,6 +81,8 @@ def entry_mapping(store: str, entries: Mapping[K, V]) -> Mapping[K, V]:
 
 
 def _is_pair(entry: object) -> bool:
+    if isinstance(entry, NO_PAIRS):
+        return False
     try:
         _, _ = entry  # type: ignore[misc]
     except (TypeError, ValueError):

@@ -204,7 +204,21 @@ def test_what_is_no_collection_is_refused_by_name(store, call, given):
         getattr(store, call)(given)
 
 
-@pytest.mark.parametrize("entries", [[("a", 1), 2], [("a", 1), ("b", 2, 3)], "ab"])
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [("a", 1), 2],
+        [("a", 1), ("b", 2, 3)],
+        "ab",
+        [("a", 1), "ab"],
+        {"ab"},
+        ("ab", "cd"),
+        [b"ab"],
+        [bytearray(b"ab")],
+        [{"a": 1, "b": 2}],
+        [{"a", "b"}],
+    ],
+)
 def test_entries_that_are_no_pairs_are_refused_by_name(store, entries):
     with pytest.raises(StoreRefused, match=r"^store 's': expected \(key, value\) pairs, got .* among them$"):
         store.put_all(entries)

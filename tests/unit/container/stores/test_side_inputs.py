@@ -46,6 +46,15 @@ class Confused(SideInputsProcessor):
         return [("key", "value")]
 
 
+class Returning(SideInputsProcessor):
+    """Returns what the test says."""
+
+    made: ClassVar = None
+
+    def process(self, message, store):
+        return self.made(message)
+
+
 class Failing(SideInputsProcessor):
     """Cannot make anything of its messages."""
 
@@ -297,6 +306,34 @@ def test_entries_for_an_engine_with_an_interface_of_its_own_are_refused(tmp_path
     job.rate(("USD", 1))
     with pytest.raises(
         TaskFailed, match=r"Partition 0/rates: processor at mem\.rates\[0\]@0: TypeError: returned entries"
+    ):
+        job.run()
+
+
+def test_a_processor_may_return_its_entries_as_a_dict(tmp_path, monkeypatch):
+    job = RateJob(tmp_path, Returning)
+    monkeypatch.setattr(Returning, "made", lambda self, message: {message.key: message.message})
+    job.rate(("US", 1), ("EU", 2), ("US", None))
+    job.run()
+    assert job.seen("init") == [("Partition 0", {"EU": 2})]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda self, message: [message.key],
+        lambda self, message: (message.key, message.key),
+        lambda self, message: (each for each in [message.key]),
+        lambda self, message: [message.key.encode()],
+        lambda self, message: [{message.key: 1, "other": 2}],
+    ],
+)
+def test_a_text_or_a_dict_of_two_is_no_entry_of_a_processor(tmp_path, monkeypatch, made):
+    job = RateJob(tmp_path, Returning)
+    monkeypatch.setattr(Returning, "made", made)
+    job.rate(("US", 1))
+    with pytest.raises(
+        TaskFailed, match=r"mem\.rates\[0\]@0: TypeError: expected \(key, value\) pairs, got (str|bytes|dict)"
     ):
         job.run()
 
