@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
+from numbers import Real
 from typing import Any, NamedTuple
 
 import msgpack
@@ -172,7 +173,9 @@ class HeapStore:
 
     def pop_through(self, score: Score, group: str = "") -> list[HeapItem]:
         """Take out every item that is as good as `score` or better, the best first: with `heap.order=lowest` and times
-        as scores, everything up to a time, in order."""
+        as scores, everything up to a time, in order. Raises StoreRefused for a score that is no number."""
+        if not isinstance(score, Real) or score != score:  # noqa: PLR0124
+            raise self._no_score(score)
         return self._take(group, through=score)
 
     def top(self, n: int, group: str = "") -> list[HeapItem]:
@@ -318,11 +321,14 @@ class HeapStore:
         """The item's bytes. Raises StoreRefused."""
         kind = type(score)
         if not (kind is float and score == score) and not (kind is int and _SMALLEST <= score <= _LARGEST):  # noqa: PLR0124
-            raise StoreRefused(f"store '{self._name}': a score is an int of 64 bits or a float, got {score!r:.100}")
+            raise self._no_score(score)
         try:
             return self._pack(item)
         except (TypeError, ValueError, OverflowError) as cause:
             raise StoreRefused(f"store '{self._name}': item {item!r:.100} cannot be kept: {cause}") from cause
+
+    def _no_score(self, score: object) -> StoreRefused:
+        return StoreRefused(f"store '{self._name}': a score is an int of 64 bits or a float, got {score!r:.100}")
 
 
 def _score_key(blocks: SortedBlocks, packed: bytes) -> bytes:

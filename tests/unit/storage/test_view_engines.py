@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from samzapy.errors import ConfigError, EnvironmentFailure, StoreRefused
@@ -111,6 +112,26 @@ def test_a_heap_refuses_what_is_no_score_and_stays_as_it_was(opened, score):
     with pytest.raises(ValueError, match="store 's': top takes a number of items, 0 or more, got -1"):
         heap.top(-1)
     assert heap.top(9) == [HeapItem("a", 1)]
+
+
+@pytest.mark.parametrize("bound", [math.nan, "1", None, 1j])
+@pytest.mark.parametrize("order", ["highest", "lowest"])
+def test_a_heap_takes_nothing_out_up_to_what_is_no_number(opened, order, bound):
+    heap = opened("heap", heap_order=order).store
+    for items in ([], ["a", "b", "c"]):
+        heap.push_all(items, range(len(items)))
+        with pytest.raises(StoreRefused, match="store 's': a score is an int of 64 bits or a float"):
+            heap.pop_through(bound)
+        assert heap.size() == len(items)
+    heap.clear()
+    assert heap.size() == 0
+
+
+@pytest.mark.parametrize("bound", [np.float64(1.5), np.int64(1), 1, 2**70, math.inf])
+def test_a_heap_takes_out_everything_up_to_any_number(opened, bound):
+    heap = opened("heap", heap_order="lowest").store
+    heap.push_all(["a", "b"], [0, 1])
+    assert [each.item for each in heap.pop_through(bound)] == ["a", "b"]
 
 
 def test_a_batch_of_pushes_with_one_that_is_refused_changes_nothing(opened):
