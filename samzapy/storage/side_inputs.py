@@ -103,6 +103,7 @@ class SideInputPlan:
     def refusal(self, marker: Marker, identity: StoreIdentity, now_ms: int) -> str | None:
         """The reason why a local store with that marker must not be used, as half a sentence; None if it may."""
         reason = foreign(marker.identity, identity, "it was filled from other streams or by another processor")
+        reason = reason or self._has_others(marker)
         if reason:
             return reason
         before, now = marker.identity.serdes, identity.serdes
@@ -118,6 +119,13 @@ class SideInputPlan:
             if span.start < span.bound and (lost := self._lost_deletions(ssp.system_stream, now_ms - marker.time_ms)):
                 return lost
         return None
+
+    def _has_others(self, marker: Marker) -> str | None:
+        """The reason (a clause) why the store has entries of a partition that does not fill it any more; None if it has
+        none."""
+        # The marker of a replayed store names all inputs of the task.
+        gone = set() if self._source.replayed else marker.input_offsets.keys() - set(map(str, self._logs))
+        return f"it holds entries of {min(gone)}, which no longer fills it" if gone else None
 
     def _lost_deletions(self, stream: SystemStream, age_ms: int) -> str | None:
         """The reason (a clause) why the stream may have dropped deletions that a store of this age has not seen;

@@ -7,7 +7,7 @@ import pytest
 from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import InitableTask, SideInputsProcessor, SystemStreamPartition
-from samzapy.api.system import OutgoingRecord
+from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.errors import SerdeError
 from samzapy.failpoints import FailPointReached, arm, disarm
 
@@ -152,6 +152,17 @@ def test_a_start_at_the_end_of_an_input_begins_with_the_state_of_all_before(job)
     report = job.run(**{key: "upcoming"})
     assert_found(job, sent)
     assert report.processed == 0
+
+
+def test_the_files_of_a_task_with_other_inputs_are_kept(job):
+    job.admin.create(StreamSpec("all", 2))
+    job.flat |= {"task.inputs": "mem.in, mem.all", "task.broadcast.inputs": "mem.all#0"}
+    filled = {"stores.counts.restore.inputs": "mem.in, mem.all"}
+    job.send((0, "a", {"id": 1}), (1, "b", {"id": 2}))
+    job.send((0, "c", {"id": 3}), stream="all")
+    job.run(**filled)
+    assert sources(job.run(**filled)) == {"local store"}
+    assert found(job) == {"Partition 0": {"a": 1, "c": 1}, "Partition 1": {"b": 1, "c": 1}}
 
 
 def test_files_that_are_behind_what_the_input_still_has_are_not_used(job):

@@ -366,6 +366,19 @@ def test_another_processor_or_other_streams_start_from_nothing(tmp_path):
     assert job.seen("init")[-1] == ("Partition 0", {"GBP": 5})
 
 
+def test_a_store_that_fewer_partitions_fill_starts_from_nothing(tmp_path):
+    job = RateJob(tmp_path, rates_partitions=2, **{"stores.rates.side.inputs": "mem.rates#[0-1]"})
+    job.rate(("USD", 1), partition=0)
+    job.rate(("GBP", 2), partition=1)
+    job.run()
+    fewer = {"stores.rates.side.inputs": "mem.rates#[0-0]"}
+    assert source(job.run(**fewer)) == (1, "side inputs")
+    assert job.seen("init")[-1] == ("Partition 0", {"USD": 1})
+    assert source(job.run(**fewer)) == (0, "local store")
+    assert source(job.run()) == (1, "local store + side inputs")
+    assert job.seen("init")[-1] == ("Partition 0", {"USD": 1, "GBP": 2})
+
+
 def test_a_stream_that_has_lost_what_comes_next_is_read_anew(tmp_path):
     job = RateJob(tmp_path)
     job.rate(("USD", 1))
