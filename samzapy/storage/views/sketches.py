@@ -22,11 +22,10 @@ from samzapy.api.serde import Serde
 from samzapy.config.reading.keys import Key
 from samzapy.config.stores import engines
 from samzapy.errors import EnvironmentFailure, StoreRefused
-from samzapy.storage.views.engine import problems_of, value_of
-
-_KINDS = (str, int, float)
+from samzapy.storage.views.engine import check_lengths, problems_of, value_of
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+
 
 _ADVICE = "install it: pip install 'samzapy[sketches]'"
 
@@ -136,9 +135,11 @@ class BloomFilters:
 
     def add_each(self, keys: Sequence[Any], items: Sequence[str | bytes]) -> None:
         """Add an item to the filter of the key beside it. Each filter is read once and written once."""
+        added = list(map(self._bytes, items))
+        check_lengths(keys, added)
         found = self._store.get_all(keys)
         changed = {}
-        for key, data in zip(keys, list(map(self._bytes, items)), strict=True):
+        for key, data in zip(keys, added, strict=True):
             bloom = found[key]
             if bloom is None:
                 bloom = found[key] = self._new(self._capacity, self._error_rate, _hash)
@@ -212,16 +213,13 @@ class DistinctCounts:
 
     def add(self, key: Any, item: str | float) -> bool:
         """Count the item; returns whether the sketch changed. One that was counted before never changes it."""
-        self._check(item)
+        item = self._counted(item)
         sketch = self._store.get(key)
         if sketch is None:
             sketch = self._library.hll_sketch(self._lg_k, self._library.HLL_4)
         # Sketches that are only updated, never merged, grow their estimate with every change of a counter.
         before = sketch.get_estimate()
-        try:
-            sketch.update(item)
-        except (TypeError, ValueError) as cause:
-            raise StoreRefused(f"store '{self._name}': item {item!r:.100} cannot be counted: {cause}") from cause
+        sketch.update(item)
         if sketch.get_estimate() == before:
             return False
         self._store.put(key, sketch)
@@ -234,11 +232,11 @@ class DistinctCounts:
 
     def add_each(self, keys: Sequence[Any], items: Sequence[str | float]) -> None:
         """Count an item under the key beside it. Each sketch is read once and written once; none if an item is refused."""
-        for item in items:
-            self._check(item)
+        counted = list(map(self._counted, items))
+        check_lengths(keys, counted)
         found = self._store.get_all(keys)
         before = {key: -1.0 if sketch is None else sketch.get_estimate() for key, sketch in found.items()}
-        for key, item in zip(keys, items, strict=True):
+        for key, item in zip(keys, counted, strict=True):
             sketch = found[key]
             if sketch is None:
                 sketch = found[key] = self._library.hll_sketch(self._lg_k, self._library.HLL_4)
@@ -259,11 +257,19 @@ class DistinctCounts:
             return 0.0, 0.0
         return float(sketch.get_lower_bound(deviations)), float(sketch.get_upper_bound(deviations))
 
-    def _check(self, item: object) -> None:
-        if type(item) not in _KINDS or (type(item) is int and not _SMALLEST <= item <= _LARGEST):
-            raise StoreRefused(
-                f"store '{self._name}': a distinct count takes str, int of 64 bits and float, got {item!r:.100}"
-            )
+    def _counted(self, item: Any) -> Any:
+        """The item as the library takes it. Raises StoreRefused for one that it does not take."""
+        kind = type(item)
+        try:
+            if kind is str and (item.isascii() or item.encode()):
+                return item
+        except UnicodeEncodeError as cause:
+            raise StoreRefused(f"store '{self._name}': item {item!r:.100} cannot be counted: {cause}") from cause
+        if kind is float or (kind is int and _SMALLEST <= item <= _LARGEST):
+            return item
+        raise StoreRefused(
+            f"store '{self._name}': a distinct count takes str, int of 64 bits and float, got {item!r:.100}"
+        )
 
     def estimate_union(self, keys: Iterable[Any]) -> float:
         """The approximate number of different items under any of `keys`."""
@@ -328,6 +334,7 @@ class Quantiles:
         """Add a number to the sketch of the key beside it. Each sketch is read once and written once; none if a number is
         refused."""
         values = list(map(self._value, numbers))
+        check_lengths(keys, values)
         found = self._store.get_all(keys)
         for key, value in zip(keys, values, strict=True):
             sketch = found[key]

@@ -12,7 +12,7 @@ import pytest
 from samzapy.errors import ConfigError, EnvironmentFailure, StoreRefused
 from samzapy.storage.views import HeapItem, Hit, Tokenizer
 from samzapy.storage.views.inverted_index.query import AllOf, AnyOf, Phrase, WordTokenizer, parse
-from samzapy.storage.views.sketches import library
+from samzapy.storage.views.sketches import BloomSerde, HyperLogLogSerde, KllSerde, library
 from samzapy.testing import open_store
 
 
@@ -264,6 +264,42 @@ def test_sketches_refuse_what_they_cannot_take(opened):
         quantiles.quantile("k", 1.5)
     with pytest.raises(StoreRefused, match=r"too large"):
         quantiles.add("k", 10**400)
+
+
+@pytest.mark.parametrize(
+    ("factory", "serde", "items", "refused"),
+    [
+        ("hyperloglog", HyperLogLogSerde(), ["y", "z"], ["x", "a\ud800"]),
+        ("hyperloglog", HyperLogLogSerde(), ["y", "z"], ["x", None]),
+        ("bloom", BloomSerde(), ["y", "z"], ["x", None]),
+        ("quantiles", KllSerde(), [1, 2], [3, math.nan]),
+    ],
+)
+def test_a_batch_of_items_with_one_that_is_refused_changes_no_sketch(opened, factory, serde, items, refused):
+    store = opened(factory)
+    store.store.add_each(["a", "b"], items)
+    store.commit()
+    before = sketch_bytes(store, serde)
+    with pytest.raises(StoreRefused):
+        store.store.add_each(["a", "a"], refused)
+    for keys in (["a"], ["a", "b", "c"]):
+        with pytest.raises(ValueError, match="expected columns of one length"):
+            store.store.add_each(keys, refused[:1] * 2)
+    assert sketch_bytes(store, serde) == before
+
+
+def sketch_bytes(opened, serde):
+    """Of each key, the sketch that the cache holds."""
+    return {key: serde.to_bytes(sketch) for key, sketch in opened.stores.stores["s"].get_all(["a", "b"]).items()}
+
+
+@pytest.mark.parametrize("text", ["a\ud800", "\udfff"])
+def test_a_text_that_no_encoding_knows_is_not_counted(opened, text):
+    distinct = opened("hyperloglog").store
+    with pytest.raises(StoreRefused, match=r"store 's': item '.*' cannot be counted: .* surrogates not allowed"):
+        distinct.add("k", text)
+    assert distinct.add("k", "\u00e9\U0001f600")
+    assert round(distinct.estimate("k")) == 1
 
 
 @pytest.mark.parametrize(
