@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from samzapy.operators.persistent.monoids import Monoid
-from samzapy.storage.views.sketches import HyperLogLogSerde, library
+from samzapy.storage.views.sketches import EMPTY_TEXT, HyperLogLogSerde, library
 
 
 class HyperLogLog(Monoid[Any]):
@@ -33,7 +33,7 @@ class HyperLogLog(Monoid[Any]):
         return union.get_result(self._library.HLL_8)
 
     def add(self, total: Any, item: str | float) -> Any:
-        total.update(item)
+        total.update(EMPTY_TEXT if item == "" else item)
         return total
 
     def to_plain(self, total: Any) -> bytes:

@@ -26,6 +26,7 @@ from samzapy.storage.views.engine import check_lengths, problems_of, value_of
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
+EMPTY_TEXT = "\0empty"  # is counted for the empty str, which the library passes over
 
 _ADVICE = "install it: pip install 'samzapy[sketches]'"
 
@@ -262,7 +263,7 @@ class DistinctCounts:
         kind = type(item)
         try:
             if kind is str and (item.isascii() or item.encode()):
-                return item
+                return item or EMPTY_TEXT
         except UnicodeEncodeError as cause:
             raise StoreRefused(f"store '{self._name}': item {item!r:.100} cannot be counted: {cause}") from cause
         if kind is float or (kind is int and _SMALLEST <= item <= _LARGEST):

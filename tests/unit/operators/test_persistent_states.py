@@ -93,6 +93,7 @@ def test_a_hyperloglog_counts_different_items_through_checkpoint_and_merge():
     again.open(10)
     again.recover(decode(encode(StateCheckpoint(10, {}, state.checkpoint(10))), "here").state)
     assert HyperLogLog.estimate(again.value) == pytest.approx(500, rel=0.06)
+    assert HyperLogLog.estimate(state_of(HyperLogLog(), (1, ""), (2, "a"), (3, "")).value) == pytest.approx(2, rel=0.06)
     with pytest.raises(ValueError, match="lg_k must be from 4 to 21, got 3"):
         HyperLogLog(3)
 

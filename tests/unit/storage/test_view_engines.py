@@ -266,6 +266,17 @@ def test_sketches_refuse_what_they_cannot_take(opened):
         quantiles.add("k", 10**400)
 
 
+def test_the_empty_text_is_an_item_like_any_other(opened):
+    distinct = opened("hyperloglog").store
+    assert distinct.add("k", "")
+    assert not distinct.add("k", "")
+    distinct.add_each(["k", "k", "other", "zero"], ["", "a", "", 0])
+    assert [round(distinct.estimate(key)) for key in ("k", "other", "zero")] == [2, 1, 1]
+    bloom = opened("bloom").store
+    assert bloom.add("k", "")
+    assert bloom.might_contain("k", "")
+
+
 @pytest.mark.parametrize(
     ("factory", "serde", "items", "refused"),
     [
