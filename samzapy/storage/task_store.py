@@ -268,9 +268,9 @@ class TaskStore:
 
     def close(self) -> None:
         """Close the stack, then the engine."""
-        if self.backup is not None:
-            self.backup.close()
         try:
+            if self.backup is not None:
+                self.backup.close()
             self.stack.store.close()
         finally:
             self.engine.close()

@@ -69,8 +69,13 @@ class StoreBackup:
             due = (self._clock.monotonic() - self._begun_s) * 1000.0 >= interval_ms
         if due and (self._thread is None or not self._thread.is_alive()):
             self._commits, self._begun_s = 0, self._clock.monotonic()
-            self._thread = threading.Thread(target=self._make, name="samzapy-backup", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._make, name="samzapy-backup", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as cause:  # the system has no thread left
+                self._failed(cause)
+            else:
+                self._thread = thread
 
     def settle(self) -> None:
         """Wait some seconds for a snapshot that is being made."""
@@ -100,12 +105,15 @@ class StoreBackup:
         except UploadStopped as stopped:
             _LOG.info("%s", stopped)
         except Exception as cause:  # noqa: BLE001  # a job does not depend on its snapshots
-            self._counts["snapshot-failures"] += 1
-            _LOG.warning("No snapshot of %s: %s", self._directory, cause)
+            self._failed(cause)
         else:
             _HANGING.clear()
         finally:
             _UPLOADS_AT_ONCE.release()
+
+    def _failed(self, cause: Exception) -> None:
+        self._counts["snapshot-failures"] += 1
+        _LOG.warning("No snapshot of %s: %s", self._directory, cause)
 
     def _upload(self) -> None:
         if self._uploader is None:
