@@ -339,6 +339,14 @@ def test_a_query_that_cannot_be_read_is_refused(text):
         parse(text, WordTokenizer())
 
 
+def test_parentheses_are_read_to_a_depth_that_any_stack_has_room_for():
+    assert parse("(" * 100 + "a" + ")" * 100 + " AND (b)", WordTokenizer()) is not None
+    assert parse("(a) " * 500, WordTokenizer()) is not None
+    for text in ("(" * 101 + "a" + ")" * 101, "(" * 100_000):
+        with pytest.raises(StoreRefused, match=r"query .*: more than 100 parentheses are within one another"):
+            parse(text, WordTokenizer())
+
+
 def test_a_changed_document_sends_only_the_postings_that_changed(opened):
     store = opened("inverted-index")
     for number in range(50):

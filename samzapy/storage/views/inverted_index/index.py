@@ -70,8 +70,8 @@ class InvertedIndex:
         """The `limit` best documents for a query, the best first, by BM25.
 
         `boeing airbus` and `boeing OR airbus` find either, `boeing AND 737` both, `"new york"` the words in this order;
-        parentheses group, AND binds more tightly than OR. A query without a term finds nothing. Raises StoreRefused
-        for a query that cannot be read.
+        parentheses group (to a depth of 100), AND binds more tightly than OR. A query without a term finds nothing.
+        Raises StoreRefused for a query that cannot be read.
         """
         self._check_text("query", query)
         parsed = parse(query, self._tokenizer)

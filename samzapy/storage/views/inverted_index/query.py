@@ -20,6 +20,9 @@ _TOKEN = re.compile(r'\s*(?:(?P<mark>[()])|"(?P<phrase>[^"]*)"|(?P<word>[^\s()"]
 
 _WORD = re.compile(r"\w+")
 
+#: Parentheses within one another: each takes some of the interpreter's stack.
+_DEEPEST = 100
+
 
 class Tokenizer(ABC):
     """Named by `stores.NAME.index.tokenizer`; made without arguments. Texts and queries go through the same one, so a
@@ -86,6 +89,7 @@ class _Reader:
     def __init__(self, text: str, tokenizer: Tokenizer) -> None:
         self._text = text
         self._tokenizer = tokenizer
+        self._depth = 0
         self.rest = [(str(match.lastgroup), match[str(match.lastgroup)]) for match in _TOKEN.finditer(text)]
         if ("bad", '"') in self.rest:
             raise StoreRefused(f"query {text!r:.100}: a phrase is not closed with a quotation mark")
@@ -113,7 +117,11 @@ class _Reader:
         if kind != "mark":
             terms = tuple(self._tokenizer.terms(text))
             return Phrase(terms) if terms else None
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise StoreRefused(f"query {self._text!r:.100}: more than {_DEEPEST} parentheses are within one another")
         inner = self.alternatives()
+        self._depth -= 1
         if not self.rest:
             raise StoreRefused(f"query {self._text!r:.100}: a parenthesis is not closed")
         self.rest.pop(0)
