@@ -18,7 +18,8 @@ from samzapy.storage.views.inverted_index.query import Tokenizer, WordTokenizer,
 class InvertedIndex:
     """Documents by their terms. A document's id is a str without a zero character; its text is not kept.
 
-    A search finds a document right after its `add`, before the commit.
+    A search finds a document right after its `add`, before the commit. Letters that Unicode writes in several ways are not
+    made equal: bring texts and queries into one form, such as `unicodedata.normalize("NFC", text)`.
     """
 
     __slots__ = ("_name", "_postings", "_tokenizer")

@@ -34,7 +34,7 @@ class Tokenizer(ABC):
 
 
 class WordTokenizer(Tokenizer):
-    """Runs of letters, digits and underscores, without regard to case. No stemming, no stop words."""
+    """Runs of letters, digits and underscores, without regard to case. No stemming, no stop words, no normalization."""
 
     def terms(self, text: str) -> list[str]:
         """The words of the text."""
