@@ -31,8 +31,6 @@ from samzapy.verify.scenario import Listener, Plan, Row
 from samzapy.verify.target import CONTAINERS, PARTITIONS, Target
 from samzapy.verify.workload import TASKS
 
-#: The folder of the data of the command's own broker.
-_KAFKA = "kafka"
 _NAME = ("samzapy", "verify")
 _MOST_SEEDS = 1_000_000
 #: A reference to an environment variable is no secret itself, even for a secret key.
@@ -62,14 +60,16 @@ class Verification:
     def run(self) -> int:
         """Run the scenarios and print their results; returns the exit code."""
         seed = secrets.randbelow(_MOST_SEEDS) if self.seed is None else self.seed
-        folder = (self.folder or Path(tempfile.gettempdir()) / f"samzapy-verify-{secrets.token_hex(4)}").absolute()
+        # Another process's broker and files may be in the given folder.
+        place = self.folder or Path(tempfile.gettempdir())
+        folder = (place / f"samzapy-verify-{secrets.token_hex(4)}").absolute()
         wanted = self._wanted(folder)
         scenarios = self._scenarios(wanted)
         look_at_target(self.as_json)
         click.echo(f"seed {seed}; again with: {self._command(seed)}", err=True)
         for line in wanted.limits():
             click.echo(f"note: {line}", err=True)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True)
         rows: list[Row] = []
         with _terminated_in_order(), _started(wanted, folder) as target, _Display() as display:
             campaign = Campaign(target, folder, display)
@@ -84,7 +84,7 @@ class Verification:
                 f"logs and local state of the failed scenarios are in {folder}; their streams are kept", err=True
             )
             return 1
-        shutil.rmtree(folder / _KAFKA if self.folder else folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         return 0
 
     def _write(self, rows: Sequence[Row]) -> None:
@@ -97,7 +97,7 @@ class Verification:
         if self.bootstrap is not None and self.system != "kafka":
             raise click.UsageError("--bootstrap is for --system kafka")
         own = self.system == "kafka" and self.bootstrap is None
-        broker = DevBroker(folder / _KAFKA, tied=True) if own else None
+        broker = DevBroker(folder / "kafka", tied=True) if own else None
         size = (self.partitions, self.containers)
         target = Target(self.system, self.master, self.bootstrap, broker, self._keys(), *size)
         target.check()

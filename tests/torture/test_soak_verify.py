@@ -49,4 +49,4 @@ def test_a_task_that_loses_inputs_is_convicted_and_the_exit_code_is_1(tmp_path):
     assert not row["kept"]
     assert "loss: 5, first: input id 999 has no output" in found.output
     assert "again: samzapy verify --guarantee exactly-once --scenario driver" in found.output
-    assert list((tmp_path / "verify").glob("*/run-*.log"))
+    assert list((tmp_path / "verify").glob("*/*/run-*.log"))

@@ -57,7 +57,7 @@ _GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-onc
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder of logs and state; default: temporary.",
+    help="Where the command makes its folder of logs and state; default: among temporary files.",
 )
 @click.option(
     "--json", "as_json", type=click.Path(path_type=Path, dir_okay=False), help="Also write the rows to this file."

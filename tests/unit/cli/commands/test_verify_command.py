@@ -1,9 +1,14 @@
 """`samzapy verify`: what it refuses before anything is started."""
 
+from pathlib import Path
+
 import pytest
 
 from samzapy.cli.main import cli
 from samzapy.cli.verification import Verification
+from samzapy.devkafka import DevBroker
+from samzapy.verify.campaign import Campaign
+from samzapy.verify.scenario import Row, Verdict
 
 
 @pytest.mark.parametrize(
@@ -55,3 +60,23 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_starts(samzapy, t
     code, _, error = samzapy("verify", "--system", "local", "--folder", "run", "--json", "missing/rows.json")
     assert (code, error) == (3, "error: missing/rows.json: No such file or directory\n")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("system", ["local", "kafka"])
+def test_a_kept_promise_leaves_what_was_in_the_folder_and_a_broker_there_alone(samzapy, tmp_path, monkeypatch, system):
+    brokers, kept = [], [tmp_path / "kafka" / "broker.json", tmp_path / "001-worker-exactly-once" / "run-1.log"]
+    for file in kept:
+        file.parent.mkdir()
+        file.write_text("mine")
+
+    def run(campaign, plan):
+        (campaign._folder / "run-1.log").write_text("")
+        brokers.append(campaign._target.broker)
+        return Row(plan, Verdict(plan.guarantee, ()), (), (), 1.0)
+
+    monkeypatch.setattr(Campaign, "run", run)
+    monkeypatch.setattr(DevBroker, "start", lambda _: "127.0.0.1:9092")
+    code, _, error = samzapy("verify", "--folder", ".", "--system", system, "--scenario", "worker")
+    assert code == 0, error
+    assert sorted(Path().glob("*/*")) == sorted(file.relative_to(tmp_path) for file in kept)
+    assert [each.log.parent.parent == tmp_path for each in brokers if each] == [False] * (system == "kafka")
