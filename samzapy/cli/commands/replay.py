@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -45,18 +45,26 @@ def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     and writes to no topic. The job may be running. The exit code is 1 if a failure ends the replay, and with --diff if the
     two versions differ.
     """
-    from samzapy.admin.job_check import resolved
-    from samzapy.admin.user_code import check_task_class, make_importable
-    from samzapy.config.loader import load_job
-    from samzapy.replay.plan import Request, plan_replay
-    from samzapy.replay.user_class import NoDebugger, Pdb
-
     if given["as_json"] and (given["at_failures"] or given["before"]):
         raise click.UsageError("--json cannot be combined with the debugger (--pdb, --break)")
     if given["other"] and (given["at_failures"] or given["before"]):
         raise click.UsageError(
             "--diff cannot be combined with the debugger: replay one version at a time, the other with -c task.class=..."
         )
+    lines = sys.stdout if given["as_json"] else None
+    # Prints of the user's code do not belong between lines of JSON.
+    with nullcontext() if lines is None else redirect_stdout(sys.stderr):
+        _replay(job, overrides, given, lines)
+
+
+def _replay(job: Path, overrides: tuple[str, ...], given: dict[str, Any], lines: TextIO | None) -> None:
+    """Plan and run it. `lines`: where lines of JSON go; None for a table on standard output."""
+    from samzapy.admin.job_check import resolved
+    from samzapy.admin.user_code import check_task_class, make_importable
+    from samzapy.config.loader import load_job
+    from samzapy.replay.plan import Request, plan_replay
+    from samzapy.replay.user_class import NoDebugger, Pdb
+
     config = resolved(load_job(job, pairs(overrides)))
     make_importable(config)
     check_task_class(config.task.task_class)
@@ -67,12 +75,12 @@ def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     stops = given["at_failures"] or given["before"]
     debugger = Pdb(at_failures=given["at_failures"]) if stops else NoDebugger()
     if given["other"]:
-        _compare(config, planned, given["other"], as_json=given["as_json"])
+        _compare(config, planned, given["other"], lines)
     else:
-        _show(config, planned, debugger, as_json=given["as_json"], before=given["before"])
+        _show(config, planned, debugger, lines, before=given["before"])
 
 
-def _show(config: JobConfig, planned: Plan, debugger: Debugger, *, as_json: bool, before: bool) -> None:
+def _show(config: JobConfig, planned: Plan, debugger: Debugger, lines: TextIO | None, *, before: bool) -> None:
     from samzapy.replay.session import Replay
 
     stop = planned.slice.until if before else None
@@ -80,13 +88,12 @@ def _show(config: JobConfig, planned: Plan, debugger: Debugger, *, as_json: bool
     with Replay(config, planned, debugger=debugger, stop=stop) as session:
         for line in session.restored:
             click.echo(line, err=True)
-        steps = session.steps()
-        while (step := _next(steps, redirected=as_json)) is not None:
-            if as_json:
-                _print_json(step.to_json())
+        for step in session.steps():
+            if lines is not None:
+                _print_json(lines, step.to_json())
             else:
                 rows += _rows(step)
-        if not as_json:
+        if lines is None:
             table(f"Replay of {planned.task.name}", _COLUMNS, rows)
         if session.stopped_by_task:
             click.echo("the task has asked for a shutdown before the last message", err=True)
@@ -94,15 +101,7 @@ def _show(config: JobConfig, planned: Plan, debugger: Debugger, *, as_json: bool
             raise session.failure
 
 
-def _next(steps: Iterator[Step], *, redirected: bool) -> Step | None:
-    """The next step. With lines of JSON on standard output, prints of the user's code go to standard error."""
-    if not redirected:
-        return next(steps, None)
-    with redirect_stdout(sys.stderr):
-        return next(steps, None)
-
-
-def _compare(config: JobConfig, planned: Plan, other: str, *, as_json: bool) -> None:
+def _compare(config: JobConfig, planned: Plan, other: str, lines: TextIO | None) -> None:
     from samzapy.errors import SamzapyError
     from samzapy.replay.differences import differences
     from samzapy.replay.session import Replay
@@ -114,13 +113,12 @@ def _compare(config: JobConfig, planned: Plan, other: str, *, as_json: bool) -> 
         with Replay(config, planned, kind) as session:
             for line in session.restored if not number else ():
                 click.echo(line, err=True)
-            steps = session.steps()
-            found.append(list(iter(lambda steps=steps: _next(steps, redirected=as_json), None)))  # type: ignore[misc]
+            found.append(list(session.steps()))
     count = 0
     rows: list[tuple[object, ...]] = []
     for count, each in enumerate(differences(*found), 1):  # noqa: B007  # the last one counts
-        if as_json:
-            _print_json({"at": each.at, "before": _json(each.before), "after": _json(each.after)})
+        if lines is not None:
+            _print_json(lines, {"at": each.at, "before": _json(each.before), "after": _json(each.after)})
         else:
             rows += _sides(each)
     if rows:
@@ -134,10 +132,10 @@ def _json(step: Step | None) -> dict[str, Any] | None:
     return None if step is None else step.to_json()
 
 
-def _print_json(value: dict[str, Any]) -> None:
+def _print_json(lines: TextIO, value: dict[str, Any]) -> None:
     from samzapy.serializers import as_json
 
-    click.echo(as_json(value))
+    click.echo(as_json(value), file=lines)
 
 
 def _sides(found: Difference) -> Iterator[tuple[object, ...]]:

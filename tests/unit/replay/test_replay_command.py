@@ -63,6 +63,21 @@ def test_the_lines_of_json_have_the_same(replay):
     assert [each["exception"] for each in two["failures"]] == ["ValueError"]
 
 
+def test_prints_of_the_users_code_are_not_between_the_lines_of_json(replay):
+    (replay.job.file.parent / "talking.py").write_text(
+        "from replayed_job import *\nfrom samzapy.api.task import ClosableTask\n\nprint('imported')\n\n\n"
+        "class Talking(CountingTask, ClosableTask):\n"
+        "    def init(self, context):\n        print('init')\n        super().init(context)\n\n"
+        "    def close(self):\n        print('close')\n"
+    )
+    for arguments in (["-c", "task.class=talking:Talking"], ["--diff", "talking:Talking"]):
+        sys.modules.pop("talking", None)
+        code, output, errors = replay("--until", "2", "--json", *arguments)
+        assert code == 0
+        assert all(isinstance(json.loads(line), dict) for line in output.splitlines())
+        assert {"imported", "init", "close"} <= set(errors.splitlines())
+
+
 def test_a_replay_that_does_not_fail_has_exit_code_0(replay):
     assert replay("--until", "2")[0] == 0
 
