@@ -259,12 +259,19 @@ def _run(
             return None
         raise AttemptFailed(f"container {container_id}: {type(error).__name__}: {error}") from error
     except Exception as error:
-        unexpected = SamzapyError(f"{type(error).__name__}: {one_line(error)} ({user_line(error) or 'in samzapy'})")
-        unexpected.call = FailedCall("", "an attempt")
-        unexpected.__cause__ = error
+        unexpected = unexpected_failure(container_id, error)
         if _report(client, container_id, lease.epoch, unexpected):
             return None
         raise AttemptFailed(f"container {container_id}: {unexpected}") from error
+
+
+def unexpected_failure(container_id: str, error: Exception) -> SamzapyError:
+    """The failure of an attempt by an error that is none of samzapy's. The host may be short of threads or disk for a moment, so
+    failures of several containers are not the same one again."""
+    failure = SamzapyError(f"{type(error).__name__}: {one_line(error)} ({user_line(error) or 'in samzapy'})")
+    failure.call = FailedCall("", f"an attempt of container {container_id}")
+    failure.__cause__ = error
+    return failure
 
 
 def _spark_task() -> int | None:

@@ -1,11 +1,13 @@
 import pytest
 
+from samzapy.container.errors.user_failures import user_failure
 from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
 from samzapy.coordinator.progress import ContainerFailure
 from samzapy.coordinator.same_failures import SOUND_S, SameFailures
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.facts import UserFailure
 from samzapy.job.model import ContainerModel, JobModel
+from samzapy.runner.spark.worker import unexpected_failure
 from samzapy.testing import ManualClock
 
 
@@ -75,3 +77,16 @@ def test_the_last_failure_of_a_kind_is_permanent_whichever_attempt_it_ended():
     assert verdicts == [False, True]
     assert [each.permanent for each in job.status().failures] == [False, True]
     assert job.status().failures[-1].message == "no; failed attempts of this kind: 2 (task.failure.same.max)"
+
+
+def test_a_short_trouble_of_the_host_is_no_repeated_failure_of_its_containers():
+    ids = ("0", "1", "2", "3")
+    job = Coordinator("job", JobSpec(JobModel(tuple(ContainerModel(each, ()) for each in ids)), {}), 15.0)
+
+    def fail(container_id):
+        error = unexpected_failure(container_id, OSError("No space left on device"))
+        epoch = LocalLease(job, container_id).epoch
+        return job.fail(ContainerFailure(container_id, epoch, "SamzapyError", str(error), 1, user=user_failure(error)))
+
+    assert [fail(each) for each in ids] == [False] * 4
+    assert [fail("0") for _ in range(3)] == [False, False, True]
