@@ -8,7 +8,7 @@ prometheus      the series as Prometheus text, and the port that serves a contai
 dashboard       a Grafana dashboard, and the alert rules of `rules.yml`
 """
 
-from samzapy.metrics.registry import Registry
+from samzapy.metrics.registry import Registry, UserMetrics
 from samzapy.metrics.reporters import reporters
 from samzapy.metrics.snapshots import (
     Publish,
@@ -25,6 +25,7 @@ __all__ = [
     "Reporter",
     "SnapshotHeader",
     "SnapshotReporter",
+    "UserMetrics",
     "log_publisher",
     "reporters",
     "task_snapshots",

@@ -23,7 +23,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from samzapy.metrics.columns import MetricColumns, Names
-from samzapy.metrics.families import BUCKET, Family, Merge, container_metric, is_of_users, task_metric
+from samzapy.metrics.families import BUCKET, Family, Kind, Merge, container_metric, is_of_users, task_metric
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -306,6 +306,10 @@ class BoundedSeries:
                 if not of_users or name in found or len(users) <= USER_FAMILIES:
                     found[name] = family
         self.names_left_out = max(0, len(users) - USER_FAMILIES)
+        for name in [name for name, family in found.items() if family.kind is Kind.HISTOGRAM]:
+            for part in ("_sum", "_count", BUCKET):
+                # A timer may have the name of a histogram: no line appears twice.
+                found.pop(name + part, None)
         return found
 
     def _within(self, sizes: Mapping[str, int]) -> set[str]:

@@ -302,16 +302,24 @@ _HISTOGRAMS: Mapping[tuple[str, str], Family] = {
 }
 
 _OF_USERS = "user_"
+#: The groups that the container itself fills. Operators fill theirs through the interface of the user's code.
+OF_CONTAINER = {*_GROUPS, "clients", "errors", "process", "restores"} - {"deduplication", "join"}
+#: Begins a group of the user's code that has the name of one of those.
+MARK = "user:"
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_]+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def sanitized(text: str) -> str:
-    """`text` as a part of a metric's name."""
-    return _NOT_A_NAME.sub("_", text).strip("_").lower() or "_"
+    """`text` as a part of a metric's name. A letter beyond ASCII becomes its number, so that words of such letters differ."""
+    numbered = _NOT_ASCII.sub(lambda letter: f"_u{ord(letter[0]):04x}", text)
+    return _NOT_A_NAME.sub("_", numbered).strip("_").lower() or "_"
 
 
 def container_metric(group: str, name: str) -> Named | None:
     """The family of a number in a group of the container; None if another number includes it."""
+    if group.startswith(MARK):
+        return _of_users(group.removeprefix(MARK), name)
     found = _GROUPS.get(group, {}).get(name)
     if found is not None:
         return found
@@ -358,11 +366,8 @@ def task_metric(name: str) -> Named | None:
         table, unknown = _OWNED[kind]
         family = table.get(leaf) or Family(f"{kind}_{sanitized(leaf)}", Kind.UNTYPED, unknown.format(leaf))
         return Named(family, "", ((kind, owner),))
-    base, of_histogram, leaf = name.rpartition(LE)
-    if of_histogram:
-        return _bucket(_users("task", base, Kind.HISTOGRAM), leaf)
     store, _, leaf = name.rpartition(".")
-    return Named(_WINDOW_TIME, "", (("store", store),)) if leaf == "event-time-ms" else _users("task", name)
+    return Named(_WINDOW_TIME, "", (("store", store),)) if leaf == "event-time-ms" else _of_users("task", name)
 
 
 def known_families() -> Iterable[Family]:
@@ -392,6 +397,11 @@ def _bucket(of: Named, leaf: str) -> Named:
     if leaf in {"sum", "count"}:
         return Named(of.family, f"_{leaf}", of.labels)
     return Named(of.family, BUCKET, (*of.labels, (BOUND, leaf)))
+
+
+def _of_users(group: str, name: str) -> Named:
+    base, of_histogram, leaf = name.rpartition(LE)
+    return _bucket(_users(group, base, Kind.HISTOGRAM), leaf) if of_histogram else _users(group, name)
 
 
 def _users(group: str, name: str, kind: Kind = Kind.UNTYPED) -> Named:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from samzapy.api.metrics import Counter, Gauge, Histogram, MetricsRegistry, Timer
 from samzapy.errors import SamzapyError
 from samzapy.metrics.columns import plain_number
-from samzapy.metrics.families import LE
+from samzapy.metrics.families import LE, MARK, OF_CONTAINER
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +96,32 @@ class Registry(MetricsRegistry):
                 f"metric {group}.{name} is a {type(metric).__name__.lower()}, not a {kind.__name__.lower()}"
             )
         return metric
+
+
+class UserMetrics(MetricsRegistry):
+    """The registry as the user's code sees it: no group of that code is one of the container's."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._registry = registry
+
+    def counter(self, group: str, name: str) -> Counter:
+        return self._registry.counter(_apart(group), name)
+
+    def gauge(self, group: str, name: str) -> Gauge:
+        return self._registry.gauge(_apart(group), name)
+
+    def timer(self, group: str, name: str) -> Timer:
+        return self._registry.timer(_apart(group), name)
+
+    def histogram(self, group: str, name: str, bounds: Sequence[float]) -> Histogram:
+        return self._registry.histogram(_apart(group), name, bounds)
+
+    def snapshot(self) -> dict[str, dict[str, float]]:
+        return self._registry.snapshot()
+
+
+def _apart(group: str) -> str:
+    return f"{MARK}{group}" if group in OF_CONTAINER else group
 
 
 def _buckets(prefix: str, histogram: Histogram) -> Iterator[tuple[str, float]]:

@@ -51,6 +51,7 @@ from samzapy.container.tasks.task_instance import PositionNotes, TaskInstance, U
 from samzapy.container.tasks.throughput import ProcessTimes
 from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel
+from samzapy.metrics import UserMetrics
 from samzapy.serializers import TaskSerdes
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
@@ -168,12 +169,13 @@ class TaskBuilder:
     def init(self, task: TaskInstance, start: TaskStart, epoch: int) -> None:
         """Call the task's `init` with its context, and take over the sinks that it registers there."""
         config, checkpoint, offsets = self._config, start.checkpoint, task.offsets
+        metrics = UserMetrics(self._metrics)
         reset = {ssp for ssp in offsets if config.stream(ssp.system_stream).reset_offset}
         context = ContainerTaskContext(
             task.name,
             task.seen_stores,
             offsets,
-            self._metrics,
+            metrics,
             epoch,
             task.checkpoints.given,
             reset | start.followed.offsets.keys(),
@@ -181,7 +183,7 @@ class TaskBuilder:
         )
         job = config.context
         before = dict(offsets)
-        task.init(Context(job, ContainerContext(self._container_id, self._metrics, self._clock), context))
+        task.init(Context(job, ContainerContext(self._container_id, metrics, self._clock), context))
         context.seal()
         task.started(context.replayed, context.sinks)
         if checkpoint is not None:

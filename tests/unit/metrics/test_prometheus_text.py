@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
-from samzapy.metrics import Registry
+from samzapy.metrics import Registry, UserMetrics
 from samzapy.metrics.bounded import USER_FAMILIES, Bounds
 from samzapy.metrics.families import Kind, known_families, task_metric
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
@@ -173,6 +173,41 @@ def test_names_that_come_to_one_series_are_added_up(parsed):
     found = parsed(job(container({"shop": {"a b": 1, "a_b": 2}, "Partition 0": {"a b": 3, "a_b": 4}})))
     assert value(found, "samzapy_user_shop_a_b", container="0") == 3
     assert value(found, "samzapy_user_task_a_b", container="0", task="Partition 0") == 7
+
+
+def test_names_in_other_scripts_are_series_of_their_own(parsed):
+    names = {"заказы": {"число": 5}, "поток": {"длина": 7}, "größe": {"mean": 1}}
+    found = parsed(job(container(names)))
+    assert sorted(number for (name, _), number in found.items() if name.startswith("samzapy_user_")) == [1, 5, 7]
+    assert value(found, "samzapy_user_gr_u00f6_u00dfe_mean", container="0") == 1
+
+
+def test_a_group_of_the_jobs_own_code_is_not_one_of_ours(parsed):
+    registry = Registry()
+    mine = UserMetrics(registry)
+    registry.counter("errors", "process.skipped").inc(1)
+    mine.counter("errors", "process.skipped").inc(2)
+    mine.gauge("commit", "step.mine").set(3)
+    mine.timer("clients", "call").update(4)
+    mine.histogram("process", "seconds", (1, 2)).update(1.5)
+    mine.counter("orders", "refused").inc(5)
+    found = parsed(job(container(registry.snapshot())))
+    assert value(found, "samzapy_errors_total", container="0", stage="process", action="skipped") == 1
+    assert value(found, "samzapy_user_errors_process_skipped", container="0") == 2
+    assert value(found, "samzapy_user_commit_step_mine", container="0") == 3
+    assert value(found, "samzapy_user_clients_call_total_s", container="0") == 4
+    assert value(found, "samzapy_user_process_seconds_bucket", container="0", le="2.0") == 1
+    assert value(found, "samzapy_user_orders_refused", container="0") == 5
+
+
+def test_a_timer_with_the_name_of_a_histogram_repeats_none_of_its_lines():
+    registry = Registry()
+    registry.timer("shop", "x").update(0.5)
+    registry.histogram("shop", "x", (1, 2)).update(1.5, 3)
+    lines = render(job(container(registry.snapshot()))).decode().splitlines()
+    names = [line.rpartition(" ")[0] for line in lines]
+    assert len(names) == len(set(names))
+    assert [line.rpartition(" ")[2] for line in lines if line.startswith("samzapy_user_shop_x_count")] == ["3.0"]
 
 
 def test_the_partitions_of_a_large_job_are_added_up_by_stream(parsed):

@@ -54,6 +54,22 @@ def test_the_stream_of_metrics_is_created_and_gets_the_last_numbers_at_the_stop(
     assert of_task["header"] | {"time": 0} == {**header, "source": "TaskName-Partition 0", "time": 0}
 
 
+class OwnCommits(CountingTask):
+    """Counts in a group with a name of ours."""
+
+    def init(self, context):
+        super().init(context)
+        for each in (context.task, context.container):
+            each.metrics.counter("commit", "commits").inc(500)
+
+
+def test_a_group_of_a_tasks_own_code_is_not_one_of_ours(snapshot_job):
+    job = snapshot_job(OwnCommits)
+    report = job.run()
+    assert report.metrics["commit"]["commits"] < 500
+    assert report.metrics["user:commit"]["commits"] == 1_000
+
+
 def test_a_dashboard_made_for_samza_finds_the_stores_of_a_task_and_what_was_restored(snapshot_job, tmp_path):
     job = snapshot_job(**{"metrics.reporter.snap.interval": "60"})
     job.send(*((0, f"key-{n}", {"id": n}) for n in range(5)))
