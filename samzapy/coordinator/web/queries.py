@@ -32,7 +32,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes
 
 from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
@@ -371,9 +371,14 @@ async def _left_before(news: asyncio.Event, receive: Receive) -> bool:
 
 
 def _parameters(request: Request, allowed: frozenset[str]) -> dict[str, str]:
-    """The parameters by name. Raises BadQuestion for one that is unknown or given twice."""
+    """The parameters by name, decoded strictly, as the key in a path is. Raises BadQuestion for one that is unknown or given
+    twice."""
     found: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
+    try:
+        given = parse_qsl(request.scope["query_string"].decode(), keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError as cause:
+        raise BadQuestion(f"parameters: expected UTF-8, {cause}") from cause
+    for name, value in given:
         if name not in allowed:
             raise BadQuestion(f"unknown parameter {name[:100]!r}; expected {', '.join(sorted(allowed))}")
         if name in found:

@@ -270,6 +270,12 @@ def test_a_key_that_is_not_utf8_is_refused(scene):
     assert (status, found["error"].startswith("store 'counts': key: expected UTF-8")) == (400, True)
 
 
+@pytest.mark.parametrize("query", ["key=%ff", "prefix=%c3", "from=%ff", "to=a%ff", "after=%ff"])
+def test_a_parameter_that_is_not_utf8_is_refused(scene, query):
+    status, found, _ = scene.get(f"/stores/counts?{query}")
+    assert (status, found["error"].startswith("store 'counts': parameters: expected UTF-8")) == (400, True)
+
+
 def test_a_path_without_a_plain_slash_before_the_key_is_refused_in_one_line(scene):
     status, body = scene.get("/stores/counts%2Fk")[:2]
     assert (status, "expected /stores/NAME/KEY" in str(body)) == (400, True)
