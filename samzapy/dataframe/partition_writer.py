@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NamedTuple
 
 from pyspark.sql import types as sql
@@ -23,7 +23,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.dataframe.columns import comparable, written
 from samzapy.dataframe.job import KeyPlacement, TravellingJob
-from samzapy.dataframe.reading import PURPOSE, ChangelogPart
+from samzapy.dataframe.reading import PURPOSE, ChangelogPart, chunks
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError, StoreRefused
 from samzapy.job.transactions import transactional_id
 from samzapy.serializers import encode_failure, serde_registry
@@ -283,8 +283,8 @@ class PartitionWriter:
             return PartitionWritten(number, 0, 0, -1)
         producer.begin()
         records = tombstones = 0
-        every = chain([first], changes)
-        while chunk := list(islice(every, _CHUNK)):
+        sized = ((change, len(change[0]) + len(change[1] or b"")) for change in chain([first], changes))
+        for chunk in chunks(sized, _CHUNK):
             producer.send_changes(ssp.stream, number, chunk)
             gone = sum(value is None for _, value in chunk)
             records, tombstones = records + len(chunk) - gone, tombstones + gone

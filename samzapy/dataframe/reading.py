@@ -14,9 +14,8 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
-from itertools import islice
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
@@ -133,6 +132,25 @@ def patience_s(transaction_timeout_ms: int) -> float:
 COLUMNS = ("partition", "task", "key", "value")
 
 _ARROW_ROWS = 10_000
+#: Bytes of keys and values after which a chunk ends: a chunk of large values must fit into memory, and a column of an
+#: Arrow batch must be shorter than 2 GiB.
+CHUNK_BYTES = 8_388_608
+
+T = TypeVar("T")
+
+
+def chunks(sized: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
+    """The items, each given with its size in bytes, in lists of at most `most`, which end at `CHUNK_BYTES`."""
+    chunk: list[T] = []
+    size = 0
+    for item, more in sized:
+        chunk.append(item)
+        size += more
+        if len(chunk) == most or size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 @dataclass(frozen=True)
@@ -171,6 +189,10 @@ class RowReader:
 
     def rows(self, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
         """The rows of the parts of these numbers. Raises SerdeError that names stream[partition]@offset."""
+        return (row for row, _ in self._sized(numbers))
+
+    def _sized(self, numbers: Iterable[int]) -> Iterator[tuple[tuple[Any, ...], int]]:
+        """The rows, each with the bytes of its entry."""
         with self.job.arrived() as config:
             store = store_of(config.stores, self.store)
             read = self.wanted.of(config, store)
@@ -184,7 +206,7 @@ class RowReader:
                         except Exception as cause:
                             self._fail(config, store, part, entry, read)
                             raise AssertionError from cause
-                        yield row
+                        yield row, len(entry.key) + len(entry.value)
 
     def batches(self, schema: sql.StructType, numbers: Iterator[Any]) -> Iterator[Any]:
         """Like `rows`, by Arrow: takes record batches of numbers, and yields record batches of the schema."""
@@ -194,8 +216,8 @@ class RowReader:
         # Versions of Spark without the parameter always take UTC.
         zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
         arrow = to_arrow_schema(schema, **zone)
-        rows = self.rows(number for batch in numbers for number in batch.column(0).to_pylist())
-        while chunk := list(islice(rows, _ARROW_ROWS)):
+        sized = self._sized(number for batch in numbers for number in batch.column(0).to_pylist())
+        for chunk in chunks(sized, _ARROW_ROWS):
             columns = [
                 pa.array(column, field.type) for column, field in zip(zip(*chunk, strict=True), arrow, strict=True)
             ]

@@ -29,6 +29,7 @@ from samzapy.dataframe.partition_writer import (
 from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import entry_serdes, load_engines
+from samzapy.system.embedded.producer import LogProducer
 from samzapy.system.local import LocalSystemFactory
 from samzapy.verify.workload import partition_of
 
@@ -186,6 +187,23 @@ def test_instants_in_the_hour_that_a_clock_goes_through_twice_keep_their_order(j
         monkeypatch.undo()
         time.tzset()
     assert list(last_of_each("counts", sorted(made, key=lambda record: record[0]))) == [(b"/a", number(2))]
+
+
+def test_large_values_are_sent_in_small_parts(tmp_path, monkeypatch):
+    job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "bytes"})
+    job.create_log()
+    own(job, "us")
+    sent = []
+    send = LogProducer.send_changes
+
+    def counted(producer, stream, partition, changes):
+        sent.append(len(changes))
+        return send(producer, stream, partition, changes)
+
+    monkeypatch.setattr(LogProducer, "send_changes", counted)
+    pairs = [(b"/%02d" % n, bytes(900_000)) for n in range(25)]
+    (written,) = writer(job).write(0, records(*pairs))
+    assert (written.records, sent) == (25, [10, 10, 5])
 
 
 entries = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2))

@@ -142,3 +142,15 @@ def test_a_column_there_is_not_is_refused_with_those_there_are(job):
     wanted = Wanted(("key", "offset"), None, None)
     with pytest.raises(ConfigError, match="columns: expected some of partition, task, key, value, got 'offset'"):
         wanted.frame_schema(wanted.of(job.config, job.config.stores["counts"]))
+
+
+def test_large_values_come_in_small_batches(tmp_path):
+    job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "bytes"})
+    job.create_log()
+    values = [bytes([n]) * 900_000 for n in range(25)]
+    job.append(0, *((b"/%02d" % n, value) for n, value in enumerate(values)))
+    made = reader(job, "value")
+    frame = sql.StructType([sql.StructField("value", sql.BinaryType())])
+    batches = list(made.batches(frame, iter([pa.RecordBatch.from_pylist([{"id": 0}])])))
+    assert [batch.num_rows for batch in batches] == [10, 10, 5]
+    assert [value for batch in batches for value in batch.column(0).to_pylist()] == values
