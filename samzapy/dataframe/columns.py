@@ -356,10 +356,14 @@ def comparable(given: sql.DataType) -> Conversion:
     if isinstance(given, (sql.FloatType, sql.DoubleType)):
         return _number
     if isinstance(given, sql.ArrayType):
-        return _unless_null(_items_of(comparable(given.elementType)))
+        return _unless_null(_items_of(_nulls_first(comparable(given.elementType))))
     if isinstance(given, sql.StructType):
-        return _unless_null(_tuple_of([comparable(field.dataType) for field in given.fields]))
+        return _unless_null(_tuple_of([_nulls_first(comparable(field.dataType)) for field in given.fields]))
     return plain_object
+
+
+def _nulls_first(convert: Conversion) -> Conversion:
+    return lambda value: (value is not None, convert(value))
 
 
 def _tuple_of(fields: Sequence[Conversion]) -> Conversion:

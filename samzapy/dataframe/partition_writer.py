@@ -62,12 +62,24 @@ class FrameColumns(NamedTuple):
             message = "must be a whole number (the changelog's partition) or a string (the task's name)"
             raise ConfigError([ConfigProblem(f"place_by {place_by}", place.simpleString(), message)])
         order = None if order_by is None else types[order_by]
+        if order is not None and not _has_order(order):
+            message = "has no order: neither maps nor variants can be compared"
+            raise ConfigError([ConfigProblem(f"order_by {order_by}", order.simpleString(), message)])
         return cls(types["key"], types["value"], place_by, place, order_by, order)
 
     @property
     def names(self) -> list[str]:
         """The columns, in the order in which `RecordMaker` takes them."""
         return ["key", "value", *filter(None, (self.place_by, self.order_by))]
+
+
+def _has_order(given: sql.DataType) -> bool:
+    """Whether Spark compares values of this type."""
+    if isinstance(given, sql.ArrayType):
+        return _has_order(given.elementType)
+    if isinstance(given, sql.StructType):
+        return all(_has_order(field.dataType) for field in given.fields)
+    return given.typeName() not in {"map", "variant"}
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,20 @@ def test_a_row_whose_order_is_not_a_number_is_refused_with_its_key(job):
             list(with_order.records([("/b", 1, None), ("/a", 2, order)]))
 
 
+def test_nulls_inside_an_order_are_less_than_all_else_as_for_spark(job):
+    kind = sql.StructType([sql.StructField("a", sql.LongType()), sql.StructField("b", sql.ArrayType(sql.LongType()))])
+    ordered = [None, (None, [1]), (1, None), (1, [None]), (1, [1, None]), (1, [1, 2]), (2, None)]
+    made = maker(job, frame(at=kind), order_by="at").records([("/a", n, at) for n, at in enumerate(ordered)])
+    assert [value for _, value in sorted(made, key=lambda record: record[0])] == list(map(number, range(7)))
+
+
+def test_an_order_by_something_that_spark_does_not_compare_is_refused(job):
+    kind = sql.MapType(sql.StringType(), sql.LongType())
+    for order in (kind, sql.ArrayType(kind), sql.StructType([sql.StructField("a", kind)])):
+        with pytest.raises(ConfigError, match=r"order_by at: has no order: neither maps nor variants can be compared"):
+            maker(job, frame(at=order), order_by="at")
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_instants_in_the_hour_that_a_clock_goes_through_twice_keep_their_order(job, monkeypatch, nested):
     monkeypatch.setenv("TZ", "Europe/Berlin")
