@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkstemp
@@ -22,6 +22,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.reading.secrets import Masked, literal_secrets
 from samzapy.config.stores import StoreConfig
+from samzapy.config.tasks.task import CLASS
 from samzapy.errors import (
     ConfigError,
     ConfigProblem,
@@ -40,6 +41,7 @@ from samzapy.job.planner import InputPartitions, follow_growth, from_json, keeps
 from samzapy.runner.spark.application import one_line
 from samzapy.runner.spark.master import check_secrets, without_sparks_secrets
 from samzapy.runner.spark.sources import private_folder
+from samzapy.runner.spark.user_code import TravellingCode, shipped_files
 from samzapy.system.clients import SystemClients
 from samzapy.system.partitioner import partition_of
 
@@ -58,7 +60,8 @@ def checked_job(job: Job) -> JobConfig:
 class TravellingJob:
     """The flat file without its secrets, with `${env:NAME}` unresolved: an executor reads its own environment, so
     secrets named in this way do not travel. `directory`: the base of relative paths; None: the executor's. `secrets`: a
-    file on this machine with the secrets written into the job file; None for none.
+    file on this machine with the secrets written into the job file; None for none. `code`: the user's serdes, engines and
+    systems.
 
     It is part of the functions that Spark gets, and Spark keeps those in memory and on disks of its own.
     """
@@ -66,17 +69,20 @@ class TravellingJob:
     raw: Mapping[str, str]
     directory: str | None
     secrets: str | None = None
+    code: TravellingCode = TravellingCode()  # noqa: RUF009  # frozen
 
     @classmethod
     def of(cls, config: JobConfig, context: SparkContext) -> TravellingJob:
-        """The job, for the executors of a context; they can import the modules in `job.spark.py.files` afterwards.
+        """The job, for the executors of a context; they get the files of the job's code.
 
-        Raises ConfigError for secrets in the file, if the executors are on other machines."""
-        for path in config.spark.py_files:
+        Raises ConfigError for code that cannot be shipped, and for secrets in the file, if the executors are on other
+        machines."""
+        here = on_this_machine(context)
+        for path in shipped_files(config, private_folder(), on_this_machine=here):
             context.addPyFile(path)
-        if not on_this_machine(context):
+        if not here:
             check_secrets(config, str(context.master))
-        return cls.without_secrets(config, on_this_machine=on_this_machine(context))
+        return cls.without_secrets(config, on_this_machine=here)
 
     @classmethod
     def without_secrets(cls, config: JobConfig, *, on_this_machine: bool) -> TravellingJob:
@@ -85,11 +91,16 @@ class TravellingJob:
         written = {key: raw[key] for key in literal_secrets(raw)}
         kept = _kept_here(tuple(sorted(written.items()))) if written and on_this_machine else None
         shown = {key: value for key, value in raw.items() if key not in written}
-        return cls(Masked(shown, raw.secret), str(Path.cwd()) if on_this_machine else None, kept)
+        # A frame runs no task, so a task that cannot travel does not matter.
+        taskless = {key: value for key, value in config.resolved.items() if key != CLASS.name}
+        code = TravellingCode.of(replace(config, resolved=taskless), on_this_machine=on_this_machine)
+        return cls(Masked(shown, raw.secret), str(Path.cwd()) if on_this_machine else None, kept, code)
 
     @contextmanager
     def arrived(self) -> Iterator[JobConfig]:
-        """The checked job, inside its folder; restores the process's folder at the end. Raises ConfigError."""
+        """The checked job, inside its folder, with its code importable; restores the process's folder at the end. Raises
+        ConfigError."""
+        self.code.arrive()
         before = Path.cwd()
         if self.directory is not None:
             os.chdir(self.directory)

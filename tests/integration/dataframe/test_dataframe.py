@@ -40,6 +40,22 @@ stores.scratch.key.serde=string
 stores.scratch.msg.serde=json
 """
 )
+MONEY = """
+from samzapy.api.serde import Serde, SerdeFactory
+
+
+class MoneySerde(Serde):
+    def to_bytes(self, value):
+        return str(value).encode()
+
+    def from_bytes(self, data):
+        return f"{data.decode()} EUR"
+
+
+class Money(SerdeFactory):
+    def serde(self, name, settings):
+        return MoneySerde()
+"""
 # Spark 3.5 looks for Arrow with a module that Python 3.12 no longer has.
 WITH_ARROW = pyspark.__version__ >= "4" or find_spec("distutils") is not None
 PAGES = [f"/{number % 40}" for number in range(400)]
@@ -208,6 +224,17 @@ def test_what_a_dataframe_cannot_be_made_of_is_told_in_one_line(spark, folder):
         read_store(spark, "job.properties", "notes", schema="n bigint").collect()
     expected = f"SerdeError: local.notes-log[{partition}]@0: value: at .n: expected bigint, got str 'x'"
     assert any(line.endswith(expected) for line in str(failed.value).splitlines())
+
+
+def test_a_dataframe_of_a_store_with_a_serde_from_beside_the_job_file(spark, folder):
+    beside = folder / "configs"
+    beside.mkdir()
+    (beside / "money.py").write_text(MONEY)
+    own = "serializers.registry.money.class=money:Money\nstores.counts.msg.serde=money\n"
+    (beside / "job.properties").write_text(Path("job.properties").read_text() + own)
+    write_store(frame(spark, {"/a": "1"}, "key string, value string"), "configs/job.properties", "counts")
+    (row,) = read_store(spark, "configs/job.properties", "counts").collect()
+    assert (row.key, row.value) == ("/a", '"1 EUR"')
 
 
 def test_a_dataframe_is_not_written_below_a_running_job(spark, folder):

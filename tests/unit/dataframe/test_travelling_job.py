@@ -2,11 +2,15 @@
 
 import pickle
 import stat
+import subprocess
+import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from job_files import JobFolder
 
+from samzapy.config.loader import load_job
 from samzapy.dataframe.job import TravellingJob
 from samzapy.errors import ConfigError
 from samzapy.runner.spark.master import check_secrets
@@ -59,3 +63,64 @@ def test_executors_on_other_machines_get_no_such_secrets(job):
     with pytest.raises(ConfigError, match=r"sensitive\.mine: expected \$\{env:NAME\}"):
         check_secrets(job.config, "spark://far:7077")
     assert TravellingJob.without_secrets(job.config, on_this_machine=False).secrets is None
+
+
+MONEY = """
+from samzapy.api.serde import SerdeFactory
+from samzapy.serializers import LongSerde
+
+
+class Money(SerdeFactory):
+    def serde(self, name, settings):
+        return LongSerde()
+"""
+WORKER = """
+import pickle, sys
+from samzapy.serializers import serde_registry
+
+with pickle.load(sys.stdin.buffer).arrived() as config:
+    print(type(serde_registry(config)["money"]).__name__, config.stores["counts"].msg_serde)
+"""
+
+
+@pytest.fixture
+def beside(job):
+    """The job, in a folder with a module of its own."""
+    folder = job.folder / "configs"
+    folder.mkdir()
+    (folder / "money.py").write_text(MONEY)
+    keys = {key: value for key, value in job.keys.items() if key not in SECRETS} | {
+        "serializers.registry.money.class": "money:Money",
+        "stores.counts.msg.serde": "money",
+    }
+    (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+    return load_job(folder / "job.properties")
+
+
+def test_executors_on_this_machine_import_the_modules_beside_the_job_file(beside, tmp_path):
+    travelling = pickle.dumps(TravellingJob.without_secrets(beside, on_this_machine=True))
+    command = [sys.executable, "-c", WORKER]
+    done = subprocess.run(command, input=travelling, cwd=tmp_path, capture_output=True, check=False)
+    assert done.stdout.decode() == "LongSerde money\n", done.stderr.decode()
+
+
+def test_executors_on_other_machines_get_the_modules_beside_the_job_file(beside):
+    class Context:
+        master = "spark://far:7077"
+
+        def __init__(self):
+            self.files = []
+
+        def addPyFile(self, path):  # noqa: N802  # Spark's
+            self.files.append(path)
+
+    context = Context()
+    travelling = TravellingJob.of(beside, context)
+    (archive,) = context.files
+    assert ZipFile(archive).namelist() == ["money.py"]
+    assert travelling.code.path is None
+
+
+def test_a_task_that_cannot_travel_does_not_matter(beside):
+    keys = {**beside.raw, "task.class": "__main__:NobodyHasThis"}
+    assert TravellingJob.without_secrets(load_job(keys), on_this_machine=True).code.objects == b""
