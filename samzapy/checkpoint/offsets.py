@@ -38,10 +38,9 @@ def starting_offset(
         return default_offset("oldest" if late and not stream.reset_offset else stream.offset_default, log)
     if log.oldest <= committed and (goes_back or committed <= log.upcoming):
         return committed
-    key = f"systems.{ssp.system}.streams.{ssp.stream}.samza"
     repair = (
         "the committed offset is outside; to start with the oldest record that is left, run the job once with "
-        f"--config {key}.reset.offset=true --config {key}.offset.default=oldest"
+        f"{stream.from_oldest}"
     )
     raise OffsetOutOfRange(ssp, committed, log.oldest, log.upcoming, repair)
 

@@ -26,7 +26,7 @@ class StreamConfig:
     A serde of None passes bytes through; a type is the path of the class to decode to, None for plain values.
     `offset_default` is oldest, upcoming or newest: the start without a checkpoint, or with `reset_offset`.
     `properties` are topic keys for its creation. An `intermediate` stream may have control messages between its
-    messages.
+    messages. `stream_id` is the ID of its keys `streams.ID.*`, None for a stream without.
     """
 
     system_stream: SystemStream
@@ -41,6 +41,15 @@ class StreamConfig:
     intermediate: bool = False
     key_type: str | None = None
     msg_type: str | None = None
+    stream_id: str | None = field(default=None, compare=False)
+
+    @property
+    def from_oldest(self) -> str:
+        """The options with which one run of the job begins at the oldest record. They override every key of the file."""
+        names = {"system": self.system_stream.system, "physical": self.system_stream.stream}
+        names |= {} if self.stream_id is None else {"stream": self.stream_id}
+        reset, default = (key.places(**names)[0] for key in (RESET_OFFSET, OFFSET_DEFAULT))
+        return f"--config {reset}=true --config {default}=oldest"
 
 
 def _places(leaf: str, *, system_wide: bool = True) -> tuple[str, ...]:
@@ -287,6 +296,7 @@ def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes:
         properties={key: value for key, value in below.items() if not key.startswith("samza.")},
         key_type=reader.get(KEY_TYPE, **names),
         msg_type=reader.get(MSG_TYPE, **names),
+        stream_id=stream_id,
     )
 
 

@@ -97,11 +97,10 @@ def refuse_made_anew(
         committed = checkpoint.input_offsets.get(ssp)
         if committed is not None and ssp not in valid and not config.stream(stream).reset_offset:
             before, now = checkpoint.input_ids[stream], ids[stream]
-            key = f"systems.{stream.system}.streams.{stream.stream}.samza"
             raise EnvironmentFailure(
                 f"{ssp}@{committed}: the committed offset is of an earlier stream of that name (id {before}): it was deleted and "
                 f"created again (id {now}); to read the new one from its first record, run the job once with "
-                f"--config {key}.reset.offset=true --config {key}.offset.default=oldest"
+                f"{config.stream(stream).from_oldest}"
             )
 
 

@@ -9,7 +9,8 @@ from typing import TypeVar
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink, TaskAttempt
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.config.streams import StreamConfig
 from samzapy.container.tasks.user_calls import task_failed
 from samzapy.errors import EnvironmentFailure, SamzapyError
 
@@ -46,6 +47,7 @@ class TaskSinks:
         *,
         free: Collection[SystemStreamPartition],
         may_be_behind: bool,
+        streams: Callable[[SystemStream], StreamConfig],
     ) -> int:
         """Take the sinks over from earlier attempts, and set the task's `offsets` by theirs; returns the number of
         `committed` offsets that a sink lacks.
@@ -58,7 +60,7 @@ class TaskSinks:
         4. A sink commits before the checkpoint. So a sink that lacks an offset of the checkpoint keeps no offsets (and
            repeats rows), or it is not the sink of the earlier inputs.
 
-        Raises EnvironmentFailure for a sink that is behind.
+        Raises EnvironmentFailure for a sink that is behind; `streams` are the settings of the inputs.
         """
         held_by = [(sink, self._call(sink, "open", sink.open, attempt)) for sink in self._sinks]
         lacking = sum(_lacking(attempt, sink, committed, held) for sink, held in held_by)
@@ -72,7 +74,9 @@ class TaskSinks:
             if ssp not in committed:
                 offsets[ssp] = least
             elif least < committed[ssp] and not may_be_behind:
-                raise EnvironmentFailure(_behind(attempt, sink, ssp, least, committed[ssp]))
+                raise EnvironmentFailure(
+                    _behind(attempt, sink, streams(ssp.system_stream), f"{ssp} up to offset {least}", committed[ssp])
+                )
         return lacking
 
     def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
@@ -153,11 +157,9 @@ def _lacking(
     return len(without)
 
 
-def _behind(attempt: TaskAttempt, sink: Sink, ssp: SystemStreamPartition, held: int, committed: int) -> str:
-    key = f"systems.{ssp.system}.streams.{ssp.stream}.samza"
+def _behind(attempt: TaskAttempt, sink: Sink, stream: StreamConfig, held: str, committed: int) -> str:
     return (
-        f"{attempt}: sink '{sink.name}' has {ssp} up to offset {held}, the checkpoint says {committed}: the rows "
-        f"between them are missing (was the sink restored from a copy?); to process the inputs again, run the job once "
-        f"with --config {key}.reset.offset=true --config {key}.offset.default=oldest; to continue without those rows, "
-        f"delete the sink's offset of this partition"
+        f"{attempt}: sink '{sink.name}' has {held}, the checkpoint says {committed}: the rows between them are missing (was "
+        f"the sink restored from a copy?); to process the inputs again, run the job once with {stream.from_oldest}; to "
+        "continue without those rows, delete the sink's offset of this partition"
     )

@@ -196,6 +196,7 @@ class TaskBuilder:
                 still_valid(checkpoint, start.input_ids),
                 free=reset | context.moved | start.followed.offsets.keys(),
                 may_be_behind=config.task.guarantee is Guarantee.AT_MOST_ONCE,
+                streams=config.stream,
             )
             self._metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
 

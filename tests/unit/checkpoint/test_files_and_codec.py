@@ -1,6 +1,7 @@
 """Checkpoint records and the files they are kept in."""
 
 import json
+import re
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from samzapy.api.checkpoint import Checkpoint, JobRun
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint import checkpoint_topic, codec
 from samzapy.checkpoint.factories import FileCheckpointManager, manager_for
@@ -146,6 +147,28 @@ def test_a_committed_offset_outside_the_log_names_both_numbers_and_the_repair(co
     assert message.startswith(f"kafka.orders.eu[3]@{committed}: the log holds offsets 100 to 200 (exclusive)")
     assert "--config systems.kafka.streams.orders.eu.samza.reset.offset=true" in message
     assert caught.value.exit_code == 3
+
+
+def test_the_options_of_the_repair_override_every_key_of_the_job_file():
+    given = {
+        "job.name": "views",
+        "task.class": "a:B",
+        "task.inputs": "orders,kafka.views",
+        "systems.kafka.samza.factory": "kafka",
+        "systems.kafka.default.stream.samza.offset.default": "upcoming",
+        "systems.kafka.streams.views.samza.offset.default": "newest",
+        "streams.orders.samza.system": "kafka",
+        "streams.orders.samza.physical.name": "orders.eu",
+        "streams.orders.samza.offset.default": "upcoming",
+        "streams.orders.samza.reset.offset": "false",
+    }
+    for stream in (SSP.system_stream, SystemStream("kafka", "views")):
+        ssp, config = SystemStreamPartition(*stream, 3), load_job(given)
+        with pytest.raises(OffsetOutOfRange) as caught:
+            starting_offset(ssp, Checkpoint({ssp: 99}), config.stream(stream), LOG)
+        options = re.findall(r"--config (\S+)=(\S+)", str(caught.value))
+        once = load_job(given, dict(options), strict=True).stream(stream)
+        assert (once.reset_offset, once.offset_default) == (True, "oldest")
 
 
 FILES = {
