@@ -97,10 +97,13 @@ class UnknownStream(EnvironmentFailure):
     def __init__(self, system: str, stream: str, where: str = "") -> None:
         self.system, self.stream = system, stream
         at = f" on {where}" if where else ""
-        super().__init__(
-            f"topic '{stream}' does not exist on system '{system}'{at}; "
-            f"create it with: samzapy topic create {system}.{stream} --partitions N"
-        )
+        command = f"create it with: samzapy topic create {system}.{stream} --partitions N"
+        if system in {"local", "kafka"}:
+            way = f"name the job file with --job, if there is one, and {command}"
+        else:
+            # Without a job file the command would take this system for a local one.
+            way = f"{command} --job JOB.properties"
+        super().__init__(f"topic '{stream}' does not exist on system '{system}'{at}; {way}")
 
 
 class UnknownPartition(UnknownStream):

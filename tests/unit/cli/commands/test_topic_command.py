@@ -1,10 +1,13 @@
 """`samzapy topic` on a local system."""
 
 import json
+import re
 
 import pytest
 
 from samzapy.cli.commands.topic import _arriving
+
+JOB = "job.name=views\ntask.class=a:B\ntask.inputs=events.views\nsystems.events.samza.factory=local\n"
 
 
 @pytest.fixture
@@ -186,3 +189,12 @@ def test_nothing_is_written_to_a_stream_that_does_not_exist(samzapy, topic):
     topic("create", "local.a", "--partitions", "1")
     code, _, errors = samzapy("topic", "write", "local.b", stdin="")
     assert (code, errors.startswith("error: topic 'b' does not exist on system 'local'")) == (3, True)
+
+
+def test_the_command_in_the_error_makes_the_topic_where_the_job_looks_for_it(samzapy, tmp_path):
+    job = tmp_path / "job.properties"
+    job.write_text(f"{JOB}systems.events.path=elsewhere/streams.db\n")
+    code, _, errors = samzapy("topic", "describe", "events.views", "--job", str(job))
+    command = re.search("create it with: samzapy (.*)", errors)[1]
+    assert (code, samzapy(*command.replace("N --job JOB.properties", f"2 --job {job}").split())[0]) == (3, 0)
+    assert samzapy("topic", "describe", "events.views", "--job", str(job))[0] == 0
