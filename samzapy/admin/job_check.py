@@ -21,6 +21,7 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import with_inputs
 from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_stream
+from samzapy.config.reading.keys import Key
 from samzapy.config.stores import StoreConfig, changelogs
 from samzapy.config.tasks import checkpoint
 from samzapy.config.tasks.task import INPUTS
@@ -270,14 +271,21 @@ def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
     for store in config.stores.values():
         factor = store.changelog_replication_factor
         if store.changelog is not None and factor is not None:
-            places = changelogs.REPLICATION_FACTOR.places(store=store.name)
-            yield next((key for key in places if key in config.resolved), places[0]), store.changelog, factor
+            key = _in_force(config, changelogs.REPLICATION_FACTOR, store=store.name, system=store.changelog.system)
+            yield key, store.changelog, factor
     checkpoints, kept = checkpoint_stream(config), config.task.checkpoint
     if checkpoints is not None and kept is not None and kept.replication_factor is not None:
-        yield checkpoint.REPLICATION_FACTOR.name, checkpoints, kept.replication_factor
+        key = _in_force(config, checkpoint.REPLICATION_FACTOR, system=checkpoints.system)
+        yield key, checkpoints, kept.replication_factor
     states, factor = state_checkpoint_stream(config), config.state_checkpoint.replication_factor
     if states is not None and factor is not None:
-        yield checkpoint.STATE_REPLICATION_FACTOR.name, states, factor
+        yield _in_force(config, checkpoint.STATE_REPLICATION_FACTOR, system=states.system), states, factor
+
+
+def _in_force(config: JobConfig, key: Key[int | None], **names: str) -> str:
+    """The key in the job file that has the value of `key`."""
+    places = key.places(**names)
+    return next((place for place in places if place in config.resolved), places[0])
 
 
 def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.api.system import OutgoingRecord, SystemSettings
+from samzapy.config.streams.systems import new_stream
 from samzapy.system.factories import system_factory
 
 #: Events drawn at a time.
@@ -76,7 +77,7 @@ def load_events(
     factory = system_factory(settings)
     admin = factory.admin(settings, "bench-load")
     try:
-        admin.create(StreamSpec(stream.stream, partitions))
+        admin.create(new_stream(settings, stream.stream, partitions))
     finally:
         admin.close()
     producer = factory.producer(settings, "bench-load")

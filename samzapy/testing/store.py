@@ -20,7 +20,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.serializers import task_serdes
 from samzapy.storage.changelog.restore import RestoreResult
-from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog
+from samzapy.storage.changelog.topic import access_log_spec, ensure_changelog
 from samzapy.storage.engines import load_engines
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import StoreOpener, TaskSettings
@@ -57,7 +57,9 @@ def open_store(
     system = ChangelogSystem.of(changelogs)
     if store.changelog is not None:
         ensure_changelog(system.admin, store, 1)
-        ensure_access_log(system.admin, store, 1)
+        access_log = access_log_spec(system.settings, store, 1)
+        if access_log is not None:
+            system.admin.create(access_log)
     begin = partial(
         begin_task_stores,
         alone,
@@ -91,7 +93,7 @@ class ChangelogSystem:
     """The system that keeps the changelog of one store."""
 
     def __init__(self, factory: SystemFactory, settings: SystemSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._factory = factory
         self.admin = factory.admin(settings, _CLIENT)
 
@@ -106,11 +108,11 @@ class ChangelogSystem:
 
     def consumer(self) -> SystemConsumer:
         """A new consumer."""
-        return self._factory.consumer(self._settings, _CLIENT)
+        return self._factory.consumer(self.settings, _CLIENT)
 
     def producer(self) -> SystemProducer:
         """A new producer."""
-        return self._factory.producer(self._settings, _CLIENT)
+        return self._factory.producer(self.settings, _CLIENT)
 
 
 class OpenStore:

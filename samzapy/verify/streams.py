@@ -10,9 +10,10 @@ from pathlib import Path
 from samzapy.api.engine import EngineSettings
 from samzapy.api.envelope import ID_HEADER
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import RecordBatch, StreamSpec, SystemConsumer, SystemProducer, SystemSettings
+from samzapy.api.system import RecordBatch, SystemConsumer, SystemProducer, SystemSettings
 from samzapy.checkpoint import checkpoint_topic
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.streams.systems import new_stream
 from samzapy.errors import RetriableError, UnknownStream
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.local.marker import Marker
@@ -40,8 +41,7 @@ class Streams:
 
     def create(self, stream: str, partitions: int) -> None:
         """Create a stream, unless it exists."""
-        factor = self._settings.default_stream.get("replication.factor")
-        spec = StreamSpec(stream, partitions, {}, int(factor) if factor else None)
+        spec = new_stream(self._settings, stream, partitions)
         self._patiently(lambda: self._admin.create(spec))
 
     def delete(self, streams: Iterable[str]) -> None:

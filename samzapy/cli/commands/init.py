@@ -16,9 +16,10 @@ from string import Template
 import click
 
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.api.system import OutgoingRecord
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
+from samzapy.config.streams.systems import new_stream
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.system.factories import system_factory
 from samzapy.version import VERSION
@@ -205,7 +206,7 @@ def _create(job: JobConfig, *streams: SystemStream) -> None:
     admin = system_factory(settings).admin(settings, "samzapy-init")
     try:
         for stream in streams:
-            admin.create(StreamSpec(stream.stream, _PARTITIONS))
+            admin.create(new_stream(settings, stream.stream, _PARTITIONS))
     finally:
         admin.close()
 

@@ -25,7 +25,7 @@ from samzapy.cli.output import table
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import as_read, load_job
 from samzapy.config.reading.reader import Reader
-from samzapy.config.streams.systems import parse_systems
+from samzapy.config.streams.systems import new_stream, parse_systems
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError, UnknownStream
 
 #: The default address of `samzapy kafka start`.
@@ -133,17 +133,20 @@ def topic() -> None:
     "--topic-config", "texts", multiple=True, metavar="KEY=VALUE", help="A topic setting, e.g. cleanup.policy=compact."
 )
 @click.option(
-    "--replication-factor", type=click.IntRange(1, 32_767), help="The number of copies; default: the system's."
+    "--replication-factor",
+    type=click.IntRange(1, 32_767),
+    help="The number of copies; default: the job's, else the system's.",
 )
 def create(
     address: str, where: Addressing, partitions: int, texts: tuple[str, ...], replication_factor: int | None
 ) -> None:
-    """Create a stream. An existing stream is an error, and stays unchanged."""
-    from samzapy.api.system import StreamSpec
+    """Create a stream. An existing stream is an error, and stays unchanged.
 
+    With --job the stream gets the topic settings of the job file; --topic-config overrides them.
+    """
     stream = stream_address(address)
     settings = where.settings(stream.system, where.config())
-    spec = StreamSpec(stream.stream, partitions, pairs(texts, "--topic-config"), replication_factor)
+    spec = new_stream(settings, stream.stream, partitions, pairs(texts, "--topic-config"), replication_factor)
     with stream_admin(settings) as admin:
         if not admin.create(spec):
             raise EnvironmentFailure(f"{stream} exists already")

@@ -9,6 +9,7 @@ from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, op
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
 from samzapy.config.streams.stream import check_system
+from samzapy.config.streams.systems import topic_settings
 
 CHANGELOG = Key(
     "stores.{store}.changelog",
@@ -23,7 +24,7 @@ REPLICATION_FACTOR = Key(
     None,
     "Copies of the changelog.",
     "the system's",
-    ("stores.default.changelog.replication.factor",),
+    ("stores.default.changelog.replication.factor", "systems.{system}.default.stream.replication.factor"),
 )
 DELETE_RETENTION_MS = Key(
     "stores.{store}.changelog.delete.retention.ms",
@@ -44,12 +45,19 @@ MAX_MESSAGE_BYTES = Key(
     optional(integer(1, 2**31 - 1)),
     None,
     "Largest record of the changelog.",
-    "the system's",
+    "1000012",
+    ("systems.{system}.default.stream.max.message.bytes",),
 )
 PROPERTIES = Key(
-    "stores.{store}.changelog.kafka.*", TEXT, None, "Further topic settings for the creation of the changelog."
+    "stores.{store}.changelog.kafka.*",
+    TEXT,
+    None,
+    "Further topic settings for the creation of the changelog.",
+    "systems.S.default.stream.*, except for cleanup.policy and the retention",
 )
 _ACCESS_LOG_SUFFIX = "-access-log"
+#: Topic settings that a changelog does not take from the defaults of its system: they would delete state.
+_NEVER_SHARED = frozenset({"cleanup.policy", "delete.retention.ms", "retention.bytes", "retention.ms"})
 
 ACCESS_LOG_ENABLED = Key(
     "stores.{store}.accesslog.enabled",
@@ -84,8 +92,14 @@ def parse_changelog(
     return stream
 
 
-def parse_topic(reader: Reader, store: str, ttl_ms: int | None) -> Masked:
-    """Read the topic keys of the changelog; with a time to live, add the keys that expire its records with the entries."""
+def parse_copies(reader: Reader, store: str, changelog: SystemStream | None) -> int | None:
+    """Read the number of copies of the changelog, None for the system's."""
+    return reader.get(REPLICATION_FACTOR, **_names(store, changelog))
+
+
+def parse_topic(reader: Reader, store: str, changelog: SystemStream | None, ttl_ms: int | None) -> Masked:
+    """Read the topic keys of the changelog, and add those that are defaults of its system. With a time to live, add the
+    keys that expire its records with the entries."""
     prefix = f"stores.{store}.changelog.kafka."
     found = reader.below(prefix)
     for leaf, instead in (
@@ -96,14 +110,21 @@ def parse_topic(reader: Reader, store: str, ttl_ms: int | None) -> Masked:
             reader.problem(prefix + leaf, f"use {instead.at(store=store)} instead")
     _check_policy(reader, prefix, found, ttl_ms)
     for leaf, key in (("max.message.bytes", MAX_MESSAGE_BYTES), ("min.compaction.lag.ms", MIN_COMPACTION_LAG_MS)):
-        value = reader.get(key, store=store)
+        value = reader.get(key, **_names(store, changelog))
         if value is not None:
             found[leaf] = str(value)
+    if changelog is not None:
+        shared = topic_settings(reader.below(f"systems.{changelog.system}.default.stream."))
+        found.update({leaf: value for leaf, value in shared.items() if leaf not in {*found, *_NEVER_SHARED}})
     if ttl_ms is not None:
         found.setdefault("cleanup.policy", "delete")
         if "delete" in found["cleanup.policy"]:
             found.setdefault("retention.ms", str(ttl_ms))
     return found
+
+
+def _names(store: str, changelog: SystemStream | None) -> dict[str, str]:
+    return {"store": store} if changelog is None else {"store": store, "system": changelog.system}
 
 
 def _check_policy(reader: Reader, prefix: str, topic: Masked, ttl_ms: int | None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamSettings
 from samzapy.config.reading.classes import MESSAGE_TYPE
-from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, is_name
+from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, is_name, optional
 from samzapy.config.reading.reader import Reader, did_you_mean
 from samzapy.config.reading.secrets import Masked
 from samzapy.config.streams.serdes import check_serde, check_type
@@ -137,8 +137,20 @@ INTERMEDIATE = Key(
     "Whether the stream connects two stages of a pipeline. Watermarks, ends and drains may stand between its messages.",
     otherwise=_places("intermediate", system_wide=False),
 )
+REPLICATION_FACTOR = Key(
+    "streams.{stream}.replication.factor",
+    optional(integer(1, 32_767)),
+    None,
+    "Copies of the stream, if the job creates it, or `samzapy topic create --job`.",
+    "the system's",
+    ("systems.{system}.default.stream.replication.factor",),
+)
 PROPERTIES = Key(
-    "streams.{stream}.*", TEXT, None, "Topic settings for the creation of the stream (`cleanup.policy`, ...)."
+    "streams.{stream}.*",
+    TEXT,
+    None,
+    "Topic settings (`cleanup.policy`, ...) of the stream, if the job creates it, or `samzapy topic create --job`.",
+    "systems.S.default.stream.*",
 )
 KEYS = collect(globals())
 
@@ -282,6 +294,7 @@ def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes:
             f"{reader.where(BOOTSTRAP, **names)}: {stream} starts at upcoming, so it has nothing to bootstrap from; "
             f"set {OFFSET_DEFAULT.places(**names)[0]}=oldest"
         )
+    reader.get(REPLICATION_FACTOR, **names)
     below = reader.below(prefix)
     return StreamConfig(
         stream,

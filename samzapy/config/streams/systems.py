@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from samzapy.api.system import SystemSettings
+from collections.abc import Mapping
+
+from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.config.reading.classes import SYSTEMS
-from samzapy.config.reading.keys import TEXT, Key, choice, collect, is_name
+from samzapy.config.reading.keys import TEXT, Key, choice, collect, integer, is_name, optional
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
 
@@ -40,8 +42,20 @@ DEFAULT_OFFSET = Key(
     "The position where this system's inputs start without a checkpoint.",
     otherwise=("systems.{system}.samza.offset.default",),
 )
+DEFAULT_REPLICATION_FACTOR = Key(
+    "systems.{system}.default.stream.replication.factor",
+    optional(integer(1, 32_767)),
+    None,
+    "Copies of the streams of this system that the job creates, or `samzapy topic create --job`.",
+    "the system's",
+)
 DEFAULT_STREAM = Key(
-    "systems.{system}.default.stream.*", TEXT, None, "Defaults for this system's streams, including topic settings."
+    "systems.{system}.default.stream.*",
+    TEXT,
+    None,
+    "Defaults for this system's streams: `samza.*`, and topic settings for the streams that the job creates, or `samzapy "
+    "topic create --job`. A changelog and a checkpoint topic have their own cleanup.policy, and a changelog its own "
+    "retention.",
 )
 PATH = Key("systems.{system}.path", TEXT, None, "local: the SQLite file of the streams.", ".samzapy/local.db")
 BUSY_TIMEOUT_MS = Key(
@@ -96,6 +110,7 @@ def _usable(reader: Reader, name: str) -> bool:
 def _system(reader: Reader, name: str) -> SystemSettings:
     factory = reader.require(FACTORY, "kafka, local, memory or database", system=name)
     reader.get(DEFAULT_OFFSET, system=name)
+    reader.get(DEFAULT_REPLICATION_FACTOR, system=name)
     everything = reader.below(f"{_PREFIX}{name}.")
     own = ("samza.factory",)
     parts = ("consumer.", "producer.", "default.stream.", "streams.")
@@ -108,3 +123,24 @@ def _system(reader: Reader, name: str) -> SystemSettings:
         properties=Masked(rest, everything.secret),
         default_stream=reader.below(f"{_PREFIX}{name}.default.stream."),
     )
+
+
+def new_stream(
+    settings: SystemSettings,
+    stream: str,
+    partitions: int,
+    own: Mapping[str, str] | None = None,
+    replication_factor: int | None = None,
+) -> StreamSpec:
+    """A stream to create. Its topic settings are its `own` ones, else those of the job file for the stream, else those for
+    all streams of the system. The same holds for the number of copies."""
+    known = settings.streams.get(stream)
+    given = {**settings.default_stream, **(known.properties if known else {})}
+    copies = given.get("replication.factor")
+    factor = replication_factor or (int(copies) if copies else None)
+    return StreamSpec(stream, partitions, {**topic_settings(given), **(own or {})}, factor)
+
+
+def topic_settings(keys: Mapping[str, str]) -> dict[str, str]:
+    """The settings that a topic takes, of all keys for a stream."""
+    return {key: value for key, value in keys.items() if not key.startswith("samza.") and key != "replication.factor"}

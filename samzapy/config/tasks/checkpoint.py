@@ -77,12 +77,21 @@ REPLICATION_FACTOR = Key(
     None,
     "Copies of the checkpoint topic.",
     "the system's",
+    ("systems.{system}.default.stream.replication.factor",),
 )
 SEGMENT_BYTES = Key(
-    "task.checkpoint.segment.bytes", integer(1, 2**31 - 1), 26_214_400, "Segment size of the checkpoint topic."
+    "task.checkpoint.segment.bytes",
+    integer(1, 2**31 - 1),
+    26_214_400,
+    "Segment size of the checkpoint topic.",
+    otherwise=("systems.{system}.default.stream.segment.bytes",),
 )
 MAX_MESSAGE_BYTES = Key(
-    "task.checkpoint.max.message.bytes", integer(1, 2**31 - 1), 1_000_012, "Largest record of the checkpoint topic."
+    "task.checkpoint.max.message.bytes",
+    integer(1, 2**31 - 1),
+    1_000_012,
+    "Largest record of the checkpoint topic.",
+    otherwise=("systems.{system}.default.stream.max.message.bytes",),
 )
 WRITE_VERSIONS = Key(
     "task.checkpoint.write.versions",
@@ -128,6 +137,7 @@ STATE_REPLICATION_FACTOR = Key(
     None,
     "Copies of the topic of state checkpoints.",
     "the system's",
+    ("systems.{system}.default.stream.replication.factor",),
 )
 KEYS = collect(globals())
 
@@ -154,13 +164,14 @@ def parse_checkpoint(
         reader.warn(
             f"{WRITE_VERSIONS.name}, {READ_VERSIONS.name}: samzapy writes and reads version 1 of Samza's records, not version 2"
         )
+    names = {} if system is None else {"system": system}
     return CheckpointConfig(
         factory,
         system=None if factory == FILE_CHECKPOINTS else system,
         path=path,
-        replication_factor=reader.get(REPLICATION_FACTOR),
-        segment_bytes=reader.get(SEGMENT_BYTES),
-        max_message_bytes=reader.get(MAX_MESSAGE_BYTES),
+        replication_factor=reader.get(REPLICATION_FACTOR, **names),
+        segment_bytes=reader.get(SEGMENT_BYTES, **names),
+        max_message_bytes=reader.get(MAX_MESSAGE_BYTES, **names),
         samza_records=1 in versions,
     )
 
@@ -171,10 +182,6 @@ def parse_state_checkpoint(reader: Reader, default_system: str | None) -> StateC
     path = reader.get(STATE_PATH)
     if factory == FILE_STATE_CHECKPOINTS:
         reader.require(STATE_PATH, "state/checkpoints", when="with state checkpoints in files")
-    return StateCheckpointConfig(
-        factory,
-        reader.get(STATE_INTERVAL_MS),
-        reader.get(STATE_SYSTEM) or default_system,
-        path,
-        reader.get(STATE_REPLICATION_FACTOR),
-    )
+    system = reader.get(STATE_SYSTEM) or default_system
+    copies = reader.get(STATE_REPLICATION_FACTOR, **({} if system is None else {"system": system}))
+    return StateCheckpointConfig(factory, reader.get(STATE_INTERVAL_MS), system, path, copies)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
+from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin, SystemSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import access_log_stream
+from samzapy.config.streams.systems import new_stream
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StateLost, UnknownStream
 
 _SEGMENT_BYTES = 536_870_912
@@ -71,19 +72,12 @@ def vanished(config: StoreConfig, stream: str) -> EnvironmentFailure:
     return EnvironmentFailure(f"changelog {stream} of store '{config.name}' was created but is not there")
 
 
-def access_log_spec(config: StoreConfig, partitions: int) -> StreamSpec | None:
-    """The stream of the store's access log, None if it has none."""
+def access_log_spec(settings: SystemSettings, config: StoreConfig, partitions: int) -> StreamSpec | None:
+    """The stream of the store's access log, None if it has none. `settings`: its system."""
     if config.access_log_percent is None or config.changelog is None:
         return None
     stream = access_log_stream(config.changelog).stream
-    return StreamSpec(stream, partitions, {}, config.changelog_replication_factor)
-
-
-def ensure_access_log(admin: SystemAdmin, config: StoreConfig, partitions: int) -> None:
-    """Create the stream of the store's access log, if it has one."""
-    spec = access_log_spec(config, partitions)
-    if spec is not None:
-        admin.create(spec)
+    return new_stream(settings, stream, partitions, replication_factor=config.changelog_replication_factor)
 
 
 class Changelogs:

@@ -52,6 +52,20 @@ def test_every_key_that_asks_for_too_many_copies_is_named(cluster):
     ]
 
 
+def test_the_systems_number_of_copies_counts_for_every_stream_without_its_own(cluster):
+    default = "systems.memory.default.stream.replication.factor"
+    given = {key: value for key, value in JOB.items() if "replication" not in key}
+    own = {"stores.a.changelog.replication.factor": "1", "stores.default.changelog.replication.factor": "2"}
+    config = load_job({**given, **own, default: "3"})
+    with pytest.raises(ConfigError) as caught:
+        check_copies(config, lambda _: OneBroker(cluster, "memory"), lambda _: None)
+    assert [(problem.key, problem.value) for problem in caught.value.problems] == [
+        ("stores.default.changelog.replication.factor", "2"),
+        (default, "3"),
+        (default, "3"),
+    ]
+
+
 def test_a_stream_that_exists_keeps_the_copies_it_has(cluster):
     admin = OneBroker(cluster, "memory")
     for stream in ("a", "b", "__samza_checkpoint_ver_1_for_copies_1"):

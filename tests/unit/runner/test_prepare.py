@@ -1,4 +1,5 @@
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -9,12 +10,14 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
 from samzapy.checkpoint.factories import TopicCheckpointManagerFactory
+from samzapy.checkpoint.states import TopicCheckpointStoreFactory
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
+from samzapy.system.clients import job_clients
 from samzapy.system.factories import system_factory
 from samzapy.system.memory.cluster import MemoryCluster
 
@@ -72,6 +75,39 @@ def test_the_model_has_a_task_for_each_partition_and_the_changelogs_are_created_
     changelog = admin.describe("s-changelog")
     assert (changelog.partitions, changelog.config["cleanup.policy"]) == (3, "compact")
     assert admin.describe(CHECKPOINTS).partitions == 1
+
+
+def test_every_topic_that_a_job_creates_has_the_topic_settings_of_its_system_and_keeps_its_own(admin):
+    admin.create(StreamSpec("in", 2))
+    default = "systems.memory.default.stream."
+    config = load_job(
+        JOB
+        | STORE
+        | {
+            f"{default}min.insync.replicas": "2",
+            f"{default}max.message.bytes": "5000",
+            f"{default}segment.bytes": "70000",
+            f"{default}cleanup.policy": "delete",
+            f"{default}retention.ms": "1000",
+            "stores.s.changelog.max.message.bytes": "6000",
+            "stores.s.accesslog.enabled": "true",
+            "metrics.reporters": "snapshot",
+            "metrics.reporter.snapshot.class": "snapshot",
+            "metrics.reporter.snapshot.stream": "memory.metrics",
+        }
+    )
+    prepare(config)
+    with closing(job_clients(config, "test")) as clients:
+        TopicCheckpointStoreFactory().store(config, "Partition 0", clients).times()
+    found = {stream: admin.describe(stream).config for stream in admin.list_streams() if stream != "in"}
+    assert {stream: topic["min.insync.replicas"] for stream, topic in found.items()} == dict.fromkeys(found, "2")
+    policies = {stream: topic["cleanup.policy"] for stream, topic in found.items()}
+    kept = {"s-changelog": "compact", CHECKPOINTS: "compact", "__samzapy_state_checkpoints_for_prepared_1": "compact"}
+    assert policies == {**kept, "metrics": "delete", "s-changelog-access-log": "delete"}
+    sizes = [found[stream]["max.message.bytes"] for stream in ("s-changelog", CHECKPOINTS, "metrics")]
+    assert sizes == ["6000", "5000", "5000"]
+    assert found["s-changelog"]["retention.ms"] == "-1"
+    assert found[CHECKPOINTS]["segment.bytes"] == "70000"
 
 
 def test_tasks_keep_their_changelog_partitions_when_another_input_joins(admin):

@@ -5,7 +5,9 @@ import re
 
 import pytest
 
+from samzapy.admin.streams import stream_admin
 from samzapy.cli.commands.topic import _arriving
+from samzapy.config.loader import load_job
 
 JOB = "job.name=views\ntask.class=a:B\ntask.inputs=events.views\nsystems.events.samza.factory=local\n"
 
@@ -198,3 +200,21 @@ def test_the_command_in_the_error_makes_the_topic_where_the_job_looks_for_it(sam
     command = re.search("create it with: samzapy (.*)", errors)[1]
     assert (code, samzapy(*command.replace("N --job JOB.properties", f"2 --job {job}").split())[0]) == (3, 0)
     assert samzapy("topic", "describe", "events.views", "--job", str(job))[0] == 0
+
+
+def test_a_topic_gets_the_settings_of_the_job_file_under_those_of_the_command(samzapy, tmp_path):
+    job = tmp_path / "job.properties"
+    job.write_text(
+        f"{JOB}systems.events.default.stream.retention.ms=1d\n"
+        "systems.events.default.stream.max.message.bytes=5000\nsystems.events.default.stream.samza.msg.serde=string\n"
+        "streams.v.samza.system=events\nstreams.v.samza.physical.name=views\n"
+        "streams.v.cleanup.policy=compact\nstreams.v.max.message.bytes=6000\nstreams.v.replication.factor=1\n"
+    )
+    for stream, config in (("views", ("--topic-config", "retention.ms=7")), ("others", ())):
+        assert samzapy("topic", "create", f"events.{stream}", "--partitions", "2", "--job", str(job), *config)[0] == 0
+    with stream_admin(load_job(job).systems["events"]) as admin:
+        views, others = admin.describe("views").config, admin.describe("others").config
+    keys = "cleanup.policy", "max.message.bytes", "retention.ms"
+    assert [views[key] for key in keys] == ["compact", "6000", "7"]
+    assert [others[key] for key in keys] == ["delete", "5000", "86400000"]
+    assert not {key for key in (*views, *others) if key.startswith("samza.") or "replication" in key}
