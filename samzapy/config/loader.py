@@ -167,7 +167,7 @@ def load_job(
     ConfigError with all problems.
     """
     variables = os.environ if environ is None else environ
-    read = _read(source, overrides or {}, strict=strict)
+    read = _read(source, overrides or {}, variables, strict=strict)
     references = References(read.values, variables)
     renamed = with_todays_names(references.values, references.secret)
     texts = with_schema_files(renamed.values, read.values)
@@ -206,10 +206,12 @@ def as_read(config: JobConfig, stream: SystemStream) -> JobConfig:
     return config if pattern is None else with_inputs(config, {pattern: [stream]})
 
 
-def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str], *, strict: bool) -> properties.Source:
+def _read(
+    given: Path | str | Mapping[str, str], overrides: Mapping[str, str], environ: Mapping[str, str], *, strict: bool
+) -> properties.Source:
     read = properties.read(given, strict=strict)
     on_top = properties.read(overrides).values
-    rewritten = of_rewriters({**read.values, **on_top}, task.INPUTS.name)
+    rewritten = of_rewriters({**read.values, **on_top}, task.INPUTS.name, environ)
     return properties.Source(
         rewritten.values, (*read.warnings, *rewritten.warnings), (*read.problems, *rewritten.problems)
     )

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.reading.keys import Key, Kind, collect, integer, optional, split_list
-from samzapy.config.reading.properties import inlined
+from samzapy.config.reading.properties import References, inlined
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import NAMING
 from samzapy.errors import ConfigProblem
@@ -128,8 +128,9 @@ class Rewritten(NamedTuple):
 _REWRITERS, _GENERATOR = "job.config.rewriters", ".RegExTopicGenerator"
 
 
-def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
-    """Replace the keys of the rewriters of the class RegExTopicGenerator.
+def of_rewriters(values: Mapping[str, str], inputs_key: str, environ: Mapping[str, str]) -> Rewritten:
+    """Replace the keys of the rewriters of the class RegExTopicGenerator. `environ` has the variables of references in
+    SYSTEM and REGEX, which become parts of keys.
 
     job.config.rewriter.N.system, .regex      an entry SYSTEM.REGEX of task.inputs
     job.config.rewriter.N.config.KEY          systems.SYSTEM.streams.REGEX.KEY
@@ -138,11 +139,14 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
     """
     done = Rewritten(dict(values), [], [])
     gone: dict[str, str] = {}
-    names = split_list(values.get(_REWRITERS, ""))
+    names = dict.fromkeys(split_list(values.get(_REWRITERS, "")))
     generators = [name for name in names if values.get(f"job.config.rewriter.{name}.class", "").endswith(_GENERATOR)]
+    resolved = References(values, environ).values if generators else {}
     for name in generators:
         prefix = f"job.config.rewriter.{name}."
-        below = {key: done.values.pop(key) for key in values if key.startswith(prefix)}
+        below = {key: values[key] for key in values if key.startswith(prefix)}
+        for key in below:
+            done.values.pop(key, None)
         own = {key.removeprefix(prefix): value for key, value in below.items()}
         gone |= below
         missing = [leaf for leaf in ("system", "regex") if not own.get(leaf)]
@@ -153,7 +157,8 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str) -> Rewritten:
         done.values[inputs_key] = ",".join(filter(None, (done.values.get(inputs_key, "").strip(), entry)))
         for leaf, value in own.items():
             if leaf.startswith("config."):
-                key = f"systems.{own['system']}.streams.{own['regex']}.{leaf.removeprefix('config.')}"
+                system, regex = (resolved.get(prefix + part, own[part]) for part in ("system", "regex"))
+                key = f"systems.{system}.streams.{regex}.{leaf.removeprefix('config.')}"
                 done.values.setdefault(key, value)
         done.warnings.append(f"{prefix}*: read as {entry} in {inputs_key}")
     if generators:

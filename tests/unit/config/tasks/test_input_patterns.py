@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.loader import load_job, with_inputs
+from samzapy.config.loader import as_read, load_job, with_inputs
 from samzapy.config.tasks.patterns import written_out
 
 ORDERS = {"task.inputs": "kafka.orders-.*"}
@@ -174,6 +174,21 @@ def test_samzas_generator_of_topics_is_a_pattern_with_its_keys(load):
     assert found.task.inputs == (SystemStream("kafka", "page-views"), EU)
     assert (found.stream(EU).msg_serde, found.stream(EU).offset_default) == ("json", "oldest")
     assert load_job(found.raw).warnings == ()
+
+
+@pytest.mark.parametrize("leaf", ["regex", "system"])
+def test_a_generator_with_a_reference_gives_its_keys_to_the_streams_that_match(load, leaf):
+    key = f"job.config.rewriter.orders.{leaf}"
+    config = load(GENERATOR | {key: "${env:MINE}"}, {"MINE": GENERATOR[key]}, strict=True)
+    found = as_read(config, SystemStream("kafka", "orders-1")).stream(SystemStream("kafka", "orders-1"))
+    assert (found.msg_serde, found.offset_default) == ("json", "oldest")
+
+
+@pytest.mark.parametrize("names", ["orders,orders", "orders,orders.eu"])
+def test_generators_that_are_named_twice_or_share_a_beginning_are_read(load, names):
+    more = {key.replace(".orders.", ".orders.eu."): value for key, value in GENERATOR.items() if ".orders." in key}
+    config = load(GENERATOR | more | {"job.config.rewriters": names})
+    assert str(config.task.patterns[0]) == "kafka.orders-.*"
 
 
 def test_a_generator_alone_gives_all_inputs_and_other_rewriters_stay_without_effect(load):
