@@ -9,7 +9,9 @@ Removed parts, and parts that no head names, get tombstones.
 
     {"task": "Partition 0", "time": 1700000010000, "part": [7, 0]}    the state's first bytes, as written under the number 7
     {"task": "Partition 0", "time": 1700000010000, "part": [7, 1]}    the next bytes
-    {"task": "Partition 0", "time": 1700000010000}    the head: {"write": 7, "parts": 2, "crc32": 3735928559}
+    {"task": "Partition 0", "time": 1700000010000}    the head: {"write": 7, "parts": 2, "crc32": 3735928559, "job": ["views", "1"]}
+
+Two jobs may have one topic: `a_b` with the id `c`, and `a` with the id `b_c`. A head with another job is refused.
 """
 
 from __future__ import annotations
@@ -119,10 +121,11 @@ class TopicCheckpointStore(CheckpointStore):
         consumer: Callable[[], SystemConsumer],
         producer: Callable[[], SystemProducer],
         *,
+        job: tuple[str, str],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Clients are made when first needed; the topic is created by `spec` if it does not exist."""
-        self._system, self._spec, self._task = system, spec, task
+        """Clients are made when first needed; the topic is created by `spec` if it does not exist. `job`: name and id."""
+        self._system, self._spec, self._task, self._job = system, spec, task, list(job)
         self._admin, self._consumer, self._producer = admin, consumer, producer
         self._clock = clock
         self._ssp: SystemStreamPartition | None = None
@@ -134,7 +137,7 @@ class TopicCheckpointStore(CheckpointStore):
         write = secrets.randbits(53)
         cuts = range(0, max(1, len(value)), PART_BYTES)
         parts: dict[_Part, bytes] = {(write, n): value[at : at + PART_BYTES] for n, at in enumerate(cuts)}
-        head = {"write": write, "parts": len(cuts), "crc32": zlib.crc32(value)}
+        head = {"write": write, "parts": len(cuts), "crc32": zlib.crc32(value), "job": self._job}
         parts[_HEAD] = json.dumps(head).encode()
         producer = self._producer()
         producer.send([self._record(ssp, time_ms, part, each) for part, each in parts.items()])
@@ -190,8 +193,10 @@ class TopicCheckpointStore(CheckpointStore):
             if policy != "compact":
                 raise EnvironmentFailure(f"state checkpoints: topic {topic.stream} must be compact (is {policy})")
             partition = zlib.crc32(self._task.encode()) % topic.partitions
-            self._ssp = SystemStreamPartition(self._system, topic.stream, partition)
-            self._read(self._ssp)
+            ssp = SystemStreamPartition(self._system, topic.stream, partition)
+            self._read(ssp)
+            self._refuse_another_job(ssp)
+            self._ssp = ssp
         return self._ssp
 
     def _read(self, ssp: SystemStreamPartition) -> None:
@@ -204,6 +209,15 @@ class TopicCheckpointStore(CheckpointStore):
         finally:
             consumer.close()
         self._parts = {time_ms: set(found) for time_ms, found in self._values.items() if found}
+
+    def _refuse_another_job(self, ssp: SystemStreamPartition) -> None:
+        for found in self._values.values():
+            owner = _parsed(found.get(_HEAD)).get("job", self._job)
+            if owner != self._job:
+                raise EnvironmentFailure(
+                    f"state checkpoints: {ssp} has states of job {owner[0]} (id {owner[1]}), which shares the topic with job "
+                    f"{self._job[0]} (id {self._job[1]}); give one of them another job.name, job.id or state.checkpoint.system"
+                )
 
     def _take(self, batch: RecordBatch) -> None:
         for key, value in zip(batch.keys, batch.values, strict=True):
@@ -266,6 +280,7 @@ class TopicCheckpointStoreFactory(CheckpointStoreFactory):
             lambda: clients.admin(system),
             lambda: clients.consumer(system),
             lambda: clients.producer(system),
+            job=(job.name, job.id),
         )
 
 

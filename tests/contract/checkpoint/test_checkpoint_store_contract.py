@@ -32,6 +32,7 @@ def topic_store(system, stream, task):
         lambda: system.admin,
         lambda: system._kept(system.factory.consumer(system.settings, "states")),
         lambda: producer,
+        job=("views", "1"),
     )
 
 

@@ -14,6 +14,7 @@ from samzapy.api.system import OffsetRange
 from samzapy.checkpoint import checkpoint_topic, codec
 from samzapy.checkpoint.factories import FileCheckpointManager, manager_for
 from samzapy.checkpoint.offsets import starting_offset
+from samzapy.checkpoint.states import TopicCheckpointStoreFactory
 from samzapy.config.loader import load_job
 from samzapy.config.streams import StreamConfig
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, RestoreError, TaskMigrated
@@ -169,6 +170,28 @@ def test_the_options_of_the_repair_override_every_key_of_the_job_file():
         options = re.findall(r"--config (\S+)=(\S+)", str(caught.value))
         once = load_job(given, dict(options), strict=True).stream(stream)
         assert (once.reset_offset, once.offset_default) == (True, "oldest")
+
+
+def test_a_job_takes_no_state_of_another_job_with_the_same_topic():
+    def store(name, job_id):
+        config = load_job(
+            {
+                "job.name": name,
+                "job.id": job_id,
+                "task.class": "a:B",
+                "task.inputs": "memory.in",
+                "systems.memory.samza.factory": "memory",
+                "systems.memory.cluster": "shared-states",
+            }
+        )
+        return TopicCheckpointStoreFactory().store(config, "Partition 0", job_clients(config, "test"))
+
+    store("fraud_eu", "1").persist(10_000, b"a")
+    with pytest.raises(
+        EnvironmentFailure, match=r"has states of job fraud_eu \(id 1\), .* job fraud \(id eu_1\); give"
+    ):
+        store("fraud", "eu_1").persist(10_000, b"b")
+    assert store("fraud_eu", "1").recover(10_000) == b"a"
 
 
 FILES = {
