@@ -27,8 +27,10 @@ from samzapy.errors import EnvironmentFailure, RetriableError, StoreError
 from samzapy.queries.questions import STANDBY_LAG
 from samzapy.storage.inspection import store_of
 
-#: Seconds to wait for a connection and for an answer, and between two attempts without an answer.
-_CONNECT_S, _ANSWER_S, _AGAIN_S = 2.0, 65.0, 0.5
+#: Seconds to wait for a connection and for an answer at the most, and for each of them at the deadline.
+_CONNECT_S, _ANSWER_S, _LEAST_S = 2.0, 65.0, 0.1
+#: Seconds between two attempts without an answer.
+_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -91,18 +93,20 @@ class JobQueries:
         until = self._clock.monotonic() + self._deadline_s
         while True:
             try:
-                return self._asked(path, parameters)
+                return self._asked(path, parameters, until - self._clock.monotonic())
             except _Again as again:
                 if self._clock.monotonic() + again.pause_s > until:
                     line = f"job '{self._config.name}': no answer for {self._deadline_s:g} s: {again}"
                     raise RetriableError(line) from again
                 self._wait(again.pause_s)
 
-    def _asked(self, path: str, parameters: Mapping[str, str]) -> tuple[Any, Mapping[str, str]] | None:
+    def _asked(self, path: str, parameters: Mapping[str, str], left_s: float) -> tuple[Any, Mapping[str, str]] | None:
         url, token, fingerprint = self._where()
-        full = f"{url}{path}?{urlencode(parameters, quote_via=quote)}"
+        full, headers = f"{url}{path}?{urlencode(parameters, quote_via=quote)}", {"authorization": f"Bearer {token}"}
+        most_s = max(left_s, _LEAST_S)
+        timeout = urllib3.Timeout(connect=min(_CONNECT_S, most_s), read=min(_ANSWER_S, most_s))
         try:
-            answer = self._pool(fingerprint).request("GET", full, headers={"authorization": f"Bearer {token}"})
+            answer = self._pool(fingerprint).request("GET", full, headers=headers, timeout=timeout)
         except urllib3.exceptions.HTTPError as cause:
             raise _Again(f"{url} does not answer ({type(cause).__name__})", _AGAIN_S) from cause
         body = _body(answer.data)
@@ -123,7 +127,6 @@ class JobQueries:
             # A fingerprint replaces the check of authorities; without one, the authorities of this machine decide.
             pool = self._pools[fingerprint] = urllib3.PoolManager(
                 retries=False,
-                timeout=urllib3.Timeout(connect=_CONNECT_S, read=_ANSWER_S),
                 cert_reqs="CERT_NONE" if fingerprint else None,
                 assert_fingerprint=fingerprint or None,
             )

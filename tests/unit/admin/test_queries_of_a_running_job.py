@@ -1,7 +1,9 @@
 """The client of a running job's stores, against a server that answers as the driver does."""
 
 import json
+import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -189,6 +191,16 @@ def test_a_driver_that_is_started_again_is_found_by_its_new_address(driver, flat
     with JobQueries(config, clock=clock, wait=wait) as job:
         assert job.store("counts").get("a") == [1]
     assert len(clock.waits) == 1
+
+
+def test_a_driver_that_takes_a_question_and_never_answers_costs_no_more_than_the_deadline(flat):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/?token=reads"
+        with JobQueries(load_job(flat), address, deadline_s=0.3) as job:
+            before = time.monotonic()
+            with pytest.raises(RetriableError, match=r"no answer for 0\.3 s: .* does not answer"):
+                job.store("counts").get("a")
+            assert time.monotonic() - before < 10
 
 
 def test_without_a_run_the_deadline_says_so(flat, clock):
