@@ -21,7 +21,15 @@ from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import RunEnd, open_job
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    EnvironmentFailure,
+    RestoreStalled,
+    RetriableError,
+    SamzapyError,
+    Unreachable,
+)
 from samzapy.storage.local.directory import locking_pid, store_directory
 
 #: Stands in place of a driver's pid when a tool owns the job: nothing was started.
@@ -126,15 +134,23 @@ def wait_for_drain(
     """Wait until the run has drained and ended; False if it goes on after that time. If its process has started the job again
     meanwhile, as for new inputs, the new run is asked instead.
 
-    Raises SamzapyError if the run has ended otherwise, with what is known about its end.
+    Raises SamzapyError if the run has ended otherwise, with what is known about its end. A system that does not answer is
+    asked again until then.
     """
     until = clock.monotonic() + timeout_s
     with open_job(config, "drain") as (_, checkpoints):
         while True:
             # Before the records: a run notes its end and then ends its process.
             gone = look_for_run(config, run) == Running()
-            with checkpoints.one_pass():
-                owner, end = checkpoints.read_owner(), RunEnd.read(checkpoints, run)
+            try:
+                with checkpoints.one_pass():
+                    owner, end = checkpoints.read_owner(), RunEnd.read(checkpoints, run)
+            except (Unreachable, RetriableError, RestoreStalled):
+                # The job outlives the restart of a broker, and the request is kept.
+                if clock.monotonic() >= until:
+                    raise
+                wait(_PACE_S)
+                continue
             if end is not None and end.for_good:
                 _check_drained(config, run, end)
                 return True

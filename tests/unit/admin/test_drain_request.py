@@ -15,12 +15,13 @@ from samzapy.admin.running import ask_to_drain, has_ended, may_answer, wait_for_
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import Ownership, this_run
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError
+from samzapy.errors import ConfigError, EnvironmentFailure, RetriableError, SamzapyError, Unreachable
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.driver import watching
 from samzapy.runner.local import LocalRunner
@@ -185,6 +186,25 @@ def test_the_end_of_a_run_that_cannot_be_seen_from_here_is_waited_for(config):
         assert next(ends, None) is None
         with pytest.raises(EnvironmentFailure, match="no run is active"):
             ask_to_drain(config)
+
+
+@pytest.mark.parametrize("failure", [RetriableError("the leader is away"), Unreachable("no answer")])
+def test_the_end_is_waited_for_while_a_broker_does_not_answer(config, monkeypatch, failure):
+    away = []
+
+    def read_owner(self):
+        if not away:
+            away.append(self)
+            raise failure
+        return found(self)
+
+    found = TopicCheckpointManager.read_owner
+    monkeypatch.setattr(TopicCheckpointManager, "read_owner", read_owner)
+    with closing(owned(config, FAR)) as checkpoints:
+        assert wait_for_drain(config, FAR, 60.0, lambda _: checkpoints.write_record(JobRecord.ENDED, DRAINED))
+        away.clear()
+        with pytest.raises(type(failure)):
+            wait_for_drain(config, FAR, 0.0, no_wait)
 
 
 def test_a_run_whose_process_starts_the_job_again_may_be_asked(config):
