@@ -39,7 +39,14 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.outputs.producers import fence
 from samzapy.container.supervision.job_records import open_job, this_run
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, JobTakenOver, TransactionsRefused
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    EnvironmentFailure,
+    JobTakenOver,
+    TransactionsRefused,
+    UnknownStream,
+)
 from samzapy.job.model import JobModel
 from samzapy.job.transactions import StateTransactions, refused, state_transactions, transactional_id
 from samzapy.storage.changelog.end import STALL_S, foreign_records
@@ -330,7 +337,7 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     partition.
 
     Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs, and for a store that is
-    being migrated.
+    being migrated; UnknownStream for a store of `store_names` whose changelog does not exist.
     """
     if config.task.checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")])
@@ -343,11 +350,13 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
         refuse_unfinished(checkpoints, [store.name for store in stores])
         adopted = {}
         for store in stores:
+            assert store.changelog is not None
             ends = _ends(store, clients)
             if ends is not None:
                 found[store.name] = ends[1]
-                assert store.changelog is not None
                 adopted[store.changelog] = ends
+            elif store.name in store_names:
+                raise UnknownStream(*store.changelog)
         checkpoints.start()
         adopt_ends(checkpoints, adopted)
     return found

@@ -207,7 +207,10 @@ def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, tak
     from samzapy.admin.take_over import adopt as adopt_records
     from samzapy.config.loader import load_job
 
-    for name, ends in adopt_records(load_job(job, pairs(overrides)), stores, take_over=take_over).items():
+    found = adopt_records(load_job(job, pairs(overrides)), stores, take_over=take_over)
+    if not found:
+        click.echo("no store of the job has a changelog yet: nothing to adopt")
+    for name, ends in found.items():
         places = ", ".join(f"[{partition}]@{end}" for partition, end in sorted(ends.items()))
         click.echo(f"{name}: all records of its changelog before {places} are state of this job now")
 
