@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import keyword
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -59,13 +60,13 @@ _PARTITIONS = 2
 def init(name: str, parent: Path, *, typed: bool, kafka: bool, spark: bool) -> None:
     """Create the folder NAME with a task, its job file, its tests and some input.
 
-    NAME becomes the task's module: 1 to 40 of a-z 0-9 _, and not the name of an installed module. The command never
-    overwrites existing files.
+    NAME becomes the task's module: 1 to 40 of a-z 0-9 _, without a _ at the end, and not the name of an installed
+    module. The command never overwrites existing files.
     """
     kind = ProjectKind(typed=typed, kafka=kafka, spark=spark)
     folder, messages = create_project(name, parent, kind.files, kind.words(name), fill=not kafka)
     click.echo(f"created {folder}{'' if kafka else f', with {messages} messages in local.{name}-input'}; now:")
-    for command in (f"cd {folder}", "pytest", *kind.commands(name)):
+    for command in (f"cd {shlex.quote(str(folder))}", "pytest", *kind.commands(name)):
         click.echo(f"  {command}")
 
 
@@ -158,6 +159,10 @@ def check_name(name: str) -> None:
         raise _refused(name, "a name is 1 to 40 of a-z 0-9 _, a letter first: it becomes a Python module")
     if name.startswith("test_") or name.endswith("_test") or name == "conftest":
         raise _refused(name, "pytest would mistake the task's module for a test")
+    if name.endswith("_"):
+        raise _refused(name, "pip installs no project with a _ at the end of its name")
+    if name == "setup":
+        raise _refused(name, "pip would run the task's module as the script that installs the project")
     if keyword.iskeyword(name):
         raise _refused(name, "a keyword of Python cannot be a module")
     if name in sys.stdlib_module_names or _installed(name):

@@ -105,6 +105,11 @@ def test_a_project_is_made_where_it_is_asked_for(samzapy, tmp_path):
     assert listed(tmp_path) == ["projects"]
 
 
+def test_the_commands_are_for_the_shell_in_a_folder_of_any_name(samzapy, tmp_path):
+    (tmp_path / "My Projects").mkdir()
+    assert "  cd 'My Projects/hello'\n" in samzapy("init", "hello", "--dir", "My Projects")[1]
+
+
 @pytest.mark.parametrize("options", OPTIONS)
 def test_its_job_runs_as_it_was_made_and_counts_its_input(samzapy, tmp_path, monkeypatch, options):
     samzapy("init", "hello", *options)
@@ -171,6 +176,8 @@ def test_its_code_is_formatted_and_has_nothing_to_complain_about(samzapy, tmp_pa
         ("json", "Python has a module of that name already"),
         ("samzapy", "Python has a module of that name already"),
         ("pytest", "Python has a module of that name already"),
+        ("hello_", "pip installs no project with a _ at the end of its name"),
+        ("setup", "pip would run the task's module as the script that installs the project"),
         ("test_it", "pytest would mistake the task's module for a test"),
         ("conftest", "pytest would mistake the task's module for a test"),
     ],
