@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
@@ -72,6 +73,8 @@ class TopicCheckpointManager(CheckpointManager):
         #: Inside `one_pass`: everything before the beginning of the pass has been read.
         self._complete = False
         self._checkpoints: dict[str, Checkpoint] = {}
+        #: By task, what its last record has replaced if that is Samza's.
+        self._replaced: dict[str, Checkpoint] = {}
         self._partitions: dict[str, int] = {}
         self._owners: list[JobRun] = []
         self._records: dict[Kind, dict[str, Any]] = {}
@@ -216,6 +219,7 @@ class TopicCheckpointManager(CheckpointManager):
             return None
         bound = self._admin().offsets([self._ssp])[self._ssp]
         self._checkpoints.clear()
+        self._replaced.clear()
         self._partitions.clear()
         self._owners.clear()
         self._records.clear()
@@ -237,10 +241,11 @@ class TopicCheckpointManager(CheckpointManager):
             kind, task = found
             if value is None:
                 self._checkpoints.pop(task, None)
+                self._replaced.pop(task, None)
             elif kind is Kind.CHECKPOINT:
                 self._take(task, codec.decode(value, where))
             elif kind is Kind.SAMZA_CHECKPOINT:
-                self._checkpoints[task] = samza.decode(value, where)
+                self._take_samzas(task, samza.decode(value, where))
             elif kind is Kind.PARTITIONS:
                 self._partitions = codec.decode_partitions(value, where)
             elif kind is Kind.OWNER:
@@ -251,7 +256,19 @@ class TopicCheckpointManager(CheckpointManager):
                     self._changes[kind].append(read)
 
     def _take(self, task: str, checkpoint: Checkpoint) -> None:
-        """The newest record wins, unless a superseded attempt wrote it: then its epoch is lower."""
+        """The newest record wins, unless a superseded attempt wrote it: then its epoch is lower. Samza's record before it is
+        of the same attempt, and does not win either."""
         known = self._checkpoints.get(task)
+        replaced = self._replaced.pop(task, None)
         if known is None or checkpoint.epoch >= known.epoch:
             self._checkpoints[task] = checkpoint
+        elif replaced is not None:
+            self._checkpoints[task] = replaced
+
+    def _take_samzas(self, task: str, checkpoint: Checkpoint) -> None:
+        """A record of Samza wins: it has no epoch. Lower epochs than the one before it still do not."""
+        known = self._checkpoints.get(task)
+        if known is not None:
+            self._replaced[task] = known
+            checkpoint = replace(checkpoint, epoch=known.epoch)
+        self._checkpoints[task] = checkpoint

@@ -11,8 +11,9 @@ from systems import SYSTEMS
 from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.checkpoint import samza
 from samzapy.checkpoint.factories import FileCheckpointManager
-from samzapy.checkpoint.samza import Kind, RecordKey, encode_key
+from samzapy.checkpoint.samza import Kind, RecordKey, SamzaRecords, encode_key
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure, RestoreError
@@ -21,13 +22,13 @@ from samzapy.testing import ManualClock
 SSP = SystemStreamPartition("kafka", "orders", 0)
 
 
-def topic_manager(system, stream, heard=lambda consumer: consumer, clock=SYSTEM_CLOCK):
+def topic_manager(system, stream, heard=lambda consumer: consumer, clock=SYSTEM_CLOCK, **more):
     """`heard` may put something before the manager's consumers."""
     spec = StreamSpec(stream, 1, {"cleanup.policy": "compact"})
     consumer = lambda: heard(system._kept(system.factory.consumer(system.settings, "checkpoints")))  # noqa: E731
     # Managers may be in several threads, a client in one.
     admin = system._kept(system.factory.admin(system.settings, "checkpoints"))
-    return TopicCheckpointManager(system.name, spec, lambda: admin, consumer, system.producer, clock=clock)
+    return TopicCheckpointManager(system.name, spec, lambda: admin, consumer, system.producer, clock=clock, **more)
 
 
 @pytest.fixture
@@ -398,3 +399,35 @@ def test_a_broker_that_brings_nothing_for_a_while_hides_no_owner(system, stream,
             manager.peek_owner()
     manager.close()
     writer.close()
+
+
+def test_a_superseded_attempt_does_not_win_with_the_record_for_samza_either(system, stream):
+    def manager():
+        return topic_manager(system, stream, samza_records=SamzaRecords(write=True))
+
+    def samzas(position):
+        key = encode_key(RecordKey(Kind.SAMZA_CHECKPOINT, "t"), "partition")
+        producer = system.producer()
+        producer.send([OutgoingRecord(stream, key, samza.encode(Checkpoint({SSP: position})), 0)])
+        producer.flush()
+
+    def seen():
+        fresh = manager()
+        found = fresh.read("t")
+        assert found == follower.read("t")
+        fresh.close()
+        return found.input_offsets[SSP]
+
+    writer, follower = manager(), manager()
+    writer.start()
+    writer.write({"t": Checkpoint({SSP: 50}, {"counts": 5}, epoch=5)})
+    writer.write({"t": Checkpoint({SSP: 40}, {"counts": 4}, epoch=4)})
+    assert seen() == 50
+    samzas(60)
+    assert seen() == 60
+    writer.write({"t": Checkpoint({SSP: 41}, {"counts": 4}, epoch=4)})
+    assert seen() == 60
+    writer.write({"t": Checkpoint({SSP: 70}, {"counts": 7}, epoch=6)})
+    assert seen() == 70
+    writer.close()
+    follower.close()
