@@ -85,7 +85,7 @@ class Record(NamedTuple):
 class Range(NamedTuple):
     """The records to read.
 
-    `start`: oldest, newest (the last record of each partition), upcoming, or an offset. `partitions`: none for all.
+    `start`: oldest, newest (the last offset of each partition), upcoming, or an offset. `partitions`: none for all.
     `follow`: go on after the end. `patience_s`: seconds without progress after which the read fails; records behind an
     open transaction come only when it ends.
     """

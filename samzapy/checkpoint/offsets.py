@@ -46,7 +46,8 @@ def starting_offset(
 
 
 def default_offset(default: str, log: OffsetRange) -> int:
-    """The offset of `oldest`, `upcoming`, or `newest` (the last record in the log)."""
+    """The offset of `oldest`, `upcoming`, or `newest` (the last one in the log; behind a transaction it is that of the
+    transaction's mark, as in Samza)."""
     if default == "oldest":
         return log.oldest
     if default == "newest":
@@ -61,7 +62,7 @@ _PLACES = ("oldest", "newest", "upcoming")
 
 @dataclass(frozen=True)
 class Target:
-    """A position as text: oldest, newest (the last record), upcoming, default (as at a first start), an offset, or a
+    """A position as text: oldest, newest (the last offset), upcoming, default (as at a first start), an offset, or a
     time for the first record that is not older. A time is ISO 8601 (UTC by default), or @ and milliseconds."""
 
     text: str

@@ -94,7 +94,7 @@ def set_(
 ) -> None:
     """Move a stopped job to POSITION.
 
-    POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (by
+    POSITION is oldest, newest (the last offset), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (by
     default UTC) or @1769860800000 (milliseconds), for the first record that is not older.
     """
     _move(config, model, Move(Target(position), inputs, take_over, dry_run))

@@ -36,7 +36,7 @@ def startpoint() -> None:
 def set_(config: JobConfig, model: JobModel, position: str, inputs: tuple[str, ...], task: str | None) -> None:
     """Start at POSITION the next time.
 
-    POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (by
+    POSITION is oldest, newest (the last offset), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (by
     default UTC) or @1769860800000 (milliseconds), for the first record that is not older. The start evaluates it.
     """
     from samzapy.admin.positions import write_startpoints

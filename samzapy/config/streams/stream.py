@@ -99,7 +99,8 @@ OFFSET_DEFAULT = Key(
     "streams.{stream}.samza.offset.default",
     OFFSET_DEFAULT_KIND,
     "upcoming",
-    "The position where an input starts without a checkpoint: oldest, upcoming (only new records) or newest.",
+    "The position where an input starts without a checkpoint: oldest, upcoming (only new records) or newest "
+    "(the last offset: of a record, or of the mark at the end of a transaction).",
     otherwise=_places("offset.default"),
 )
 RESET_OFFSET = Key(
