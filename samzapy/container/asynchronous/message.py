@@ -125,4 +125,16 @@ class MessageInFlight(TaskCallback):
         self._settle(self, None, then)
 
     def failure(self, error: BaseException) -> None:
-        self._settle(self, error, None)
+        self._settle(self, _as_raised(error), None)
+
+
+def _as_raised(error: object) -> BaseException:
+    """The exception that `raise error` would raise, which the message fails with."""
+    if isinstance(error, BaseException):
+        return error
+    if isinstance(error, type) and issubclass(error, BaseException):
+        try:
+            return error()
+        except Exception as failure:  # noqa: BLE001  # such as a missing argument
+            return failure
+    return TypeError(f"callback.failure: expected an exception, got {type(error).__name__} {error!r}")

@@ -486,6 +486,37 @@ def test_a_failure_ends_the_attempt_wherever_it_comes_from(tmp_path, order, mess
     assert job.changelog() == {}
 
 
+class FailingTask(AsyncStreamTask):
+    """Fails every message with the object named in it."""
+
+    calls: ClassVar[list] = []
+    errors: ClassVar[dict] = {"class": TimeoutError, "needs": UnicodeDecodeError, "none": None, "text": "gone"}
+
+    def process_async(self, envelope, collector, coordinator, callback):
+        collector.send(OutgoingMessageEnvelope(OUT, envelope.message, key=envelope.key))
+        callback.failure(self.errors[envelope.message["do"]])
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [
+        ("class", "TimeoutError"),
+        ("needs", "TypeError: "),
+        ("none", "TypeError: callback.failure: expected an exception, got NoneType None"),
+        ("text", "TypeError: callback.failure: expected an exception, got str 'gone'"),
+    ],
+)
+def test_whatever_a_callback_fails_with_is_the_message_s_failure(tmp_path, order, reason):
+    job = AsyncJob(tmp_path, task=FailingTask)
+    job.send({"id": 0, "do": order})
+    with pytest.raises(TaskFailed, match=rf"process of mem\.in\[0\]@0 failed: {reason}"):
+        job.run()
+    report = job.run(**{"task.error.process.policy": "skip"})
+    assert report.metrics["errors"]["process.skipped"] == 1
+    assert report.positions == {"mem.in[0]": 1}
+    assert job.outputs() == []
+
+
 def test_a_store_refuses_a_thread_that_is_not_the_task_s(tmp_path):
     job = AsyncJob(tmp_path, task=PoolTask)
     job.send({"id": 0, "do": "store"})
