@@ -65,6 +65,7 @@ class AsyncMessages:
         self._config = config
         self._clock = clock
         self._recovery = collector.recovery
+        self._gathering = collector
         self._collector: MessageCollector = collector
         self._order: OutputOrder = AsReady()
         self._begin_outputs: Callable[[IncomingMessageEnvelope], None] = _without_ids
@@ -263,8 +264,13 @@ class AsyncMessages:
     def _finish(self, message: MessageInFlight) -> None:
         self._recovery.input = message.work.envelope
         self._begin_outputs(message.work.envelope)
-        mark = self._order.mark()
-        message.outputs.send_to(self._collector)
+        mark, before = self._order.mark(), self._gathering.mark()
+        try:
+            message.outputs.send_to(self._collector)
+        except Exception as failure:  # noqa: BLE001  # as if the task's own `send` had raised it
+            self._gathering.back_to(before)
+            self._recover(message.work, failure)
+            return
         self._recovery.input = None
         self._done(message.work, mark)
 

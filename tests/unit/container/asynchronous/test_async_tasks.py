@@ -18,6 +18,7 @@ from samzapy import (
     InitableTask,
     OutgoingMessageEnvelope,
     StreamTask,
+    SystemStream,
     WindowableTask,
 )
 from samzapy.api.serde import Serde
@@ -83,6 +84,8 @@ class GatedTask(CoroutineTask, InitableTask, ClosableTask, WindowableTask, EndOf
             coordinator.commit()
         if order == "unserializable":
             collector.send(OutgoingMessageEnvelope(OUT, object(), key="k"))
+        if order == "astray":
+            collector.send(OutgoingMessageEnvelope(SystemStream("nowhere", "out"), 1))
         if order == "huge":
             collector.send(OutgoingMessageEnvelope(OUT, "x" * 1_000_013, key="k"))
 
@@ -350,7 +353,12 @@ def test_a_window_is_called_with_nothing_in_flight(tmp_path):
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize(
     ("stage", "order", "kept"),
-    [("process", "fail", False), ("serialize", "unserializable", True), ("produce", "huge", True)],
+    [
+        ("process", "fail", False),
+        ("process", "astray", False),
+        ("serialize", "unserializable", True),
+        ("produce", "huge", True),
+    ],
 )
 def test_error_policies_hold_for_messages_in_flight(tmp_path, guarantee, concurrency, stage, order, kept):
     retry = "" if stage == "produce" else "retry(1, 0) then "
