@@ -36,6 +36,14 @@ def _without_ids(envelope: IncomingMessageEnvelope) -> None:
     """Outputs carry no ids."""
 
 
+def _interrupted(cancelled: BaseException) -> Exception:
+    """The failure of a message that awaited a call which somebody else has cancelled. asyncio's own exception is no
+    Exception, so no policy would apply to it."""
+    failure = RuntimeError("a call that it awaited was cancelled")
+    failure.__cause__ = cancelled
+    return failure.with_traceback(cancelled.__traceback__)
+
+
 class AsyncMessages:
     """The messages of one asynchronous task: `accept` takes them, `start` starts as many as may be in flight, `check`
     raises failures.
@@ -241,6 +249,8 @@ class AsyncMessages:
         try:
             if failure is None and then is not None:
                 failure = self._failure_in(message, then)
+            if isinstance(failure, self._events.cancelled):
+                failure = _interrupted(failure)
             message.outputs.closed = True
             if failure is None:
                 self._finish(message)

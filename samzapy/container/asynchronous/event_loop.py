@@ -26,6 +26,8 @@ class EventLoop:
         import asyncio  # noqa: PLC0415
 
         self._asyncio = asyncio
+        #: The exception of a cancelled call.
+        self.cancelled: type[BaseException] = asyncio.CancelledError
         self._loop = asyncio.new_event_loop()
         self._thread = threading.get_ident()
         self._running = False

@@ -66,6 +66,10 @@ class GatedTask(CoroutineTask, InitableTask, ClosableTask, WindowableTask, EndOf
             if "wait" in message:
                 await self.gate(message["wait"]).wait()
             await asyncio.sleep(0)
+            if message.get("do") == "cancelled":
+                call = asyncio.get_running_loop().create_future()
+                call.cancel()
+                await call
         except asyncio.CancelledError:
             self.calls.append(("cancelled", message["id"]))
             raise
@@ -356,6 +360,7 @@ def test_a_window_is_called_with_nothing_in_flight(tmp_path):
     [
         ("process", "fail", False),
         ("process", "astray", False),
+        ("process", "cancelled", False),
         ("serialize", "unserializable", True),
         ("produce", "huge", True),
     ],
