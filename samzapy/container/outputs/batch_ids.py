@@ -154,7 +154,7 @@ class BatchIdCollector(MessageCollector):
             raise TaskFailed(
                 f"process_batch of {self._batch.position} sends to {stream} with input {other!r}: expected an offset of the batch"
             )
-        return inputs
+        return inputs if isinstance(inputs, Sequence) else list(inputs)  # a column of pandas finds its items by label
 
     def _number(self, offsets: Sequence[int]) -> Sequence[int]:
         """The numbers of the next outputs of these inputs."""

@@ -1,5 +1,6 @@
 """Ids of outputs in effectively-once: those of the inputs that the task names, wherever batches end."""
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -81,6 +82,15 @@ def test_an_input_that_is_not_in_the_batch_is_refused():
 def test_an_input_for_each_output_is_needed():
     with pytest.raises(TaskFailed, match="got 2 messages beside 1 inputs"):
         sending(lambda batch, collector: collector.send_batch(OUT, None, [1, 2], inputs=[0]))
+
+
+def test_the_inputs_may_be_a_column_of_a_frame():
+    def send(batch, collector):
+        frame = pd.DataFrame({"message": [1, 2], "input": batch.offsets})
+        rest = frame[frame["input"] > 0]
+        collector.send_batch(OUT, None, rest["message"], inputs=rest["input"])
+
+    assert sending(send).messages == [2]
 
 
 def test_with_batches_of_one_the_input_is_known():
