@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from samzapy.admin.running import refuse_if_running
 from samzapy.cli.output import status_console
 from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
@@ -44,7 +45,7 @@ def demo(folder: Path, runner: str, verbose: bool) -> None:
     config = _config(folder)
     chosen = runner_of(runner)
     chosen.check(config)
-    _make_fresh(folder)
+    _make_fresh(folder, config)
     _load(config, console)
     outcome = _run(config, chosen, console, verbose=verbose)
     results = read_results(config)
@@ -55,15 +56,16 @@ def demo(folder: Path, runner: str, verbose: bool) -> None:
     out.print(f"{summary(outcome.status)}; logs and state are in {folder}", soft_wrap=True, highlight=False)
 
 
-def _make_fresh(path: Path) -> None:
+def _make_fresh(path: Path, config: JobConfig) -> None:
     """Make an empty folder at `path`, without the files of an earlier demo.
 
-    Raises EnvironmentFailure for a folder that holds anything else, or that cannot be written.
+    Raises EnvironmentFailure for a folder that holds anything else, that a demo uses now, or that cannot be written.
     """
     try:
         if path.is_dir() and any(path.iterdir()):
             if not (path / _MARK).is_file():
                 raise EnvironmentFailure(f"{path} is not empty and not a demo's folder; name another one with --folder")
+            refuse_if_running(config, None, take_over=True)
             shutil.rmtree(path)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (path / _MARK).touch()
