@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import click
 
 from samzapy.cli.output import warn
+from samzapy.errors import EnvironmentFailure, RestoreError, RetriableError
 
 #: The job file, as the first argument of a command, and the keys that the command line overrides.
 JOB = click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
@@ -48,6 +50,15 @@ def look_at_target(file: Path | None) -> None:
     """Check before a long command that its output file can be written; leaves the content as it is. Raises OSError."""
     if file is not None:
         file.open("a").close()
+
+
+@contextmanager
+def answers_by_exit_code() -> Iterator[None]:
+    """For a command that answers with exit code 1: a system that fails, as a broker that restarts, ends it with 3."""
+    try:
+        yield
+    except (RetriableError, RestoreError) as failure:
+        raise EnvironmentFailure(str(failure)) from failure
 
 
 def of_job(command: Callable[..., None]) -> Callable[..., None]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from samzapy.cli.options import JOB, OVERRIDES, Number, of_job, pairs
+from samzapy.cli.options import JOB, OVERRIDES, Number, answers_by_exit_code, of_job, pairs
 from samzapy.cli.output import table, utc, warn
 from samzapy.config.job import JobConfig
 from samzapy.job.model import JobModel
@@ -73,6 +73,7 @@ def clear(config: JobConfig, model: JobModel) -> None:
 @OVERRIDES
 @click.option("--no-wait", is_flag=True, help="Do not wait for the end.")
 @click.option("--timeout", type=Number(0), default=600.0, show_default=True, help="Seconds to wait for the end.")
+@answers_by_exit_code()
 def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: float) -> None:
     """Let a running job process its inputs up to their current ends, call on_drain of its tasks, commit and stop.
 

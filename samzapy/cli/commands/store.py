@@ -15,7 +15,7 @@ import click
 
 from samzapy.admin.migration.report import StoreMigrated
 from samzapy.admin.store_queries import Question, StoreEntries, store_entries
-from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.options import JOB, OVERRIDES, answers_by_exit_code, pairs
 from samzapy.cli.output import Bars, table, warn
 from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.storage.inspection import Entry
@@ -117,6 +117,7 @@ def store() -> None:
 @store.command()
 @_question
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@answers_by_exit_code()
 def get(question: Question, keys: tuple[str, ...]) -> None:
     """Print the entries of KEYs as lines of JSON. The exit code is 1 if a key is absent."""
     with _entries(question) as entries:

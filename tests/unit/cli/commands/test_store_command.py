@@ -17,10 +17,11 @@ from rocksdict import Options, Rdict
 from samzapy.api.engine import EngineSettings
 from samzapy.api.system import OutgoingRecord
 from samzapy.config.loader import load_job
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import EnvironmentFailure, RestoreStalled, RetriableError
 from samzapy.storage.inspection import local_directories
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.system.local.admin import LocalAdmin
 from samzapy.system.local.factory import LocalSystemFactory
 
 
@@ -74,6 +75,20 @@ def test_an_absent_key_is_an_error_after_those_that_are_there(samzapy, store):
     code, output, errors = samzapy("store", "get", "job.properties", "counts", "/a", "/nope")
     assert (code, entries(output)) == (1, [("/a", 3)])
     assert errors == "error: store 'counts' has no key '/nope'\n"
+
+
+@pytest.mark.parametrize("failure", [RetriableError("the leader is away"), RestoreStalled("no records")])
+@pytest.mark.parametrize("command", [("store", "get", "job.properties", "counts", "/a"), ("drain", "job.properties")])
+@pytest.mark.usefixtures("store")
+def test_a_system_that_fails_is_not_taken_for_the_answer_of_a_command(samzapy, monkeypatch, command, failure):
+    def fails(*_):
+        raise failure
+
+    monkeypatch.setattr(LocalAdmin, "describe", fails)
+    monkeypatch.setattr(LocalAdmin, "describe_all", fails)
+    monkeypatch.setattr(LocalAdmin, "offsets", fails)
+    code, output, errors = samzapy(*command)
+    assert (code, output, errors) == (3, "", f"error: {failure}\n")
 
 
 @pytest.mark.parametrize("where", [(), ("--local", "state")])
