@@ -37,6 +37,7 @@ def read(source: Path | str | Mapping[str, str], *, strict: bool = False) -> Sou
     1. A key alone on its line is a problem. Java reads it as an empty value, which is hardly ever intended.
     2. A key that is set twice is a warning, or a problem if `strict`. A store that is defined twice is always a
        problem.
+    3. An escaped blank around a value is a warning. Java keeps it.
 
     Raises ConfigError for a file that cannot be read or is not in the grammar.
     """
@@ -80,6 +81,8 @@ def _pairs(path: Path, text: str, *, strict: bool) -> Source:
                         else:
                             warnings.append(f"{twice}; the last one counts")
                     values[key] = element.value.strip()
+                    if _has_escaped_blanks(element):
+                        warnings.append(f"{key}: the value begins or ends with a blank (line {line}), which is dropped")
                     seen[key] = line
                     before = element
             line += _lines(element.source)
@@ -90,6 +93,17 @@ def _pairs(path: Path, text: str, *, strict: bool) -> Source:
 
 def _is_key_alone(pair: javaproperties.KeyValue) -> bool:
     return bool(pair.key) and not pair.value and not _SEPARATOR.search(pair.source)
+
+
+def _has_escaped_blanks(pair: javaproperties.KeyValue) -> bool:
+    r"""Whether the value has a blank at an end on purpose, as in `a=\t`. The grammar drops other blanks before it."""
+    source = pair.source.rstrip("\r\n")
+    bare = source.rstrip(" \t\f")
+    backslashes = len(bare) - len(bare.rstrip("\\"))
+    plain = len(source) - len(bare) - backslashes % 2
+    value = pair.value[: len(pair.value) - max(plain, 0)]
+    # The line end behind the last line of a PEM file says nothing.
+    return bool(value.strip() != (value.strip("\r\n") or value))
 
 
 def _key_alone(path: Path, line: int, text: str, before: javaproperties.KeyValue | None) -> ConfigProblem:

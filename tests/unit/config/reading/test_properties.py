@@ -36,6 +36,17 @@ def test_a_byte_order_mark_crlf_and_trailing_blanks_do_not_count(write):
     assert read(write(b"\xef\xbb\xbfa=1 \r\nb=true\t\r\n")).values == {"a": "1", "b": "true"}
 
 
+@pytest.mark.parametrize("text", [r"\t", r"x\u0020", "x\\ ", "\\ x", "\\u0020  ", r"\n", "x\\\n  y\\t"])
+def test_a_blank_that_was_written_on_purpose_is_not_dropped_without_a_word(write, text):
+    found = read(write(f"b=1\na={text}\r\n".encode()))
+    assert found.warnings == ("a: the value begins or ends with a blank (line 2), which is dropped",)
+
+
+@pytest.mark.parametrize("text", ["", "  x \t", "x\\\\  ", "x\\\n   y ", r"-----BEGIN\n-----END\n"])
+def test_other_blanks_around_a_value_are_no_warning(write, text):
+    assert read(write(f"a={text}\n".encode())).warnings == ()
+
+
 def test_the_last_of_two_equal_keys_counts_and_both_lines_are_named(write):
     path = write(b"a=1\\\n2\n# x\na=3\n")
     found = read(path)
