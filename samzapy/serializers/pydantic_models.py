@@ -22,6 +22,10 @@ from samzapy.serializers.typed import Codec, Format
 
 _CAN_READ_BY_BOTH = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
+#: The types of the schemas with fields.
+_WITH_FIELDS = ("model-fields", "dataclass-args", "typed-dict")
+#: The keys of a schema that hold no schemas of documents.
+_NO_SCHEMAS = frozenset({"config", "default", "json_schema_input_schema", "metadata"})
 
 
 def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
@@ -134,11 +138,16 @@ def _fields(schema: Any) -> Iterator[_Fields]:
         part, config = waiting.pop()
         if isinstance(part, Mapping):
             config = part.get("config") or config
-            if part.get("type") in {"model-fields", "dataclass-args", "typed-dict"}:
+            if part.get("type") in _WITH_FIELDS:
                 yield _fields_of(part, config)
-            waiting += [(held, config) for key, held in part.items() if key not in {"default", "metadata"}]
+            waiting += [(_held(key, held), config) for key, held in part.items() if key not in _NO_SCHEMAS]
         elif isinstance(part, (list, tuple)):
             waiting += [(held, config) for held in part]
+
+
+def _held(key: str, held: Any) -> Any:
+    # The keys are names of the user: of fields, or the tags of a union. They say nothing about a schema.
+    return [*held.values()] if key in {"fields", "choices"} and isinstance(held, Mapping) else held
 
 
 def _fields_of(part: Mapping[str, Any], config: Mapping[str, Any]) -> _Fields:

@@ -5,16 +5,29 @@ from __future__ import annotations
 import dataclasses
 import enum
 import uuid
+import warnings
 from datetime import datetime, timedelta, timezone
 from ipaddress import IPv4Address
 from itertools import count
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 import pytest
 from jobs import schema_job
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, HttpUrl, SecretStr, computed_field
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    HttpUrl,
+    SecretStr,
+    computed_field,
+    create_model,
+)
 from pydantic.alias_generators import to_camel
+from typing_extensions import TypedDict
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
@@ -51,6 +64,31 @@ class Tree(BaseModel):
     below: list[Tree] = Field([], alias="Below")
 
 
+NAMES = ["type", "config", "default", "metadata", "fields", "schema", "choices", "definitions", "serialization", "cls"]
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)  # `schema` is a method of every model
+    Named = create_model("Named", **dict.fromkeys(NAMES, (Visits, Visits())))
+NamedInDict = TypedDict("NamedInDict", dict.fromkeys(NAMES, Visits))
+NamedInData = dataclasses.make_dataclass("NamedInData", [(name, Visits) for name in NAMES])
+
+
+class Click(BaseModel):
+    type: Literal["default"] = "default"
+    made_by: int = Field(0, alias="madeBy")
+
+
+class View(BaseModel):
+    type: Literal["metadata", "type"] = "metadata"
+    seen_by: int = Field(0, alias="seenBy")
+
+
+class Events(BaseModel):
+    type: str
+    events: list[Annotated[Click | View, Field(discriminator="type")]]
+    in_dict: NamedInDict
+    in_data: NamedInData
+
+
 @dataclasses.dataclass
 class Holding:
     visits: Visits
@@ -58,6 +96,7 @@ class Holding:
 
 
 VISITS = Visits(pageViews=7, lastUser="ann")
+BY_NAME = dict.fromkeys(NAMES, VISITS)
 ALIASED = [
     (Visits, VISITS),
     (list[Visits], [VISITS]),
@@ -66,6 +105,12 @@ ALIASED = [
     (ByAlias, ByAlias(_id=1, id=2)),
     (Tree, Tree(Below=[Tree(), Tree(Below=[Tree()])])),
     (Holding, Holding(VISITS, [Forbidding(n=3)])),
+    (Named, Named(**BY_NAME)),
+    (Click, Click(madeBy=5)),
+    (
+        Events,
+        Events(type="t", events=[Click(madeBy=5), View(seenBy=6)], in_dict=BY_NAME, in_data=NamedInData(**BY_NAME)),
+    ),
 ]
 FORMATS = [JsonSerde(), MsgpackSerde(), JsonSerdeFactory().serde("json", {"sort.keys": "true"})]
 
@@ -166,7 +211,7 @@ def test_a_store_has_no_class_that_does_not_read_what_it_is_written_with(kind, f
     task_serdes(load_job({**store("Visits").resolved, "systems.kafka.streams.in.samza.msg.type": f"{__name__}:{kind}"}))
 
 
-@pytest.mark.parametrize("kind", ["Visits", "Forbidding", "Choosing", "ByAlias", "Tree", "Holding"])
+@pytest.mark.parametrize("kind", ["Visits", "Forbidding", "Choosing", "ByAlias", "Tree", "Holding", "Named", "Events"])
 def test_a_store_has_classes_with_aliases(kind):
     task_serdes(store(kind))
 
