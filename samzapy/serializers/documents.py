@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 
@@ -15,7 +14,7 @@ import orjson
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import NULL, as_refusal, check_numbers
-from samzapy.serializers.typed import TypedSerde, check_private, typed_serde
+from samzapy.serializers.typed import TypedSerde, typed_serde, unwritten
 
 _dumps = orjson.dumps
 #: A value of these types can only be refused because of its contents or its size.
@@ -98,20 +97,17 @@ class _JsonSerdeOfObjects(JsonSerde):
 
 def _fragment(encode: Callable[[Any], bytes], value: Any) -> orjson.Fragment:
     kind: Any = type(value)
-    if _is_of_msgspec(kind):
-        return orjson.Fragment(encode(value))
+    if issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__"):
+        reason = _unwritten(kind)
+        if reason is None:
+            return orjson.Fragment(encode(value))
+        raise SerdeError(reason)
     raise TypeError
 
 
 @cache
-def _is_of_msgspec(kind: type) -> bool:
-    """Raises SerdeError for a class that msgspec would not write whole."""
-    if not (issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__")):
-        return False
-    # A class can be written although a name in its annotations is not there when the code runs.
-    with suppress(NameError):
-        check_private(kind)
-    return True
+def _unwritten(kind: type) -> str | None:
+    return unwritten(kind, made=False)
 
 
 _OPTIONS = {"non.str.keys": orjson.OPT_NON_STR_KEYS, "sort.keys": orjson.OPT_SORT_KEYS}

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from samzapy.serializers.typed import for_classes, holds_models, typed_serde
+from samzapy.serializers.typed import for_classes, holds_models, if_whole, typed_serde
 
 #: Values that stay unchanged.
 _PLAIN = (bytes, bytearray, datetime, date, time, Decimal, UUID)
@@ -37,6 +37,6 @@ def plain_form(kind: Any) -> PlainForm:
 
         to_plain, from_plain = plain_functions(kind, _PLAIN)
     else:
-        to_plain = partial(msgspec.to_builtins, builtin_types=_PLAIN)
+        to_plain = if_whole(kind, partial(msgspec.to_builtins, builtin_types=_PLAIN))
         from_plain = partial(msgspec.convert, type=kind, builtin_types=_PLAIN)
     return PlainForm(for_classes(kind, known.classes, to_plain), from_plain, known.misfit, known.classes)

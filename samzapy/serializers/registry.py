@@ -14,7 +14,7 @@ from samzapy.config.streams.stream import typed_streams
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class, load_name
 from samzapy.serializers.documents import DocumentSerde
-from samzapy.serializers.typed import TypedSerde, holds_sets, shown, unread_name
+from samzapy.serializers.typed import TypedSerde, holds_sets, shown, unread_name, unwritten
 
 
 class UnknownSerde(ConfigError, KeyError):
@@ -127,13 +127,14 @@ def _unfit_to_store(serde: Serde, *, keys: bool) -> str | None:
             return f"a store's key must be hashable, {unhashable[0]} is not: freeze it (frozen=True)"
         if isinstance(serde, TypedSerde) and holds_sets(serde.object_type):
             return "a store's key must have the same bytes in every process, and a set has not: take a sorted tuple"
-    name = unread_name(serde.object_type) if isinstance(serde, TypedSerde) else None
+    kind = getattr(serde, "object_type", None)
+    name = unread_name(kind)
     if name is not None:
         return (
-            f"a store reads what it has written, and {shown(serde.object_type)} is written with a field {name!r} that it does "
-            "not read: look at its aliases, its computed fields and `extra`"
+            f"a store reads what it has written, and {shown(kind)} is written with a field {name!r} that it does not read: look at "
+            "its aliases, its computed fields and `extra`"
         )
-    return None
+    return unwritten(kind, made=True)
 
 
 def _is_unhashable(kind: type) -> bool:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -98,11 +99,11 @@ def typed_serde(name: Format, kind: Any, *, sort_keys: bool = False) -> TypedSer
             from samzapy.serializers.pydantic_models import pydantic_codec  # noqa: PLC0415  # pydantic is an extra
 
             return TypedSerde(name, kind, _classes(info), pydantic_codec(name, kind, sort_keys=sort_keys))
-        made = TypedSerde(name, kind, _classes(info), _codec(name, kind, sort_keys=sort_keys))
+        codec = _codec(name, kind, sort_keys=sort_keys)
+        made = TypedSerde(name, kind, _classes(info), codec._replace(encode=if_whole(kind, codec.encode)))
     except Exception as cause:
         text = " ".join(str(cause).split())
         raise SerdeError(f"{name} cannot be decoded to {shown(kind)} ({type(cause).__name__}: {text})") from cause
-    check_private(kind)
     if unknown:
         raise SerdeError(f"{shown(unknown[0])} is none of the classes that {name} is decoded to: {_DECODABLE}")
     return made
@@ -117,14 +118,30 @@ def holds_models(kind: Any) -> bool:
     return any(hasattr(each, "__pydantic_validator__") for each in (kind, *held))
 
 
-def check_private(kind: Any) -> None:
-    """Raise SerdeError for an attrs class with a private attribute, or one in a field or element: msgspec reads such
-    attributes, and does not write them."""
-    for part in _parts(inspect.type_info(kind)):
-        held = getattr(part, "cls", None)
-        for attribute in getattr(getattr(held, "__origin__", held), "__attrs_attrs__", ()):
-            if attribute.name.startswith("_"):
-                raise SerdeError(f"{shown(held)}.{attribute.name} would not be written: rename it, or take a dataclass")
+def unwritten(kind: Any, *, made: bool) -> str | None:
+    """Why objects of a class are not written whole, None if they are: msgspec reads the private attributes of attrs
+    classes, and does not write them. `made`: also those that an object makes itself, which may be no more than caches."""
+    classes = [kind]
+    # msgspec writes objects of more classes than it can describe.
+    with suppress(Exception):
+        classes += [getattr(part, "cls", None) for part in _parts(inspect.type_info(kind))]
+    for held in classes:
+        for each in getattr(getattr(held, "__origin__", held), "__attrs_attrs__", ()):
+            if each.name.startswith("_") and (made or each.init):
+                return f"{shown(held)}.{each.name} would not be written: rename it, or take a dataclass"
+    return None
+
+
+def if_whole(kind: Any, convert: Callable[[Any], Converted]) -> Callable[[Any], Converted]:
+    """`convert`, or a function that refuses each object if those of the class would not be written whole."""
+    reason = unwritten(kind, made=False)
+    if reason is None:
+        return convert
+
+    def refuse(_: Any) -> Converted:
+        raise SerdeError(reason)
+
+    return refuse
 
 
 def unread_name(kind: Any) -> str | None:

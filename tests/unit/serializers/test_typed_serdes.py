@@ -30,6 +30,7 @@ from jobs.typed_views import (
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, SerdeError
 from samzapy.serializers import JsonSerde, JsonSerdeFactory, MsgpackSerde, serde_registry, task_serdes
+from samzapy.serializers.plain import plain_form
 
 V = TypeVar("V")
 KINDS = [
@@ -177,11 +178,49 @@ class Bank(msgspec.Struct):
     accounts: dict[str, Account]
 
 
+ACCOUNT = Account("ann", 5)
+SAMPLES = {
+    str(Account): ACCOUNT,
+    str(list[Account]): [ACCOUNT],
+    str(Bank): Bank({"a": ACCOUNT}),
+    str(Held[Account]): Held(ACCOUNT),
+    str(Account | None): ACCOUNT,
+}
+
+
 @pytest.mark.parametrize("serde", FORMATS)
 @pytest.mark.parametrize("kind", [Account, list[Account], Bank, Held[Account], Account | None])
 def test_an_attrs_class_with_a_private_attribute_is_refused(serde, kind):
-    with pytest.raises(SerdeError, match=r"^Account\._balance would not be written: rename it, or take a dataclass$"):
-        serde().of_type(kind)
+    for write in (serde().of_type(kind).to_bytes, plain_form(kind).to_plain):
+        with pytest.raises(
+            SerdeError, match=r"^Account\._balance would not be written: rename it, or take a dataclass$"
+        ):
+            write(SAMPLES[str(kind)])
+
+
+@pytest.mark.parametrize("serde", FORMATS)
+def test_an_attrs_class_with_a_private_attribute_is_read(serde):
+    plain = {"owner": "ann", "_balance": 5}
+    assert serde().of_type(Account).from_bytes(serde().to_bytes(plain)) == Account("ann", 5)
+    assert plain_form(Account).from_plain(plain) == Account("ann", 5)
+
+
+@attrs.define
+class Remembering:
+    owner: str
+    _known: dict = attrs.field(init=False, factory=dict)
+
+
+@pytest.mark.parametrize("serde", FORMATS)
+def test_a_private_attribute_that_an_object_makes_itself_is_left_out(serde):
+    typed = serde().of_type(Remembering)
+    assert serde().from_bytes(typed.to_bytes(Remembering("ann"))) == {"owner": "ann"}
+
+
+@pytest.mark.parametrize("kind", ["Account", "Bank", "Remembering"])
+def test_a_store_has_no_class_that_would_not_be_written_whole(kind):
+    with pytest.raises(ConfigError, match=r"^stores\.visits\.msg\.type: .*\._(balance|known) would not be written"):
+        task_serdes(load_job({**BASE, "stores.visits.msg.type": f"{__name__}:{kind}"}))
 
 
 @pytest.mark.parametrize("kind", [PageView, ModelView])

@@ -3,9 +3,11 @@
 import datetime as dt
 import json
 
+import attr
 import attrs
 import msgspec
 import pytest
+from typing_extensions import Self
 
 from samzapy import BatchTask, StreamTask, SystemStream
 from samzapy.errors import SerdeError
@@ -116,8 +118,51 @@ def test_an_object_with_an_attribute_that_would_not_be_written_is_refused_each_t
             driver.send("in", "x")
 
 
+@attr.s
+class Unannotated:
+    count = attr.ib()
+
+
+class First(msgspec.Struct):
+    count: int
+
+
+class Second(msgspec.Struct):
+    page: str
+
+
+class OfUntaggedUnion(msgspec.Struct):
+    held: First | Second
+
+
+class OfItself(msgspec.Struct):
+    next: Self | None = None
+
+
+@attrs.define
+class WithCache:
+    count: int
+    _known: dict = attrs.field(init=False, factory=dict)
+
+
 def test_an_object_of_a_class_with_an_absent_name_is_written():
     assert JsonSerde().wider().to_bytes({"held": OfAbsentName(1)}) == b'{"held":{"count":1}}'
+
+
+@pytest.mark.parametrize("value", [Unannotated(1), OfUntaggedUnion(First(1)), OfItself(OfItself()), WithCache(1)])
+def test_an_object_of_a_class_that_could_not_be_read_is_written(value):
+    assert JsonSerde().wider().to_bytes([value]) == b"[" + msgspec.json.encode(value) + b"]"
+
+
+@attr.s
+class UnannotatedAccount:
+    _balance = attr.ib()
+
+
+def test_an_object_without_annotations_that_would_not_be_written_whole_is_refused():
+    with pytest.raises(TypeError) as refused:
+        JsonSerde().wider().to_bytes([UnannotatedAccount(1)])
+    assert str(refused.value.__cause__).startswith("UnannotatedAccount._balance would not be written")
 
 
 def test_sorted_keys_are_those_of_objects_too():
