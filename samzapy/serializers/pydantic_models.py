@@ -8,20 +8,28 @@ has to say `populate_by_name`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, time
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 import orjson
 import pydantic
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import check_numbers
 from samzapy.serializers.typed import Codec, Format
 
 _CAN_READ_BY_BOTH = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)
-_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+#: NaN and the infinities stay what they are.
+_ANY: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
+#: By class, what makes a value of the class itself of one of a subclass; else the class does it.
+_OF_SUBCLASS: Mapping[type, Callable[[Any, Any], Any]] = {
+    datetime: lambda kind, value: kind.combine(value.date(), value.timetz()),
+    date: lambda kind, value: kind.fromordinal(value.toordinal()),
+    time: lambda kind, value: kind(value.hour, value.minute, value.second, value.microsecond, value.tzinfo),
+}
 #: The types of the schemas with fields.
 _WITH_FIELDS = ("model-fields", "dataclass-args", "typed-dict")
 #: The keys of a schema that hold no schemas of documents.
@@ -55,27 +63,49 @@ def _unpacking(from_python: Callable[[Any], Any], from_json: Callable[[bytes], A
         try:
             return from_python(value)
         except ValidationError as refused:
-            # A strict model takes a text as a time, or a list as a tuple, from JSON only. It was written in these forms.
-            try:
-                check_numbers(value)
-                text = orjson.dumps(value)
-            except (SerdeError, TypeError):
-                raise refused from None
-            return from_json(text)
+            return from_json(_as_written(value, refused, _json_of_msgpack))
 
     return decode
+
+
+def _as_written(value: Any, refused: ValidationError, as_json: Callable[[Any], bytes]) -> bytes:
+    """A strict model takes a text as an enum, or a list as a tuple, from JSON only. It was written in these forms."""
+    try:
+        return as_json(value)
+    except (SerdeError, TypeError, ValueError):
+        raise refused from None
+
+
+def _json_of_msgpack(value: Any) -> bytes:
+    check_numbers(value)
+    return orjson.dumps(value)
 
 
 def plain_functions(kind: Any, unchanged: tuple[type, ...]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """The functions that make plain values of models, and models of plain values. Values of the types `unchanged` stay;
     enums, URLs, paths and sets become what they are in JSON."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    dump = adapter.serializer.to_python
-    plain = partial(msgspec.to_builtins, builtin_types=unchanged, enc_hook=_as_in_json)
-    return lambda value: plain(dump(value)), _by_both(adapter, adapter.validator.validate_python)
+    dump, validator = adapter.serializer.to_python, adapter.validator
+    plain = partial(msgspec.to_builtins, builtin_types=unchanged, enc_hook=partial(_as_in_json, unchanged))
+    from_python, from_json = _by_both(adapter, validator.validate_python), _by_both(adapter, validator.validate_json)
+
+    def from_plain(value: Any) -> Any:
+        try:
+            return from_python(value)
+        except ValidationError as refused:
+            # A time is no text, although it is one in JSON.
+            if any(isinstance(each["input"], unchanged) for each in refused.errors(include_url=False)):
+                raise
+            return from_json(_as_written(value, refused, _ANY.dump_json))
+
+    return lambda value: plain(dump(value)), from_plain
 
 
-def _as_in_json(value: Any) -> Any:
+def _as_in_json(unchanged: tuple[type, ...], value: Any) -> Any:
+    for kind in unchanged:
+        if isinstance(value, kind):
+            # Of a subclass, such as the times of pandas.
+            return _OF_SUBCLASS.get(kind, lambda kind, value: kind(value))(kind, value)
     if hasattr(value, "get_secret_value"):
         raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")  # JSON has asterisks
     return _ANY.dump_python(value, mode="json")

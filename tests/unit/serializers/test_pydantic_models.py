@@ -6,13 +6,15 @@ import dataclasses
 import enum
 import uuid
 import warnings
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from ipaddress import IPv4Address
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
+import pandas as pd
 import pytest
 from jobs import schema_job
 from pydantic import (
@@ -291,6 +293,81 @@ def test_a_model_with_values_of_many_types_comes_back_from_avro():
     keys = schema_job.registry_keys("avro", f"mock://models-{next(NUMBERS)}", AVRO, auto_register="true")
     typed = serde_registry(keys)["avro"].of_type(Page).at("pages", "value")
     assert typed.from_bytes(typed.to_bytes(PAGE)) == PAGE
+
+
+class StrictPage(BaseModel):
+    model_config = ConfigDict(strict=True)
+    color: Color
+    words: set[str]
+    url: HttpUrl
+    id: uuid.UUID
+    at: datetime
+    price: Decimal
+    part: float | None
+    title: str = "a"
+
+
+STRICT_PAGE = StrictPage(
+    color=Color.RED,
+    words={"a"},
+    url=HttpUrl("http://a.example/"),
+    id=uuid.UUID(int=7),
+    at=datetime(2026, 2, 3, tzinfo=timezone.utc),
+    price=Decimal("1.50"),
+    part=float("inf"),
+)
+
+
+def test_a_strict_model_comes_back_from_plain_values():
+    form = plain_form(StrictPage)
+    assert form.from_plain(form.to_plain(STRICT_PAGE)) == STRICT_PAGE
+
+
+@pytest.mark.parametrize("name", ["at", "id", "price"])
+def test_a_strict_model_has_no_text_of_another_value(name):
+    form = plain_form(StrictPage)
+    plain = form.to_plain(STRICT_PAGE)
+    with pytest.raises(ValueError, match="Input should be a valid string"):
+        form.from_plain({**plain, "title": plain[name]})
+
+
+def test_an_avro_store_has_no_class_that_does_not_read_what_it_is_written_with():
+    keys = schema_job.registry_keys("avro", f"mock://models-{next(NUMBERS)}", AVRO, auto_register="true")
+    with pytest.raises(ConfigError, match=r"^stores.visits.msg.type: .*OneWay is written with a field 'written'"):
+        task_serdes(store("OneWay", **keys, **{"stores.visits.msg.serde": "avro"}))
+
+
+class Times(BaseModel):
+    at: datetime
+    day: date
+    of_day: time
+    price: Decimal
+    raw: bytes
+
+
+def of_subclass(value):
+    kind = type(value)
+    made = type(f"Own{kind.__name__}", (kind,), {})
+    return made(*value.__reduce__()[1])
+
+
+def test_values_of_subclasses_are_plain_values_of_the_classes():
+    plain = {
+        "at": datetime(2026, 2, 3, 4, 5, 6, 7, timezone.utc),
+        "day": date(2026, 2, 3),
+        "of_day": time(4, 5, 6, 7),
+        "price": Decimal("1.50"),
+    }
+    made = {name: of_subclass(value) for name, value in plain.items()}
+    found = plain_form(Times).to_plain(Times(**made, raw=type("OwnBytes", (bytes,), {})(b"a")))
+    assert found == {**plain, "raw": b"a"}
+    assert list(map(type, found.values())) == [datetime, date, time, Decimal, bytes]
+
+
+def test_a_time_of_pandas_is_a_plain_time():
+    found = plain_form(StrictPage).to_plain(STRICT_PAGE.model_copy(update={"at": pd.Timestamp(STRICT_PAGE.at)}))
+    assert type(found["at"]) is datetime
+    assert found["at"] == STRICT_PAGE.at
 
 
 class Guarded(BaseModel):
