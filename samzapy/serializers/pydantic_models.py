@@ -32,6 +32,8 @@ _OF_SUBCLASS: Mapping[type, Callable[[Any, Any], Any]] = {
 }
 #: The types of the schemas with fields.
 _WITH_FIELDS = ("model-fields", "dataclass-args", "typed-dict")
+#: The types of the schemas with a function of the user that sees a document before its fields are read.
+_FUNCTIONS = ("function-before", "function-wrap", "function-plain")
 #: The keys of a schema that hold no schemas of documents.
 _NO_SCHEMAS = frozenset({"config", "default", "json_schema_input_schema", "metadata"})
 
@@ -137,9 +139,9 @@ class _Fields(NamedTuple):
 
     #: By field, the places in a document that it is read from: a key, or a key and what follows inside.
     places: Mapping[str, list[list[Any]]]
-    #: By field, the key that it is written by.
+    #: By field, the key that it is written by, as far as no function of the user changes what is written or read.
     written: Mapping[str, str]
-    #: What is written and refused.
+    #: What is written and refused, as far.
     forbidden: list[str]
 
     @property
@@ -163,16 +165,19 @@ class _Fields(NamedTuple):
 
 def _fields(schema: Any) -> Iterator[_Fields]:
     """The fields of every class in a schema of pydantic's core."""
-    waiting: list[tuple[Any, Mapping[str, Any]]] = [(schema, {})]
+    waiting: list[tuple[Any, Mapping[str, Any], bool]] = [(schema, {}, False)]
     while waiting:
-        part, config = waiting.pop()
+        part, config, changed = waiting.pop()
         if isinstance(part, Mapping):
             config = part.get("config") or config
+            changed = changed or "serialization" in part or part.get("type") in _FUNCTIONS
             if part.get("type") in _WITH_FIELDS:
-                yield _fields_of(part, config)
-            waiting += [(_held(key, held), config) for key, held in part.items() if key not in _NO_SCHEMAS]
+                found = _fields_of(part, config)
+                yield found._replace(written={}, forbidden=[]) if changed else found
+                changed = False
+            waiting += [(_held(key, held), config, changed) for key, held in part.items() if key not in _NO_SCHEMAS]
         elif isinstance(part, (list, tuple)):
-            waiting += [(held, config) for held in part]
+            waiting += [(held, config, changed) for held in part]
 
 
 def _held(key: str, held: Any) -> Any:

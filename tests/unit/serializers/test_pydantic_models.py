@@ -27,6 +27,8 @@ from pydantic import (
     SecretStr,
     computed_field,
     create_model,
+    model_serializer,
+    model_validator,
 )
 from pydantic.alias_generators import to_camel
 from typing_extensions import TypedDict
@@ -174,6 +176,39 @@ class Computing(BaseModel):
         return self.number * 2
 
 
+class Renaming(BaseModel):
+    model_config = ConfigDict(serialize_by_alias=True)
+    number: int = Field(0, serialization_alias="written")
+
+    @model_validator(mode="before")
+    @classmethod
+    def renamed(cls, value):
+        return {"number": value["written"]} if "written" in value else value
+
+
+class LeavingOut(Computing):
+    @model_validator(mode="wrap")
+    @classmethod
+    def without_twice(cls, value, handler):
+        return handler({"number": value["number"]})
+
+
+class Wrapping(OneWay):
+    @model_serializer(mode="plain")
+    def as_read(self):
+        return {"read": self.number}
+
+
+class Deep(BaseModel):
+    within: Renaming
+    below: list[OneWay] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def same(cls, value):
+        return value
+
+
 @dataclasses.dataclass
 class Around:
     inside: dict[str, OneWay]
@@ -204,6 +239,7 @@ def store(kind, **keys):
         ("NamesOnly", "n"),
         ("Computing", "twice"),
         ("Around", "written"),
+        ("Deep", "written"),
     ],
 )
 def test_a_store_has_no_class_that_does_not_read_what_it_is_written_with(kind, field):
@@ -213,9 +249,31 @@ def test_a_store_has_no_class_that_does_not_read_what_it_is_written_with(kind, f
     task_serdes(load_job({**store("Visits").resolved, "systems.kafka.streams.in.samza.msg.type": f"{__name__}:{kind}"}))
 
 
-@pytest.mark.parametrize("kind", ["Visits", "Forbidding", "Choosing", "ByAlias", "Tree", "Holding", "Named", "Events"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "Visits",
+        "Forbidding",
+        "Choosing",
+        "ByAlias",
+        "Tree",
+        "Holding",
+        "Named",
+        "Events",
+        "Renaming",
+        "LeavingOut",
+        "Wrapping",
+    ],
+)
 def test_a_store_has_classes_with_aliases(kind):
     task_serdes(store(kind))
+
+
+@pytest.mark.parametrize("serde", FORMATS)
+@pytest.mark.parametrize("value", [Renaming(number=5), LeavingOut(number=5), Wrapping(read=5)])
+def test_models_whose_own_functions_read_what_they_write_come_back(serde, value):
+    typed = serde.of_type(type(value))
+    assert typed.from_bytes(typed.to_bytes(value)) == value
 
 
 class Strict(BaseModel):
