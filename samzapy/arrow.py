@@ -187,7 +187,7 @@ def _message_columns(pa: Any, messages: Sequence[Any], kinds: Sequence[Any]) -> 
             name: _field(pa, messages, name, found[0] if found.count(found[0]) == len(found) else None, kinds)
             for name, found in hints.items()
         }
-    if kind is dict:
+    if kind is dict and any(each is not None for each in messages):
         try:
             structs = pa.array(messages)
         except (pa.ArrowException, TypeError, OverflowError) as cause:

@@ -172,6 +172,13 @@ def test_parts_of_a_batch_and_joined_batches_know_the_class_of_nulls():
     assert other.to_arrow().schema.names == ["key", "a", "offset", "timestamp"]
 
 
+@pytest.mark.parametrize("kind", [dict, dict[str, int], dict | None])
+def test_nulls_alone_that_would_be_dicts_have_no_columns_of_their_own(kind):
+    for batch in (batch_of(None, None), batch_of()):
+        batch.message_type = kind
+        assert batch.to_arrow().schema.names == ["key", "message", "offset", "timestamp"]
+
+
 def test_dicts_become_the_columns_that_any_of_them_has():
     found = batch_of({"a": 1}, {"b": "x"}, None).to_arrow()
     assert (found["a"].to_pylist(), found["b"].to_pylist()) == ([1, None, None], [None, "x", None])
