@@ -98,10 +98,9 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     for a value that is not a table, KeyError for a column that it does not have, and ValueError, without `message`, for
     two columns of one name.
     """
-    table = _in_microseconds(_table_of(table))
-    missing = [
-        name for name in (key, message, timestamp, inputs) if name is not None and name not in table.column_names
-    ]
+    wanted = [name for name in (key, message, timestamp, inputs) if name is not None]
+    table = _in_microseconds(_table_of(table, None if message is None else wanted))
+    missing = [name for name in wanted if name not in table.column_names]
     if missing:
         raise KeyError(f"column {missing[0]!r}: the table has {', '.join(table.column_names)}")
 
@@ -150,21 +149,36 @@ def _in_microseconds(table: Any) -> Any:
     return table
 
 
-def _table_of(table: Any) -> Any:
+def _table_of(table: Any, levels: Collection[str] | None) -> Any:
+    """The table of pyarrow. Of the index of a frame of pandas it has these levels, None: all that have names."""
     pa = _arrow()
     if isinstance(table, pa.Table):
         return table
     if isinstance(table, pa.RecordBatch):
         return pa.Table.from_batches([table])
     if hasattr(table, "to_arrow"):  # polars
-        return _table_of(table.to_arrow())
+        return _table_of(table.to_arrow(), levels)
     if type(table).__module__.partition(".")[0] == "pandas":
-        # `groupby` and `pivot` make an index of columns; an index without a name only numbers the rows.
-        levels = [name for name in table.index.names if name is not None and name not in table.columns]
-        return pa.Table.from_pandas(table.reset_index(levels) if levels else table, preserve_index=False)
+        return pa.Table.from_pandas(_with_index(table, levels), preserve_index=False)
     raise TypeError(
         f"expected a pyarrow Table or RecordBatch, or a DataFrame of pandas or polars, got {type(table).__name__}"
     )
+
+
+def _with_index(frame: Any, wanted: Collection[str] | None) -> Any:
+    """The frame of pandas with the named levels of its index as columns: `groupby` and `pivot` make an index of columns. A
+    level without a name only numbers the rows."""
+    names = list(frame.index.names)
+    # Pandas itself makes two levels of one name, as in `groupby("k").rolling(2)` of a frame with the index `k`.
+    numbers = {
+        name: number
+        for number, name in enumerate(names)
+        if name is not None and name not in frame.columns and (wanted is None or str(name) in wanted)
+    }
+    if not numbers:
+        return frame
+    # A number that is also the name of a level is taken for the name.
+    return frame.rename_axis(index=range(len(names))).reset_index(list(numbers.values()), names=names)
 
 
 def _kinds(messages: Sequence[Any], kind: Any) -> list[Any]:

@@ -103,7 +103,7 @@ class MessageCollector(ABC):
     ) -> None:
         """Like `send_batch`, for the rows of a pyarrow Table or RecordBatch, or of a DataFrame of pandas or polars.
         `key`, `message`, `timestamp` and `inputs` name columns. The named levels of a pandas index count as columns, unless
-        a column has the name.
+        a column or a later level has the name.
 
         Without `message` a message is the dict of its row, the key included, without the columns `timestamp` and
         `inputs`. Needs `samzapy[arrow]`. Raises as `send_batch` does, KeyError for a column that the table does not

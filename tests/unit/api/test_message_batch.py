@@ -302,6 +302,30 @@ def test_the_index_of_a_frame_of_pandas_is_sent_if_it_has_a_name(frame):
     assert found.messages == [{"k": "a", "at": 3, "n": 1}, {"k": "b", "at": 4, "n": 2}]
 
 
+def test_an_index_with_two_levels_of_one_name_is_sent_once():
+    rolling = FRAME.set_index("k")[["n"]].groupby("k").rolling(1).sum()
+    assert list(rolling.index.names) == ["k", "k"]
+    found = arrow.rows_of(rolling, key="k", message=None, timestamp=None, inputs=None)
+    assert found.messages == [{"k": "a", "n": 1}, {"k": "b", "n": 2}]
+    assert arrow.rows_of(rolling, key="k", message="n", timestamp=None, inputs=None) == (["a", "b"], [1, 2], None, None)
+
+
+def test_an_index_with_numbers_as_names_is_sent_under_them():
+    frame = FRAME[["n"]].set_index(pd.MultiIndex.from_tuples([("a", 7), ("b", 8)], names=[1, 0]))
+    found = arrow.rows_of(frame, key="1", message=None, timestamp=None, inputs=None)
+    assert found.messages == [{"1": "a", "0": 7, "n": 1}, {"1": "b", "0": 8, "n": 2}]
+
+
+@pytest.mark.parametrize("name", ["id", "k"])
+def test_with_a_column_as_message_only_the_levels_of_an_index_that_are_named_are_read(name):
+    no_column = pd.Index([1, "a"], name=name)
+    frame = FRAME.set_index(["k", no_column])
+    found = arrow.rows_of(frame, key=None, message="n", timestamp="at", inputs=None)
+    assert found == (None, [1, 2], [3, 4], None)
+    if name != "k":
+        assert arrow.rows_of(frame, key="k", message="n", timestamp=None, inputs=None).keys == ["a", "b"]
+
+
 def test_times_of_a_frame_of_pandas_are_those_of_python():
     frame = pd.DataFrame({"at": pd.to_datetime(["2024-01-01T00:00:00.123456789", None]), "n": [1, 2]})
     found = arrow.rows_of(frame, key=None, message=None, timestamp=None, inputs=None)
