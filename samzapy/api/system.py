@@ -435,6 +435,11 @@ class SystemFactory(ABC):
         said = settings.producer.get("message.max.bytes", "")
         return int(said) if said.isdigit() else None
 
+    def compresses(self, settings: SystemSettings) -> bool:
+        """Whether a producer of these settings compresses records. The limits of streams are for compressed records, so
+        a record tells nobody before whether it fits. Default: no."""
+        return False
+
     def buffer_bytes(self, settings: SystemSettings) -> tuple[int, int]:
         """The most bytes of records that a consumer keeps ahead of the task, and that a producer keeps until they are
         acknowledged. Default: none."""

@@ -104,6 +104,9 @@ class PastFactory(SystemFactory):
     def max_record_bytes(self, settings: SystemSettings) -> int | None:
         return self._real.max_record_bytes(settings)
 
+    def compresses(self, settings: SystemSettings) -> bool:
+        return self._real.compresses(settings)
+
 
 class PastConsumer(SystemConsumer):
     """Reads changelogs up to their ends, and inputs from the feed."""

@@ -102,6 +102,10 @@ class SystemClients:
         """The largest record that the system's producer sends, in bytes; None if it sets no limit."""
         return self._factory(system).max_record_bytes(self._settings[system])
 
+    def compresses(self, system: str) -> bool:
+        """Whether the system's producer compresses records."""
+        return self._factory(system).compresses(self._settings[system])
+
     def stream_ids(self, streams: Iterable[SystemStream]) -> dict[SystemStream, str]:
         """The current ids of the existing streams, as by `stream_id`; one request a system."""
         return {

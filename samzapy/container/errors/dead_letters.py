@@ -89,7 +89,8 @@ class DeadLetters(NoDeadLetters):
             letter = _shortened(letter, limit - _ENVELOPE_BYTES)
             if (size := size_of(letter)) > limit:
                 about = "no input" if envelope is None else envelope.position
-                advice = "(raise max.message.bytes of the stream, or set task.error.produce.policy=skip)"
+                larger = "message.max.bytes of the producer, and max.message.bytes of the stream"
+                advice = f"(raise {larger}, or set task.error.produce.policy=skip)"
                 raise RecordTooLarge(f"{self.stream}: the dead letter about {about} does not fit {advice}", size, limit)
         self._deliver(self.stream.system, letter)
 

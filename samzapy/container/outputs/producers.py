@@ -146,7 +146,7 @@ class RecordLimits:
         self._clients = clients
 
     def of(self, stream: SystemStream) -> RecordLimit:
-        """The limit now."""
+        """The limit now, of records that are not compressed."""
         admin = self._clients.admin(stream.system)
         description = admin.describe(stream.stream)
         if description is None or description.hidden:
@@ -156,6 +156,13 @@ class RecordLimits:
             own = int(said) if said.isdigit() else None
         limits = (self._clients.max_record_bytes(stream.system), own)
         return RecordLimit(min((limit for limit in limits if limit is not None), default=None), description is not None)
+
+    def of_outputs(self, stream: SystemStream) -> RecordLimit:
+        """The limit now, of what tasks send. If their producer compresses, only its own limit is one of records as they are
+        here: that of the stream is for compressed batches."""
+        if self._clients.compresses(stream.system):
+            return RecordLimit(self._clients.max_record_bytes(stream.system))
+        return self.of(stream)
 
 
 def size_of(record: OutgoingRecord | OutgoingColumns) -> int:

@@ -334,7 +334,7 @@ class TaskBuilder:
         recovery = Recovery(name, errors, self._metrics, pause, log, letters, last, gives_back=gives_back)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
-        limit_of = RecordLimits(self._clients).of
+        limit_of = RecordLimits(self._clients).of_outputs
         return SizingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of)
 
     def _dead_letters(self, name: str, offsets: Offsets, outbox: Outbox) -> NoDeadLetters:
@@ -342,7 +342,7 @@ class TaskBuilder:
         if not isinstance(self.raw, RawRecords) or stream is None:
             return NoDeadLetters()
         self.raw.follow(offsets)
-        limit_of = RecordLimits(self._clients).of
+        limit_of = RecordLimits(self._clients).of_outputs
         return DeadLetters(stream, name, self.raw, self._clock, outbox.add, limit_of, ids=self._output_ids(name))
 
 

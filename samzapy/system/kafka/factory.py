@@ -51,6 +51,10 @@ class KafkaSystemFactory(SystemFactory):
         said = settings.producer.get("message.max.bytes", str(LARGEST_RECORD))
         return int(said) if said.isdigit() else None
 
+    def compresses(self, settings: SystemSettings) -> bool:
+        """By the job file; librdkafka's default is none."""
+        return any(settings.producer.get(key, "none") != "none" for key in ("compression.type", "compression.codec"))
+
     def buffer_bytes(self, settings: SystemSettings) -> tuple[int, int]:
         """The sizes of librdkafka's queues; one more answer of a broker may be on its way to a full queue."""
         return buffer_bytes(settings)

@@ -3,6 +3,7 @@ import pytest
 from samzapy.api.system import SystemFactory, SystemSettings
 from samzapy.config.reading.classes import SYSTEMS
 from samzapy.errors import ConfigError
+from samzapy.replay.past import PastFactory
 from samzapy.system.factories import load_factory, system_factory
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.system.memory.factory import MemorySystemFactory
@@ -67,3 +68,19 @@ def test_a_system_says_itself_what_it_takes_and_how_well_it_keeps_records():
     assert asked(settings("local")) == (False, None, ["synchronous"])
     assert asked(settings("local", properties={"synchronous": "full"}, **limited)) == (False, 77, [])
     assert asked(settings("database")) == (True, None, [])
+
+
+@pytest.mark.parametrize(
+    ("factory", "producer", "expected"),
+    [
+        ("kafka", {}, False),
+        ("kafka", {"compression.type": "none"}, False),
+        ("kafka", {"compression.type": "zstd"}, True),
+        ("kafka", {"compression.codec": "lz4"}, True),
+        ("memory", {"compression.type": "zstd"}, False),
+    ],
+)
+def test_a_system_says_whether_its_producer_compresses(factory, producer, expected):
+    settings = SystemSettings("s", SYSTEMS.short[factory], producer=producer)
+    real = load_factory(settings)
+    assert [each.compresses(settings) for each in (real, PastFactory(real, None))] == [expected] * 2
