@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
-from samzapy.api.system import SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint import codec
 from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.checkpoint.topic import TopicCheckpointManager
@@ -20,7 +20,6 @@ from samzapy.checkpoint.whole_files import WholeFiles
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_topic
-from samzapy.config.streams.systems import new_stream
 from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, TaskMigrated
 from samzapy.plugins import PluginError, load_class
@@ -191,8 +190,7 @@ class TopicCheckpointManagerFactory(CheckpointManagerFactory):
         if system is None:
             problem = ConfigProblem("task.checkpoint.system", None, "is required (or set job.default.system)")
             raise ConfigError([problem])
-        spec = new_stream(
-            job.systems[system],
+        spec = StreamSpec(
             checkpoint_topic(job.name, job.id),
             1,
             {

@@ -34,7 +34,6 @@ from samzapy.checkpoint.whole_files import WholeFiles
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic
-from samzapy.config.streams.systems import new_stream
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
 from samzapy.plugins import PluginError, load_class
 
@@ -271,8 +270,7 @@ class TopicCheckpointStoreFactory(CheckpointStoreFactory):
             message = "required for state checkpoints in a topic (or set job.default.system)"
             raise ConfigError([ConfigProblem("state.checkpoint.system", None, message)])
         name = state_checkpoint_topic(job.name, job.id)
-        copies = job.state_checkpoint.replication_factor
-        spec = new_stream(job.systems[system], name, _PARTITIONS, {"cleanup.policy": "compact"}, copies)
+        spec = StreamSpec(name, _PARTITIONS, {"cleanup.policy": "compact"}, job.state_checkpoint.replication_factor)
         return TopicCheckpointStore(
             system,
             spec,

@@ -140,12 +140,26 @@ def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:
             reader.warn(f"{key}: has no effect in samzapy: {reason}")
         elif not is_refusable(key):
             suspects.append(key)
-    for key, nearest in known.unknown(suspects):
-        message = f"unknown key{f'; did you mean {nearest}?' if nearest else ''}"
+    taken = _topic_keys(config.systems)
+    unknown = {key: "not a topic setting of Kafka" for key in suspects if not taken.get(key, True)}
+    for key, nearest in known.unknown([key for key in suspects if key not in taken]):
+        unknown[key] = f"unknown key{f'; did you mean {nearest}?' if nearest else ''}"
+    for key, message in unknown.items():
         if strict:
             reader.problem(key, message)
         else:
             reader.warn(f"{key}: {message}")
+
+
+def _topic_keys(found: Mapping[str, SystemSettings]) -> dict[str, bool]:
+    """The keys for topics, each with whether a topic takes it. Databases and plug-ins have keys of their own there."""
+    with_topics = {SYSTEMS.short[name] for name in ("kafka", "local", "memory")}
+    return {
+        key: taken
+        for settings in found.values()
+        if settings.factory in with_topics
+        for key, taken in systems.topic_keys(settings).items()
+    }
 
 
 def _names(config: JobConfig) -> dict[str, frozenset[str]]:

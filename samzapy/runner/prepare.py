@@ -27,7 +27,7 @@ from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
 from samzapy.config.stores import StoreConfig
-from samzapy.config.streams.systems import new_stream
+from samzapy.config.streams.systems import LOG, new_stream
 from samzapy.config.tasks import processing
 from samzapy.config.tasks.patterns import InputPattern
 from samzapy.config.tasks.processing import AsyncConfig
@@ -356,7 +356,7 @@ def _create(
 def _further_streams(config: JobConfig, partitions: int) -> dict[SystemStream, StreamSpec]:
     """The streams of metrics and of access logs."""
     reported = [each.stream for each in config.metrics_reporters if each.stream]
-    found = {stream: new_stream(config.systems[stream.system], stream.stream, 1) for stream in reported}
+    found = {stream: new_stream(config.systems[stream.system], stream.stream, 1, LOG) for stream in reported}
     for changelog, store in _logged(config).items():
         if spec := access_log_spec(config.systems[changelog.system], store, partitions):
             found[SystemStream(changelog.system, spec.stream)] = spec

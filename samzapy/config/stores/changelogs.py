@@ -9,7 +9,6 @@ from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, op
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
 from samzapy.config.streams.stream import check_system
-from samzapy.config.streams.systems import topic_settings
 
 CHANGELOG = Key(
     "stores.{store}.changelog",
@@ -49,15 +48,9 @@ MAX_MESSAGE_BYTES = Key(
     ("systems.{system}.default.stream.max.message.bytes",),
 )
 PROPERTIES = Key(
-    "stores.{store}.changelog.kafka.*",
-    TEXT,
-    None,
-    "Further topic settings for the creation of the changelog.",
-    "systems.S.default.stream.*, except for cleanup.policy and the retention",
+    "stores.{store}.changelog.kafka.*", TEXT, None, "Further topic settings for the creation of the changelog."
 )
 _ACCESS_LOG_SUFFIX = "-access-log"
-#: Topic settings that a changelog does not take from the defaults of its system: they would delete state.
-_NEVER_SHARED = frozenset({"cleanup.policy", "delete.retention.ms", "retention.bytes", "retention.ms"})
 
 ACCESS_LOG_ENABLED = Key(
     "stores.{store}.accesslog.enabled",
@@ -98,8 +91,10 @@ def parse_copies(reader: Reader, store: str, changelog: SystemStream | None) -> 
 
 
 def parse_topic(reader: Reader, store: str, changelog: SystemStream | None, ttl_ms: int | None) -> Masked:
-    """Read the topic keys of the changelog, and add those that are defaults of its system. With a time to live, add the
-    keys that expire its records with the entries."""
+    """Read the topic keys of the changelog; with a time to live, add the keys that expire its records with the entries.
+
+    Of the defaults of its system it takes only the largest record, as in Samza: others may be wrong for state.
+    """
     prefix = f"stores.{store}.changelog.kafka."
     found = reader.below(prefix)
     for leaf, instead in (
@@ -113,9 +108,6 @@ def parse_topic(reader: Reader, store: str, changelog: SystemStream | None, ttl_
         value = reader.get(key, **_names(store, changelog))
         if value is not None:
             found[leaf] = str(value)
-    if changelog is not None:
-        shared = topic_settings(reader.below(f"systems.{changelog.system}.default.stream."))
-        found.update({leaf: value for leaf, value in shared.items() if leaf not in {*found, *_NEVER_SHARED}})
     if ttl_ms is not None:
         found.setdefault("cleanup.policy", "delete")
         if "delete" in found["cleanup.policy"]:

@@ -144,13 +144,16 @@ REPLICATION_FACTOR = Key(
     None,
     "Copies of the stream, if the job creates it, or `samzapy topic create --job`.",
     "the system's",
-    ("systems.{system}.default.stream.replication.factor",),
+    (
+        "systems.{system}.streams.{physical}.replication.factor",
+        "systems.{system}.default.stream.replication.factor",
+    ),
 )
 PROPERTIES = Key(
     "streams.{stream}.*",
     TEXT,
     None,
-    "Topic settings (`cleanup.policy`, ...) of the stream, if the job creates it, or `samzapy topic create --job`.",
+    "Kafka's topic settings (`cleanup.policy`, ...) of the stream, if the job creates it, or `samzapy topic create --job`.",
     "systems.S.default.stream.*",
 )
 KEYS = collect(globals())

@@ -53,9 +53,10 @@ DEFAULT_STREAM = Key(
     "systems.{system}.default.stream.*",
     TEXT,
     None,
-    "Defaults for this system's streams: `samza.*`, and topic settings for the streams that the job creates, or `samzapy "
-    "topic create --job`. A changelog and a checkpoint topic have their own cleanup.policy, and a changelog its own "
-    "retention.",
+    "Defaults for this system's streams: `samza.*`, and Kafka's topic settings for the streams that the job creates, or "
+    "`samzapy topic create --job`. Streams of metrics and access logs keep cleanup.policy=delete. Topics that hold state "
+    "take none of them but replication.factor; changelogs and the checkpoint topic max.message.bytes, too; the checkpoint "
+    "topic segment.bytes, too.",
 )
 PATH = Key("systems.{system}.path", TEXT, None, "local: the SQLite file of the streams.", ".samzapy/local.db")
 BUSY_TIMEOUT_MS = Key(
@@ -91,6 +92,48 @@ FETCH_BYTES = Key(
 )
 KEYS = collect(globals())
 
+#: Kafka 4's settings of topics. A broker refuses to create a topic with another one.
+TOPIC_SETTINGS = frozenset(
+    {
+        "cleanup.policy",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "delete.retention.ms",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "index.interval.bytes",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "min.insync.replicas",
+        "preallocate",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+        "unclean.leader.election.enable",
+    }
+)
+
+#: Settings of a stream of snapshots or calls: a compacted topic refuses a record without a key, and drops all but the
+#: last one of a key.
+LOG = {"cleanup.policy": "delete"}
 _PREFIX = "systems."
 
 
@@ -138,9 +181,18 @@ def new_stream(
     given = {**settings.default_stream, **(known.properties if known else {})}
     copies = given.get("replication.factor")
     factor = replication_factor or (int(copies) if copies else None)
-    return StreamSpec(stream, partitions, {**topic_settings(given), **(own or {})}, factor)
+    shared = {key: value for key, value in given.items() if key in TOPIC_SETTINGS}
+    return StreamSpec(stream, partitions, {**shared, **(own or {})}, factor)
 
 
-def topic_settings(keys: Mapping[str, str]) -> dict[str, str]:
-    """The settings that a topic takes, of all keys for a stream."""
-    return {key: value for key, value in keys.items() if not key.startswith("samza.") and key != "replication.factor"}
+def topic_keys(settings: SystemSettings) -> dict[str, bool]:
+    """The keys for the system's topics in the job file, each with whether a topic takes it."""
+    known = {*TOPIC_SETTINGS, "replication.factor"}
+    given = {f"{_PREFIX}{settings.name}.default.stream.": settings.default_stream}
+    given |= {stream.prefix: stream.properties for stream in settings.streams.values()}
+    found: dict[str, bool] = {}
+    for prefix, keys in given.items():
+        # The keys of a stream `a.b` are below the prefix of a stream `a`, too.
+        own = [key for key in keys if ".samza." not in f".{key}"]
+        found |= {name: key in known or found.get(name, False) for key in own if (name := f"{prefix}{key}")}
+    return found

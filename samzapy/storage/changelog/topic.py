@@ -9,7 +9,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin, SystemSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import access_log_stream
-from samzapy.config.streams.systems import new_stream
+from samzapy.config.streams.systems import LOG, new_stream
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StateLost, UnknownStream
 
 _SEGMENT_BYTES = 536_870_912
@@ -77,7 +77,7 @@ def access_log_spec(settings: SystemSettings, config: StoreConfig, partitions: i
     if config.access_log_percent is None or config.changelog is None:
         return None
     stream = access_log_stream(config.changelog).stream
-    return new_stream(settings, stream, partitions, replication_factor=config.changelog_replication_factor)
+    return new_stream(settings, stream, partitions, LOG, config.changelog_replication_factor)
 
 
 class Changelogs:

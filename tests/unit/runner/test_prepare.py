@@ -13,6 +13,7 @@ from samzapy.checkpoint.factories import TopicCheckpointManagerFactory
 from samzapy.checkpoint.states import TopicCheckpointStoreFactory
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.loader import load_job
+from samzapy.config.streams.systems import TOPIC_SETTINGS
 from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
@@ -46,6 +47,7 @@ STORE = {
     "stores.s.changelog": "memory.s-changelog",
 }
 CHECKPOINTS = "__samza_checkpoint_ver_1_for_prepared_1"
+STATES = "__samzapy_state_checkpoints_for_prepared_1"
 
 
 @pytest.fixture(autouse=True)
@@ -77,37 +79,57 @@ def test_the_model_has_a_task_for_each_partition_and_the_changelogs_are_created_
     assert admin.describe(CHECKPOINTS).partitions == 1
 
 
-def test_every_topic_that_a_job_creates_has_the_topic_settings_of_its_system_and_keeps_its_own(admin):
+def created(admin, changes):
+    """The settings of the topics that a job with a log of each kind creates, by stream."""
     admin.create(StreamSpec("in", 2))
-    default = "systems.memory.default.stream."
-    config = load_job(
-        JOB
-        | STORE
-        | {
-            f"{default}min.insync.replicas": "2",
-            f"{default}max.message.bytes": "5000",
-            f"{default}segment.bytes": "70000",
-            f"{default}cleanup.policy": "delete",
-            f"{default}retention.ms": "1000",
-            "stores.s.changelog.max.message.bytes": "6000",
-            "stores.s.accesslog.enabled": "true",
-            "metrics.reporters": "snapshot",
-            "metrics.reporter.snapshot.class": "snapshot",
-            "metrics.reporter.snapshot.stream": "memory.metrics",
-        }
-    )
+    logs = {
+        "stores.s.accesslog.enabled": "true",
+        "metrics.reporters": "snapshot",
+        "metrics.reporter.snapshot.class": "snapshot",
+        "metrics.reporter.snapshot.stream": "memory.metrics",
+    }
+    config = load_job(JOB | STORE | logs | changes)
     prepare(config)
     with closing(job_clients(config, "test")) as clients:
         TopicCheckpointStoreFactory().store(config, "Partition 0", clients).times()
-    found = {stream: admin.describe(stream).config for stream in admin.list_streams() if stream != "in"}
-    assert {stream: topic["min.insync.replicas"] for stream, topic in found.items()} == dict.fromkeys(found, "2")
-    policies = {stream: topic["cleanup.policy"] for stream, topic in found.items()}
-    kept = {"s-changelog": "compact", CHECKPOINTS: "compact", "__samzapy_state_checkpoints_for_prepared_1": "compact"}
-    assert policies == {**kept, "metrics": "delete", "s-changelog-access-log": "delete"}
+    found = {stream: admin.describe(stream).config for stream in admin.list_streams()}
+    for stream in found:
+        admin.delete(stream)
+    return found
+
+
+LOGS, STATE = ("metrics", "s-changelog-access-log"), ("s-changelog", CHECKPOINTS, STATES)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_every_topic_that_a_job_creates_has_the_topic_settings_of_its_system_and_keeps_its_own(admin, policy):
+    default = "systems.memory.default.stream."
+    changes = {
+        f"{default}min.insync.replicas": "2",
+        f"{default}max.message.bytes": "5000",
+        f"{default}segment.bytes": "70000",
+        f"{default}cleanup.policy": policy,
+        f"{default}retention.ms": "1000",
+        "stores.s.changelog.max.message.bytes": "6000",
+    }
+    found = created(admin, changes)
+    assert [found[stream]["min.insync.replicas"] for stream in LOGS] == ["2", "2"]
+    policies = {stream: found[stream]["cleanup.policy"] for stream in (*STATE, *LOGS)}
+    assert policies == {**dict.fromkeys(STATE, "compact"), **dict.fromkeys(LOGS, "delete")}
     sizes = [found[stream]["max.message.bytes"] for stream in ("s-changelog", CHECKPOINTS, "metrics")]
     assert sizes == ["6000", "5000", "5000"]
     assert found["s-changelog"]["retention.ms"] == "-1"
     assert found[CHECKPOINTS]["segment.bytes"] == "70000"
+
+
+def test_a_topic_that_holds_state_takes_of_its_system_only_what_samza_gives_it(admin):
+    values = dict.fromkeys(TOPIC_SETTINGS, "99999") | {"min.cleanable.dirty.ratio": "0.1"}
+    values |= dict.fromkeys((name for name in TOPIC_SETTINGS if name.endswith("enable")), "true")
+    defaults = {f"systems.memory.default.stream.{name}": value for name, value in values.items()}
+    plain, found = created(admin, {}), created(admin, defaults)
+    differing = [{name for name in TOPIC_SETTINGS if found[s].get(name) != plain[s].get(name)} for s in STATE]
+    assert differing == [{"max.message.bytes"}, {"max.message.bytes", "segment.bytes"}, set()]
+    assert [found[stream]["remote.storage.enable"] for stream in LOGS] == ["true", "true"]
 
 
 def test_tasks_keep_their_changelog_partitions_when_another_input_joins(admin):

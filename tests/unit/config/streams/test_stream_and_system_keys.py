@@ -3,7 +3,9 @@
 import pytest
 
 from samzapy.api.stream import SystemStream
+from samzapy.api.system import StreamSpec
 from samzapy.config.streams import StreamConfig
+from samzapy.config.streams.systems import TOPIC_SETTINGS, new_stream
 
 VIEWS = SystemStream("kafka", "page-views")
 
@@ -166,3 +168,45 @@ def test_an_id_that_only_names_a_stream_takes_no_keys_from_another_id(load, owne
 def test_two_ids_of_one_stream_may_have_the_same_keys(load):
     keys = {f"streams.{each}.samza.msg.serde": "json" for each in "az"}
     assert load(A | Z | keys | {"task.inputs": "a"}).streams[SystemStream("kafka", "page-views")].msg_serde == "json"
+
+
+DEFAULT = "systems.kafka.default.stream."
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        f"{DEFAULT}message.format.version",
+        "streams.views.consumer.auto.offset.reset",
+        "systems.kafka.streams.page-views.consumer.fetch.message.max.bytes",
+    ],
+)
+def test_a_key_that_no_topic_takes_is_left_out_with_a_warning(load, problems, key):
+    keys = {key: "1", "job.default.system": "kafka"}
+    config = load(keys)
+    assert config.warnings == (f"{key}: not a topic setting of Kafka",)
+    made = [new_stream(config.systems["kafka"], stream, 1).config for stream in ("views", "page-views")]
+    assert made == [{}, {}]
+    assert problems(keys, strict=True) == [f"{key}: not a topic setting of Kafka"]
+
+
+def test_each_topic_setting_is_known_in_every_form(load):
+    older = "systems.kafka.streams."
+    streams = {DEFAULT: "a", "streams.views.": "views", f"{older}a.": "a", f"{older}a.b.": "a.b"}
+    for prefix, stream in streams.items():
+        keys = {f"{prefix}{name}": "1" for name in (*TOPIC_SETTINGS, "replication.factor")}
+        inputs = {"job.default.system": "kafka", "task.inputs": "views,kafka.a,kafka.a.b"}
+        settings = load({**keys, **inputs, f"{prefix}samza.offset.default": "oldest"}, strict=True).systems["kafka"]
+        assert new_stream(settings, stream, 1) == StreamSpec(stream, 1, dict.fromkeys(TOPIC_SETTINGS, "1"), 1)
+
+
+def test_a_number_of_copies_in_the_older_form_is_checked(problems):
+    key = "systems.kafka.streams.out.replication.factor"
+    assert problems({key: "three", "systems.kafka.streams.out.samza.msg.serde": "json"}) == [
+        f"{key}: expected an integer from 1 to 32767, got 'three'"
+    ]
+
+
+def test_a_plug_in_has_keys_of_its_own_for_streams(load):
+    keys = {"systems.own.samza.factory": "my.module:MySystemFactory", "streams.out.samza.system": "own"}
+    assert load({**keys, "streams.out.shards.per.node": "2"}, strict=True).warnings == ()
