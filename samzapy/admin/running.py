@@ -149,6 +149,8 @@ def wait_for_drain(
                 # The job outlives the restart of a broker, and the request is kept.
                 if clock.monotonic() >= until:
                     raise
+                # A reader that has failed may not recover.
+                checkpoints.close()
                 wait(_PACE_S)
                 continue
             if end is not None and end.for_good:

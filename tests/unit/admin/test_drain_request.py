@@ -27,6 +27,7 @@ from samzapy.runner.driver import watching
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import job_clients
+from samzapy.system.embedded.consumer import LogConsumer
 from samzapy.system.factories import system_factory
 from samzapy.testing import ManualClock
 
@@ -205,6 +206,22 @@ def test_the_end_is_waited_for_while_a_broker_does_not_answer(config, monkeypatc
         away.clear()
         with pytest.raises(type(failure)):
             wait_for_drain(config, FAR, 0.0, no_wait)
+
+
+def test_a_reader_that_has_failed_is_not_asked_again(config, monkeypatch):
+    started = LogConsumer.start
+    failures = [RetriableError("the leader is away")]
+
+    def start(self):
+        if failures:
+            raise failures.pop()
+        started(self)
+
+    monkeypatch.setattr(LogConsumer, "start", start)
+    with closing(owned(config, FAR)) as checkpoints:
+        checkpoints.write_record(JobRecord.ENDED, DRAINED)
+        assert wait_for_drain(config, FAR, 60.0, lambda _: None)
+    assert not failures
 
 
 def test_a_run_whose_process_starts_the_job_again_may_be_asked(config):
