@@ -92,13 +92,18 @@ class TooFewFiles(EnvironmentFailure):
 
 
 class UnknownStream(EnvironmentFailure):
-    """Raised when a stream does not exist on its system. samzapy never creates streams by accident."""
+    """Raised when a stream does not exist on its system. samzapy never creates streams by accident.
 
-    def __init__(self, system: str, stream: str, where: str = "") -> None:
+    `store`: the stream is the changelog of this store, which only the job may create: it must be compacted.
+    """
+
+    def __init__(self, system: str, stream: str, where: str = "", store: str = "") -> None:
         self.system, self.stream = system, stream
         at = f" on {where}" if where else ""
         command = f"create it with: samzapy topic create {system}.{stream} --partitions N"
-        if system in {"local", "kafka"}:
+        if store:
+            way = f"it is the changelog of store '{store}', and a start of the job creates it"
+        elif system in {"local", "kafka"}:
             way = f"name the job file with --job, if there is one, and {command}"
         else:
             # Without a job file the command would take this system for a local one.

@@ -254,7 +254,7 @@ def _owners(store: StoreConfig, clients: SystemClients, checkpoints: CheckpointM
         raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, "is required to rebuild the store")])
     description = clients.admin(stream.system).describe(stream.stream)
     if description is None:
-        raise UnknownStream(*stream)
+        raise UnknownStream(*stream, store=store.name)
     known = checkpoints.read_changelog_partitions()
     if known:
         return dict(sorted(known.items(), key=lambda owned: owned[1]))

@@ -356,7 +356,7 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
                 found[store.name] = ends[1]
                 adopted[store.changelog] = ends
             elif store.name in store_names:
-                raise UnknownStream(*store.changelog)
+                raise UnknownStream(*store.changelog, store=store.name)
         checkpoints.start()
         adopt_ends(checkpoints, adopted)
     return found

@@ -157,7 +157,7 @@ def _stores(
             continue
         topic = clients.admin(store.changelog.system).describe(store.changelog.stream)
         if topic is None:
-            raise UnknownStream(*store.changelog)
+            raise UnknownStream(*store.changelog, store=store.name)
         ssp = SystemStreamPartition(*store.changelog, task.changelog_partition)
         last = base.checkpoint.changelog_offsets.get(store.name, -1)
         log = clients.offsets([ssp])[ssp]

@@ -286,7 +286,7 @@ class ChangelogReader:
             raise ConfigError([ConfigProblem(f"stores.{config.name}.changelog", None, message)])
         description = self.admin_of(stream.system).describe(stream.stream)
         if description is None:
-            raise UnknownStream(*stream)
+            raise UnknownStream(*stream, store=config.name)
         check_changelog(description, config)
         for partition in partitions:
             if not 0 <= partition < description.partitions:

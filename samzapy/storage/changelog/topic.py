@@ -133,7 +133,7 @@ def changelog_of(config: StoreConfig) -> SystemStream:
 def usable(description: StreamDescription | None, config: StoreConfig, partition: int) -> StreamDescription:
     """The changelog as a task needs it. Raises UnknownStream, or EnvironmentFailure if it cannot hold its state."""
     if description is None:
-        raise UnknownStream(*changelog_of(config))
+        raise UnknownStream(*changelog_of(config), store=config.name)
     check_changelog(description, config)
     check_partition(description, partition)
     return description

@@ -158,6 +158,19 @@ def test_a_rebuilt_store_is_what_a_start_of_the_job_goes_on_from(samzapy, store)
     assert entries(store("get", "/a")) == [("/a", 4)]
 
 
+@pytest.mark.parametrize(
+    "command", [("adopt",), ("rebuild", "new"), ("scan",), ("migrate", "--to", "msg.serde=string")]
+)
+@pytest.mark.usefixtures("store")
+def test_nobody_is_told_to_create_a_changelog_that_the_job_creates(samzapy, command):
+    name, *more = command
+    code, _, errors = samzapy(
+        "store", name, "job.properties", "counts", *more, "-c", "stores.counts.changelog=local.none"
+    )
+    assert (code, "topic create" in errors) == (3, False)
+    assert "it is the changelog of store 'counts', and a start of the job creates it" in errors
+
+
 def test_a_rebuild_of_one_task_touches_no_other_and_no_store_that_is_there(samzapy, store):
     rebuild = ("store", "rebuild", "job.properties", "counts")
     assert samzapy(*rebuild, "new", "--task", "Partition 1")[0] == 0
