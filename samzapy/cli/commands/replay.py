@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.options import JOB, OVERRIDES, answers_by_exit_code, pairs
 from samzapy.cli.output import table
 
 if TYPE_CHECKING:
     from samzapy.config.job import JobConfig
+    from samzapy.errors import SamzapyError
     from samzapy.replay.differences import Difference
     from samzapy.replay.plan import Plan
     from samzapy.replay.recording import Step
@@ -54,11 +55,15 @@ def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     lines = sys.stdout if given["as_json"] else None
     # Prints of the user's code do not belong between lines of JSON.
     with nullcontext() if lines is None else redirect_stdout(sys.stderr):
-        _replay(job, overrides, given, lines)
+        with answers_by_exit_code():
+            answer = _replay(job, overrides, given, lines)
+        if answer is not None:
+            raise answer
 
 
-def _replay(job: Path, overrides: tuple[str, ...], given: dict[str, Any], lines: TextIO | None) -> None:
-    """Plan and run it. `lines`: where lines of JSON go; None for a table on standard output."""
+def _replay(job: Path, overrides: tuple[str, ...], given: dict[str, Any], lines: TextIO | None) -> SamzapyError | None:
+    """Plan and run it; return the failure or difference that is the command's answer. `lines`: where lines of JSON go; None
+    for a table on standard output."""
     from samzapy.admin.job_check import resolved
     from samzapy.admin.user_code import check_task_class, make_importable
     from samzapy.config.loader import load_job
@@ -75,12 +80,13 @@ def _replay(job: Path, overrides: tuple[str, ...], given: dict[str, Any], lines:
     stops = given["at_failures"] or given["before"]
     debugger = Pdb(at_failures=given["at_failures"]) if stops else NoDebugger()
     if given["other"]:
-        _compare(config, planned, given["other"], lines)
-    else:
-        _show(config, planned, debugger, lines, before=given["before"])
+        return _compare(config, planned, given["other"], lines)
+    return _show(config, planned, debugger, lines, before=given["before"])
 
 
-def _show(config: JobConfig, planned: Plan, debugger: Debugger, lines: TextIO | None, *, before: bool) -> None:
+def _show(
+    config: JobConfig, planned: Plan, debugger: Debugger, lines: TextIO | None, *, before: bool
+) -> SamzapyError | None:
     from samzapy.replay.session import Replay
 
     stop = planned.slice.until if before else None
@@ -97,11 +103,10 @@ def _show(config: JobConfig, planned: Plan, debugger: Debugger, lines: TextIO | 
             table(f"Replay of {planned.task.name}", _COLUMNS, rows)
         if session.stopped_by_task:
             click.echo("the task has asked for a shutdown before the last message", err=True)
-        if session.failure is not None:
-            raise session.failure
+        return session.failure
 
 
-def _compare(config: JobConfig, planned: Plan, other: str, lines: TextIO | None) -> None:
+def _compare(config: JobConfig, planned: Plan, other: str, lines: TextIO | None) -> SamzapyError | None:
     from samzapy.errors import SamzapyError
     from samzapy.replay.differences import differences
     from samzapy.replay.session import Replay
@@ -124,8 +129,9 @@ def _compare(config: JobConfig, planned: Plan, other: str, lines: TextIO | None)
     if rows:
         table(f"Differences of {config.task.task_class} (-) and {other} (+)", _COLUMNS, rows)
     if count:
-        raise SamzapyError(f"the two versions differ in {count} of {max(map(len, found))} steps")
+        return SamzapyError(f"the two versions differ in {count} of {max(map(len, found))} steps")
     click.echo(f"the two versions do the same in {len(found[0])} steps", err=True)
+    return None
 
 
 def _json(step: Step | None) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import replayed_job
 from click.testing import CliRunner
 
 from samzapy.cli.main import cli
+from samzapy.errors import RestoreStalled, RetriableError
 from samzapy.replay.user_class import other_version
 
 
@@ -141,6 +142,18 @@ def test_a_version_that_differs_is_shown_with_its_differences(replay, version):
     found = json.loads(output)
     assert code == 1
     assert [found[side]["changes"][0]["after"] for side in ("before", "after")] == [2, 12]
+
+
+@pytest.mark.parametrize("failure", [RetriableError("the leader is away"), RestoreStalled("no records")])
+@pytest.mark.parametrize("step", ["samzapy.replay.plan.plan_replay", "samzapy.replay.session.Replay.steps"])
+@pytest.mark.parametrize("diff", [(), ("--diff", f"{replayed_job.__name__}:DoublingTask")])
+def test_a_system_that_fails_is_not_taken_for_the_answer(replay, monkeypatch, failure, step, diff):
+    def fails(*_):
+        raise failure
+
+    monkeypatch.setattr(step, fails)
+    code, _, errors = replay("--until", "2", *diff)
+    assert (code, errors.splitlines()[-1]) == (3, f"error: {failure}")
 
 
 def test_a_version_that_repairs_the_failure_is_a_difference(replay, version):
