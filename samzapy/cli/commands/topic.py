@@ -145,7 +145,8 @@ def create(
     With --job the stream gets the topic settings of the job file; --topic-config overrides them.
     """
     stream = stream_address(address)
-    settings = where.settings(stream.system, where.config())
+    config = where.config()
+    settings = where.settings(stream.system, config and as_read(config, stream))
     spec = new_stream(settings, stream.stream, partitions, pairs(texts, "--topic-config"), replication_factor)
     with stream_admin(settings) as admin:
         if not admin.create(spec):

@@ -218,3 +218,16 @@ def test_a_topic_gets_the_settings_of_the_job_file_under_those_of_the_command(sa
     assert [views[key] for key in keys] == ["compact", "6000", "7"]
     assert [others[key] for key in keys] == ["delete", "5000", "86400000"]
     assert not {key for key in (*views, *others) if key.startswith("samza.") or "replication" in key}
+
+
+def test_a_topic_gets_the_settings_of_the_pattern_that_reads_it(samzapy, tmp_path):
+    job = tmp_path / "job.properties"
+    job.write_text(
+        f"{JOB.replace('events.views', 'ord')}streams.ord.samza.system=events\n"
+        "streams.ord.samza.physical.name=ord-.*\nstreams.ord.cleanup.policy=compact\n"
+    )
+    for stream in ("ord-1", "others"):
+        assert samzapy("topic", "create", f"events.{stream}", "--partitions", "1", "--job", str(job))[0] == 0
+    with stream_admin(load_job(job).systems["events"]) as admin:
+        policies = [admin.describe(stream).config["cleanup.policy"] for stream in ("ord-1", "others")]
+    assert policies == ["compact", "delete"]
