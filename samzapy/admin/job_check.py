@@ -21,7 +21,7 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import with_inputs
 from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_stream
-from samzapy.config.reading.keys import Key
+from samzapy.config.reading.reader import Reader
 from samzapy.config.stores import StoreConfig, changelogs
 from samzapy.config.tasks import checkpoint
 from samzapy.config.tasks.task import INPUTS
@@ -268,24 +268,18 @@ def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin], desc
 
 def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
     """The numbers of copies that the job file asks for, each with its key and stream."""
+    where = Reader(config.resolved).where
     for store in config.stores.values():
         factor = store.changelog_replication_factor
         if store.changelog is not None and factor is not None:
-            key = _in_force(config, changelogs.REPLICATION_FACTOR, store=store.name, system=store.changelog.system)
+            key = where(changelogs.REPLICATION_FACTOR, store=store.name, system=store.changelog.system)
             yield key, store.changelog, factor
     checkpoints, kept = checkpoint_stream(config), config.task.checkpoint
     if checkpoints is not None and kept is not None and kept.replication_factor is not None:
-        key = _in_force(config, checkpoint.REPLICATION_FACTOR, system=checkpoints.system)
-        yield key, checkpoints, kept.replication_factor
+        yield where(checkpoint.REPLICATION_FACTOR, system=checkpoints.system), checkpoints, kept.replication_factor
     states, factor = state_checkpoint_stream(config), config.state_checkpoint.replication_factor
     if states is not None and factor is not None:
-        yield _in_force(config, checkpoint.STATE_REPLICATION_FACTOR, system=states.system), states, factor
-
-
-def _in_force(config: JobConfig, key: Key[int | None], **names: str) -> str:
-    """The key in the job file that has the value of `key`."""
-    places = key.places(**names)
-    return next((place for place in places if place in config.resolved), places[0])
+        yield where(checkpoint.STATE_REPLICATION_FACTOR, system=states.system), states, factor
 
 
 def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
