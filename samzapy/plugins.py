@@ -36,6 +36,11 @@ def split_path(path: str) -> tuple[str, str]:
     return module, name
 
 
+def is_own(kind: type) -> bool:
+    """Whether a class is one of samzapy's, not of a plug-in or the job's code."""
+    return kind.__module__.startswith("samzapy.")
+
+
 def load_class(path: str) -> type:
     """Import the class that `path` names. Raises PluginError; an error of the module itself is chained."""
     found = load_name(path)

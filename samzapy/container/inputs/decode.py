@@ -18,6 +18,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope, envelope_of
 from samzapy.api.serde import Serde
 from samzapy.api.system import RecordBatch
 from samzapy.errors import EnvironmentFailure, FailedCall, SerdeError, Unreachable
+from samzapy.plugins import is_own
 
 
 def decode_column(
@@ -51,11 +52,6 @@ def decode_column(
     return found
 
 
-def _refuses_null(serde: Serde | None) -> bool:
-    """Whether `from_bytes` is known to raise for a null: samzapy's serdes do."""
-    return type(serde).__module__.startswith("samzapy.")
-
-
 def _note(column: Sequence[bytes | None], found: list[Any], cause: Exception, failures: dict[int, Exception]) -> None:
     if column[len(found)] is not None:
         failures[len(found)] = cause
@@ -71,8 +67,9 @@ class Decoder:
         """A serde of None passes bytes through."""
         self._key = key
         self._value = value
-        self._decode_keys = partial(decode_column, key, refuses_null=_refuses_null(key))
-        self._decode_values = partial(decode_column, value, refuses_null=_refuses_null(value))
+        # samzapy's serdes raise for a null.
+        self._decode_keys = partial(decode_column, key, refuses_null=is_own(type(key)))
+        self._decode_values = partial(decode_column, value, refuses_null=is_own(type(value)))
 
     def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         """The batch's envelopes, in order, as runs that are processed one after the other; here always one run."""

@@ -15,6 +15,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import EnvironmentFailure, SerdeError
+from samzapy.plugins import is_own
 
 Encode = Callable[[Any], bytes]
 #: Gives a stream's key and message serde; None for plain bytes.
@@ -287,7 +288,7 @@ class BufferingCollector(MessageCollector):
                 if not isinstance(value, bytes):
                     return f"no serde is set for the {part.rpartition(' ')[2]}, so bytes are needed, got {type(value).__name__}"
                 continue
-            if not type(serde).__module__.startswith("samzapy."):
+            if not is_own(type(serde)):
                 continue  # a serde of the user may count its calls
             try:
                 serde.to_bytes(value)

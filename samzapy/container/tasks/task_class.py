@@ -10,7 +10,7 @@ from samzapy.api.batch import BatchTask
 from samzapy.api.task import ABILITIES, AnyTask, AsyncStreamTask, CoroutineTask, StreamTask, TimerTask, takes
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.plugins import PluginError, load_class
+from samzapy.plugins import PluginError, is_own, load_class
 
 #: The method that each kind of task must define.
 _KINDS: dict[type, str] = {
@@ -124,7 +124,7 @@ def _own_methods(found: type) -> Iterable[str]:
     return {
         name: None
         for base in found.__mro__
-        if not base.__module__.startswith("samzapy.") and base is not object
+        if not is_own(base) and base is not object
         for name, value in vars(base).items()
         if inspect.isfunction(value) and not name.startswith("_") and name not in known
     }
