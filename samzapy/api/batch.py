@@ -35,7 +35,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         "ssp",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # a column each, and what they have in common
         self,
         ssp: SystemStreamPartition,
         offsets: Sequence[int],
@@ -46,9 +46,11 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         *,
         values: Sequence[bytes | None] | None = None,
         arrival_ms: int = -1,
+        message_type: Any = None,
     ) -> None:
         """`timestamps` None: the system keeps none. `headers` None: no message has any. `values`: the serialized
-        messages, for the sizes of envelopes. `arrival_ms`: the time of their arrival, in milliseconds since 1970."""
+        messages, for the sizes of envelopes. `arrival_ms`: the time of their arrival, in milliseconds since 1970.
+        `message_type`: the class that the input decodes to, if it has one, for the columns of a frame of nulls."""
         self.ssp = ssp
         self.offsets = offsets
         self.keys = keys
@@ -57,8 +59,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         self._headers = headers
         self._values = values
         self._arrival_ms = arrival_ms
-        #: The class that the input decodes to, if it has one: for the columns of a frame of nulls.
-        self.message_type: Any = None
+        self.message_type = message_type
 
     @classmethod
     def of(cls, envelopes: Sequence[IncomingMessageEnvelope[K, V]]) -> MessageBatch[K, V]:
@@ -81,7 +82,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
                 [[absent] * len(each) if part is None else part for part, each in zip(parts, batches, strict=True)]
             )
 
-        made = cls(
+        return cls(
             first.ssp,
             _in_a_row([each.offsets for each in batches]),
             list(chain.from_iterable(each.keys for each in batches)),
@@ -90,9 +91,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
             column("_headers"),
             values=column("_values"),
             arrival_ms=first._arrival_ms,  # noqa: SLF001  # the same class
+            message_type=first.message_type,
         )
-        made.message_type = first.message_type
-        return made
 
     @property
     def timestamps(self) -> Sequence[int]:
@@ -140,7 +140,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
     def __getitem__(self, index: int | slice) -> IncomingMessageEnvelope[K, V] | MessageBatch[K, V]:
         timestamps, headers, values = self._timestamps, self._headers, self._values
         if isinstance(index, slice):
-            part = MessageBatch(
+            return MessageBatch(
                 self.ssp,
                 self.offsets[index],
                 self.keys[index],
@@ -149,9 +149,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
                 None if headers is None else headers[index],
                 values=None if values is None else values[index],
                 arrival_ms=self._arrival_ms,
+                message_type=self.message_type,
             )
-            part.message_type = self.message_type
-            return part
         return IncomingMessageEnvelope(
             self.ssp,
             self.offsets[index],

@@ -234,7 +234,7 @@ class TolerantBatchDecoder(Decoder):
 def _batch_of(
     batch: RecordBatch, keys: Sequence[Any], messages: Sequence[Any], arrival_ms: int, serde: Serde | None
 ) -> MessageBatch[Any, Any]:
-    made = MessageBatch(
+    return MessageBatch(
         batch.ssp,
         batch.offsets,
         keys,
@@ -243,6 +243,5 @@ def _batch_of(
         batch.headers,
         values=batch.values,
         arrival_ms=arrival_ms,
+        message_type=None if serde is None else serde.object_type,
     )
-    made.message_type = None if serde is None else serde.object_type
-    return made
