@@ -78,25 +78,13 @@ class Kafka:
         The keys go where the fewest events are, the most frequent ones first; a reader that waits for the slowest partition
         is not measured by that.
         """
-        topic, loads = self.unique(name), [0] * partitions
+        loads = [0] * partitions
         places: dict[bytes, int] = {}
         for key, found in Counter(key for key, _ in events).most_common():
             places[key] = loads.index(min(loads))
             loads[places[key]] += found
-        settings, factory = self.settings, system_factory(self.settings)
-        admin = factory.admin(settings, "benchmark")
-        try:
-            admin.create(StreamSpec(topic, partitions, {}))
-        finally:
-            admin.close()
-        producer = factory.producer(settings, "benchmark")
-        try:
-            left = iter(events)
-            while batch := [OutgoingRecord(topic, *each, places[each[0]]) for each in islice(left, BATCH)]:
-                producer.send(batch)
-            producer.flush()
-        finally:
-            producer.close()
+        topic = self.create(name, partitions=partitions)
+        self.append_records(OutgoingRecord(topic, *each, places[each[0]]) for each in events)
         return topic
 
     def delete(self, topic: str) -> None:
@@ -111,6 +99,16 @@ class Kafka:
     def append(self, topic: str, events: Iterable[tuple[bytes, bytes]], partitions: int = PARTITIONS) -> None:
         """More events in a topic of so many partitions, which is created if there is none."""
         load_events(self.settings, SystemStream("kafka", topic), events, partitions=partitions)
+
+    def append_records(self, records: Iterable[OutgoingRecord]) -> None:
+        """Records of topics that are there."""
+        left, producer = iter(records), system_factory(self.settings).producer(self.settings, "benchmark")
+        try:
+            while batch := list(islice(left, BATCH)):
+                producer.send(batch)
+            producer.flush()
+        finally:
+            producer.close()
 
     def append_changes(self, topic: str, partition: int, batches: Iterable[Sequence[tuple[bytes, bytes]]]) -> None:
         """A changelog's records, in one partition."""

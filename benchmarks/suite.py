@@ -6,6 +6,7 @@ from benchmarks.workloads.base import Workload
 from benchmarks.workloads.guarantees import Guarantees, Tasks
 from benchmarks.workloads.keyed_count import KeyedCount
 from benchmarks.workloads.latency import Latency
+from benchmarks.workloads.operator_jobs import OperatorJobs
 from benchmarks.workloads.operators import Operators
 from benchmarks.workloads.pass_through import PassThrough
 from benchmarks.workloads.recovery import Restart, Restore, RestoreLarge
@@ -24,6 +25,7 @@ WORKLOADS: dict[str, type[Workload]] = {
         Guarantees,
         Tasks,
         Operators,
+        OperatorJobs,
     )
 }
 VARIANTS = tuple(dict.fromkeys(variant for workload in WORKLOADS.values() for variant in workload.variants))

@@ -23,14 +23,24 @@ _AIRPORTS = [f"A{n:02d}" for n in range(30)]
 _WORDS = [f"word{n}" for n in range(500)]
 
 
-def score(envelope: IncomingMessageEnvelope) -> int:
+def score_of(offset: int) -> int:
     """A delay, made of the offset."""
-    return envelope.offset * 7_919 % 10_007
+    return offset * 7_919 % 10_007
+
+
+def group_of(offset: int) -> str:
+    """One of ten carriers."""
+    return f"C{offset % 10}"
+
+
+def score(envelope: IncomingMessageEnvelope) -> int:
+    """The delay of a message."""
+    return score_of(envelope.offset)
 
 
 def group(envelope: IncomingMessageEnvelope) -> str:
-    """One of ten carriers."""
-    return f"C{envelope.offset % 10}"
+    """The carrier of a message."""
+    return group_of(envelope.offset)
 
 
 def dimensions(envelope: IncomingMessageEnvelope) -> dict[str, Any]:

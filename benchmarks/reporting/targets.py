@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.reporting.results import Repeats, figures, ratios
 from benchmarks.workloads.guarantees import MANY, MANY_PARTITIONS, Guarantees, Tasks
 from benchmarks.workloads.keyed_count import KeyedCount
+from benchmarks.workloads.operator_jobs import OperatorJobs
 from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.processes import MAIN
 from samzapy.config.guarantee import Guarantee
@@ -29,6 +30,16 @@ MOST_CPU = {
     "keyed-count.batch.keys": 0.65,
     "pass-through.typed": 1.3,
     "pass-through.batch.typed": 1.0,
+}
+#: Messages a CPU second of an operator's job on Kafka, message by message or in batches.
+LEAST_A_CORE = {
+    "tumbling": 300_000,
+    "sessions": 200_000,
+    "as-of": 100_000,
+    "stream-stream": 100_000,
+    "timers": 120_000,
+    "heap": 200_000,
+    "count-by-key": 300_000,
 }
 #: CPU of exactly-once over at-least-once.
 MOST_CPU_OF_EXACTLY_ONCE = 1.1
@@ -57,7 +68,13 @@ class Target:
 
 def targets(repeats: Repeats) -> list[Target]:
     """Those of everything that was measured: the worst repeat of what is exact, the median of seconds and shares."""
-    return [*_of_cpu(repeats), *_of_memory(repeats), *_of_tasks(repeats), *_of_guarantees(repeats)]
+    return [
+        *_of_cpu(repeats),
+        *_of_memory(repeats),
+        *_of_tasks(repeats),
+        *_of_guarantees(repeats),
+        *_of_operators(repeats),
+    ]
 
 
 def _of_cpu(repeats: Repeats) -> Iterator[Target]:
@@ -96,3 +113,11 @@ def _of_guarantees(repeats: Repeats) -> Iterator[Target]:
             name = f"{Guarantees.name}.{Guarantee.EXACTLY_ONCE.value}.{seconds}s{partitions}.throughput"
             if name in found:
                 yield Target(name, found[name].median, share, at_most=False)
+
+
+def _of_operators(repeats: Repeats) -> Iterator[Target]:
+    for variant, runs in repeats.get(OperatorJobs.name, {}).items():
+        bound = LEAST_A_CORE.get(variant.removesuffix(".batch"))
+        if bound is not None:
+            a_core = 1e6 / median(figures(runs)["cpu_s_per_million"])
+            yield Target(f"{OperatorJobs.name}.{variant}.per_cpu_s", round(a_core), bound, at_most=False)

@@ -11,7 +11,7 @@ from samzapy.api.event_time import StateCheckpoints, Timers
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import StoreError
 
@@ -76,6 +76,11 @@ class TaskContext(ABC):
     def timers(self) -> Timers:
         """The task's timers. Raises StoreError for a job without a store for them."""
         raise StoreError(f"{self.task_name}: the job has no store for timers; add stores.NAME.factory=timers")
+
+    def message_type(self, stream: SystemStream) -> Any:
+        """The class of an input's messages, by the job file (`streams.ID.samza.msg.type`) or by the annotations of the
+        task; None for plain values, and for a stream that is no input of the task."""
+        return None
 
     @abstractmethod
     def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:

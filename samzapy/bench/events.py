@@ -17,7 +17,7 @@ from samzapy.system.factories import system_factory
 _CHUNK = 10_000
 _PAGES = 500
 #: The time of the first event, milliseconds since 1970; each next one is a millisecond later.
-_FIRST_MS = 1_700_000_000_000
+FIRST_MS = 1_700_000_000_000
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Events:
         for users, pages, cents in self._drawn():
             for user, page, amount in zip(users, pages, cents, strict=True):
                 name = b"u%07d" % user
-                at = _FIRST_MS + number
+                at = FIRST_MS + number
                 value = b'{"id":%d,"user":"%b","page":"/p/%03d","amount":%d.%02d,"at":%d,"referrer":null}' % (
                     (number, name, page, *divmod(amount, 100), at)
                 )

@@ -27,6 +27,22 @@ class PlainForm(NamedTuple):
     classes: frozenset[type] | None
 
 
+def json_form(kind: Any) -> PlainForm:
+    """The form of the objects of the class, generic or union `kind` inside of a document of JSON (or MessagePack): times, bytes
+    and the like are text, and so are all keys. Raises SerdeError for a class without one."""
+    known = typed_serde("json", kind)
+    to_plain: Callable[[Any], Any]
+    from_plain: Callable[[Any], Any]
+    if holds_models(kind):
+        from samzapy.serializers.pydantic_models import json_functions  # noqa: PLC0415  # pydantic is an extra
+
+        to_plain, from_plain = json_functions(kind)
+    else:
+        to_plain = if_whole(kind, partial(msgspec.to_builtins, str_keys=True))
+        from_plain = partial(msgspec.convert, type=kind, str_keys=True)
+    return PlainForm(for_classes(kind, known.classes, to_plain), from_plain, known.misfit, known.classes)
+
+
 def plain_form(kind: Any) -> PlainForm:
     """The plain form of the objects of the class, generic or union `kind`. Raises SerdeError for a class without one."""
     known = typed_serde("msgpack", kind)

@@ -103,6 +103,13 @@ def plain_functions(kind: Any, unchanged: tuple[type, ...]) -> tuple[Callable[[A
     return lambda value: plain(dump(value)), from_plain
 
 
+def json_functions(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """The functions that make values of JSON of models, and models of these."""
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    from_json = _by_both(adapter, adapter.validator.validate_json)
+    return partial(adapter.serializer.to_python, mode="json"), lambda value: from_json(orjson.dumps(value))
+
+
 def _as_in_json(unchanged: tuple[type, ...], value: Any) -> Any:
     for kind in unchanged:
         if isinstance(value, kind):

@@ -195,6 +195,32 @@ def holds_sets(kind: Any) -> bool:
     return any(isinstance(part, (inspect.SetType, inspect.FrozenSetType)) for part in _parts(inspect.type_info(kind)))
 
 
+#: The types of plain values in msgspec's form, and their containers.
+_OF_JSON = (
+    inspect.AnyType,
+    inspect.NoneType,
+    inspect.BoolType,
+    inspect.IntType,
+    inspect.FloatType,
+    inspect.StrType,
+    inspect.LiteralType,
+    inspect.UnionType,
+    inspect.ListType,
+    inspect.DictType,
+    inspect.TypedDictType,
+    inspect.Field,
+)
+_KEYS_OF_JSON = (inspect.StrType, inspect.AnyType, type(None))
+
+
+def is_plain(kind: Any) -> bool:
+    """Whether objects of a class are values of JSON, like those of a TypedDict of numbers."""
+    return all(
+        isinstance(part, _OF_JSON) and isinstance(getattr(part, "key_type", None), _KEYS_OF_JSON)
+        for part in _parts(inspect.type_info(kind))
+    )
+
+
 _PLAIN: dict[type, tuple[type, ...]] = {
     inspect.BoolType: (bool,),
     inspect.IntType: (int,),

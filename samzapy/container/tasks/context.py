@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from samzapy.api.collector import RequestScope, TaskCoordinator
@@ -10,7 +11,7 @@ from samzapy.api.context import TaskContext
 from samzapy.api.event_time import StateCheckpoints, Timers
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import StoreError
 
 
@@ -21,7 +22,7 @@ class ContainerTaskContext(TaskContext):
     before them, for a private state. `sinks`: the registered sinks.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what a task may ask for
         self,
         task_name: str,
         stores: Mapping[str, Any],
@@ -31,9 +32,11 @@ class ContainerTaskContext(TaskContext):
         checkpoints: StateCheckpoints | None = None,
         pinned: Collection[SystemStreamPartition] = (),
         timers: Timers | None = None,
+        *,
+        types: Mapping[SystemStream, Any] = MappingProxyType({}),
     ) -> None:
         """`checkpoints`: the checkpoints of a StateCheckpointTask. `pinned`: the partitions that start at a startpoint,
-        or are reset, independent of any state."""
+        or are reset, independent of any state. `types`: the classes of the inputs' messages."""
         self._task_name = task_name
         self._stores = stores
         self._offsets = offsets
@@ -42,6 +45,7 @@ class ContainerTaskContext(TaskContext):
         self._timers = timers
         self._checkpoints = checkpoints
         self._pinned = pinned
+        self._types = types
         self._sealed = False
         self.replayed: dict[SystemStreamPartition, int] = {}
         self.moved: set[SystemStreamPartition] = set()
@@ -79,6 +83,9 @@ class ContainerTaskContext(TaskContext):
                 f"see stores.{name}.factory"
             )
         return store
+
+    def message_type(self, stream: SystemStream) -> Any:
+        return self._types.get(stream)
 
     def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:
         self._start_at("set_starting_offset", ssp, offset)

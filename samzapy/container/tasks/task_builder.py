@@ -108,6 +108,7 @@ class TaskBuilder:
         self.last_failure = LastFailure()
         tasks_of_job = model.tasks_of_job or len(model.tasks)
         self._control = ControlSender(config.job_name, tasks_of_job, clients.admin, self._takes_control)
+        self._serdes_of = serdes_of
         self._output_serdes = serdes_of_outputs(config.systems, own_streams(config), serdes_of)
         #: Keeps the polled batches for dead letters.
         self.raw = RawRecords() if config.task.errors.writes_letters else NoRawRecords()
@@ -117,6 +118,10 @@ class TaskBuilder:
     def _takes_control(self, stream: SystemStream) -> bool:
         # An unknown system fails when its admin is asked for.
         return stream.system not in self._config.systems or self._config.stream(stream).intermediate
+
+    def _type_of(self, stream: SystemStream) -> Any:
+        serde = self._serdes_of(stream)[1]
+        return None if serde is None else serde.object_type
 
     @property
     def kind(self) -> type[AnyTask]:
@@ -180,6 +185,7 @@ class TaskBuilder:
             task.checkpoints.given,
             reset | start.followed.offsets.keys(),
             task.seen_stores[config.timers_store] if config.timers_store else None,
+            types={ssp.system_stream: self._type_of(ssp.system_stream) for ssp in offsets},
         )
         job = config.context
         before = dict(offsets)

@@ -14,6 +14,7 @@ from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.expiry import Due
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
 from samzapy.operators.joins.sides import Joined, Side, key_of, sides
+from samzapy.operators.joins.values import TypedValues, typed_values
 
 #: The kinds of entries in the index, in the processing order at equal times.
 _RIGHT, _LEFT, _FORGET = "0", "1", "2"
@@ -32,6 +33,7 @@ class AsOfJoin:
        a backlog does not outrun `window`; and for all left ones in `finish`.
     3. Late messages of either side are dropped and counted.
     4. Without a tolerance the newest right message of each key is kept for good.
+    5. Messages of a class are kept as plain values, and returned as new objects of the class.
 
     Metrics: `join.late`, messages dropped because they came too late.
     """
@@ -48,11 +50,14 @@ class AsOfJoin:
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
         nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries that one call takes at
-        most. `clock` serves the idle rule; None: the container's. Raises EnvironmentFailure for inputs that do not meet."""
+        most. `clock` serves the idle rule; None: the container's. Raises EnvironmentFailure for inputs that do not meet,
+        SerdeError for messages of a class without a plain form."""
         self._tolerance_ms = None if tolerance is None else milliseconds(tolerance, "tolerance of AsOfJoin")
         kinds = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
-        #: The beginning and the end of the names of a partition's messages.
-        self._names = {ssp: (kind, f"/{ssp}") for ssp, kind in kinds.items()}
+        self._left, self._right = (typed_values(context, store, streams)[stream] for stream in streams)
+        typed = {_LEFT: self._left, _RIGHT: self._right}
+        #: The beginning and the end of the names of a partition's messages, and how the messages are kept.
+        self._names = {ssp: (kind, f"/{ssp}", typed[kind]) for ssp, kind in kinds.items()}
         self._pending = PendingMessages(context, store, kinds, rules, limit, clock)
         self._store = self._pending.store
 
@@ -63,9 +68,10 @@ class AsOfJoin:
             key_of(envelope)
         if not self._pending.on_time(envelope):
             return []
-        kind, partition = self._names[ssp]
+        kind, partition, typed = self._names[ssp]
+        kept = [key, message] if typed is None else [key, *typed.kept(message)]
         # The offset distinguishes and orders messages of one partition with equal times.
-        self._pending.add(envelope, time_ms, f"{kind}{offset:019d}{partition}", [key, message])
+        self._pending.add(envelope, time_ms, f"{kind}{offset:019d}{partition}", kept)
         return self.advance() if self._pending.is_full() else []
 
     def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
@@ -78,11 +84,15 @@ class AsOfJoin:
                     key_of(each)
             places = self._pending.on_time_all(run, times)
             if places:
-                kind, partition = self._names[run[0].ssp]
+                kind, partition, typed = self._names[run[0].ssp]
                 offsets = offsets_of(run)
-                entries = [
-                    [times[place], f"{kind}{offsets[place]:019d}{partition}", [keys[place], messages[place]]]
+                kept = [
+                    [keys[place], messages[place]] if typed is None else [keys[place], *typed.kept(messages[place])]
                     for place in places
+                ]
+                entries = [
+                    [times[place], f"{kind}{offsets[place]:019d}{partition}", each]
+                    for place, each in zip(places, kept, strict=True)
                 ]
                 self._pending.add_all(run[0], entries)
                 if self._pending.is_full(len(places)):
@@ -115,28 +125,29 @@ class AsOfJoin:
             if name[0] == _FORGET:
                 self._forget(name[1:], time_ms, passed)
                 continue
-            key, value = kept
+            key, *value = kept
             if name[0] == _LEFT:
                 found.append(self._joined(key, time_ms, value))
             else:
                 self._make_newest(key, time_ms, value, passed)
         return found
 
-    def _joined(self, key: str, time_ms: int, value: Any) -> Joined:
+    def _joined(self, key: str, time_ms: int, value: Sequence[Any]) -> Joined:
+        left = _as_side(key, time_ms, value, self._left)
         newest = self._store.get(_key(key))
         if newest is None or (self._tolerance_ms is not None and time_ms - newest[0] > self._tolerance_ms):
-            return Joined(key, Side(time_ms, value), None)
-        return Joined(key, Side(time_ms, value), Side(*newest))
+            return Joined(key, left, None)
+        return Joined(key, left, _as_side(key, newest[0], newest[1:], self._right))
 
-    def _make_newest(self, key: str, time_ms: int, value: Any, passed: int) -> None:
-        if value is None:
+    def _make_newest(self, key: str, time_ms: int, value: Sequence[Any], passed: int) -> None:
+        if value[0] is None:
             self._store.delete(_key(key))
             return
         place, tolerance_ms = _key(key), self._tolerance_ms
         # The entry that drops a key stays in place while the key gets newer messages.
         if tolerance_ms is not None and self._store.get(place) is None:
             self._pending.keep(max(time_ms + tolerance_ms, passed), f"{_FORGET}{key}")
-        self._store.put(place, [time_ms, value])
+        self._store.put(place, [time_ms, *value])
 
     def _forget(self, key: str, time_ms: int, passed: int) -> None:
         """Drop the newest message of a key if no left message after `time_ms` can meet it; else look again later."""
@@ -148,6 +159,10 @@ class AsOfJoin:
         else:
             # Not before the start of the next look.
             self._pending.keep(max(until_ms, passed), f"{_FORGET}{key}")
+
+
+def _as_side(key: str, time_ms: int, value: Sequence[Any], typed: TypedValues | None) -> Side:
+    return Side(time_ms, value[0] if typed is None else typed.message(key, *value))
 
 
 def _key(key: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -17,8 +18,9 @@ from samzapy.operators.columns import Messages, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
 from samzapy.operators.joins.sides import Joined, Side, key_of, sides
+from samzapy.operators.joins.values import TypedValues, typed_values
 
-#: One waiting message: [event time, whether it has met a partner, value].
+#: One waiting message: [event time, whether it has met a partner, value]; see `TypedValues` for one of a class.
 Waiting = list[Any]
 #: The waiting messages of a key in one stretch of event time: the left ones, the right ones.
 Bucket = list[list[Waiting]]
@@ -35,6 +37,10 @@ _INTERVAL = "within"
 _TEXT = frozenset({str})
 
 _has_met = itemgetter(1)
+
+# A Side and a Joined without the Python frames of their constructors.
+_side: Callable[[tuple[int, Any]], Side] = partial(tuple.__new__, Side)
+_joined: Callable[[tuple[str, Side | None, Side | None]], Joined] = partial(tuple.__new__, Joined)
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,7 @@ class StreamStreamJoin:
     4. The waiting messages of a key are one value in the store for each interval of event time. A lookup reads two values,
        also when one input is far ahead of the other. The join is for keys with few messages in an interval. Each side of
        such a value has an entry in the index that is due no later than the oldest of its messages.
+    5. Messages of a class are kept as plain values, and returned as new objects of the class.
 
     Metrics: `join.late`, messages dropped because they came too late.
     """
@@ -89,8 +96,11 @@ class StreamStreamJoin:
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
         nothing else. `limit`: entries that one call takes at most. `clock` serves the idle rule; None: the container's. Raises
-        EnvironmentFailure for inputs that do not meet, StoreError for a store in which messages wait for another interval."""
+        EnvironmentFailure for inputs that do not meet, StoreError for a store in which messages wait for another interval,
+        SerdeError for messages of a class without a plain form."""
         self._side = sides(context, streams)
+        values = typed_values(context, store, streams)
+        self._typed = values[streams[0]], values[streams[1]]
         self._pending = PendingMessages(context, store, self._side, rules, limit, clock)
         self._store = self._pending.store
         self._get, self._put = self._store.get, self._store.put
@@ -182,7 +192,7 @@ class StreamStreamJoin:
     ) -> tuple[list[Joined], bool]:
         """Join a message with the messages of the other side, and let it wait for more, in the buckets that `get` and
         `put` reach. Also returns whether the index needs an entry for it."""
-        width_ms = self._width_ms
+        width_ms, typed = self._width_ms, self._typed[side]
         first, last = time_ms - self._waits_ms[1 - side], time_ms + self._waits_ms[side]
         home = time_ms // width_ms
         own: Bucket = _EMPTY
@@ -193,14 +203,15 @@ class StreamStreamJoin:
                 continue
             near = [other for other in waiting[1 - side] if first <= other[0] <= last]
             if near:
-                found += _pairs(key, side, Side(time_ms, value), near)
+                found += _pairs(key, side, _side((time_ms, value)), near, self._typed[1 - side])
                 if not all(map(_has_met, near)):
                     waiting = _matched(waiting, 1 - side, first, last)
                     if bucket != home:
                         put(f"key/{bucket}/{key}", waiting)
             if bucket == home:
                 own = waiting
-        others, mine = own[side], [*own[side], [time_ms, bool(found), value]]
+        entry = [time_ms, bool(found), value] if typed is None else [time_ms, bool(found), *typed.kept(value)]
+        others, mine = own[side], [*own[side], entry]
         put(f"key/{home}/{key}", [mine, own[1]] if side == _LEFT else [own[0], mine])
         # The index has the oldest message of a side. Messages mostly come in order, so it is mostly the first one.
         return found, not others or (time_ms < others[0][0] and time_ms < min([other[0] for other in others]))
@@ -224,12 +235,13 @@ class StreamStreamJoin:
                 self._pending.keep(min([each[0] for each in kept]) + waits_ms, name)
                 gone = [each for each in gone if each[0] + waits_ms <= passed_ms]
             if gone:
-                other = waiting[1 - side]
+                other, typed = waiting[1 - side], self._typed[side]
                 held[place] = ([kept, other] if side == _LEFT else [other, kept]) if kept or other else None
-                for time_ms, matched, value in gone:
+                for time_ms, matched, *kept_value in gone:
                     if not matched:
-                        lone = Side(time_ms, value)
-                        joined = Joined(key, lone, None) if side == _LEFT else Joined(key, None, lone)
+                        value = kept_value[0] if typed is None else typed.message(key, *kept_value)
+                        lone = _side((time_ms, value))
+                        joined = _joined((key, lone, None) if side == _LEFT else (key, None, lone))
                         lonely.append((time_ms + waits_ms, joined))
         changed = [(place, bucket) for place, bucket in held.items() if bucket is not before[place]]
         self._store.put_all([(place, bucket) for place, bucket in changed if bucket is not None])
@@ -256,15 +268,19 @@ def _take_interval(store: KeyValueStore[str, Any], wanted: list[int], where: str
     store.put(_INTERVAL, wanted)
 
 
-def _pairs(key: str, side: int, message: Side, others: Sequence[Waiting]) -> list[Joined]:
+def _pairs(key: str, side: int, message: Side, others: Sequence[Waiting], typed: TypedValues | None) -> list[Joined]:
     """A message of a side with each of the others."""
+    if typed is None:
+        partners = [_side((other[0], other[2])) for other in others]
+    else:
+        partners = [_side((other[0], typed.message(key, *other[2:]))) for other in others]
     if side == _LEFT:
-        return [Joined(key, message, Side(time_ms, value)) for time_ms, _, value in others]
-    return [Joined(key, Side(time_ms, value), message) for time_ms, _, value in others]
+        return [_joined((key, message, partner)) for partner in partners]
+    return [_joined((key, partner, message)) for partner in partners]
 
 
 def _matched(bucket: Bucket, side: int, first: int, last: int) -> Bucket:
     """The bucket with the messages of `side` from `first` to `last` marked: they have a partner. All lists are new: the undo
     of a failed message restores the old ones."""
-    marked = [[message[0], True, message[2]] if first <= message[0] <= last else message for message in bucket[side]]
+    marked = [[message[0], True, *message[2:]] if first <= message[0] <= last else message for message in bucket[side]]
     return [marked, bucket[1]] if side == _LEFT else [bucket[0], marked]

@@ -15,6 +15,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
 from samzapy.operators.columns import columns, keys_and_messages, runs_of_partitions
 from samzapy.operators.joins.sides import Joined, Side, key_of, sides
+from samzapy.operators.joins.values import by_partition, typed_values
 
 Row = dict[str, Any]
 
@@ -89,22 +90,27 @@ class TableTableJoin:
     4. The record of a row is in the task's partition of the changelog. That is the partition of the key for up to ten
        tasks. With more tasks, changelog partitions follow the order of the tasks' names as text (Samza's rule: `Partition
        10` comes before `Partition 2`), so to join the rows by key again, write them to a separate stream.
+    5. The parts of a row are plain values, also those of messages of a class.
     """
 
     def __init__(self, context: Context, store: str, parts: Mapping[SystemStream, str]) -> None:
         """`parts`: the tables, and the name of each in a row. `store` has string keys and json (or msgpack)
-        values, and holds the rows and nothing else. Raises EnvironmentFailure for inputs that do not meet."""
+        values, and holds the rows and nothing else. Raises EnvironmentFailure for inputs that do not meet, SerdeError for
+        messages of a class without a plain form."""
         streams = list(parts)
         names = [parts[stream] for stream in streams]
         if len(set(names)) < len(names) or len(names) < 2:
             raise ValueError(f"a join needs two tables or more, each with a name of its own, got {names}")
         self._part = {ssp: names[place] for ssp, place in sides(context, streams).items()}
+        self._typed = by_partition(typed_values(context, store, streams), self._part)
         self._rows: KeyValueStore[str, Row] = context.get_store(store)
 
     def update(self, envelope: IncomingMessageEnvelope) -> Row | None:
         """Take one change of one table, where a tombstone is a deletion; returns the new row, None for none."""
         key = key_of(envelope)
-        part, value = self._part[envelope.ssp], envelope.message
+        part, value, typed = self._part[envelope.ssp], envelope.message, self._typed[envelope.ssp]
+        if typed is not None:
+            value = typed.plain(value)
         row = self._rows.get(key) or {}
         if _alike(row.get(part), value):
             return row or None
@@ -123,8 +129,10 @@ class TableTableJoin:
         messages leave them. State is touched once a key."""
         found: list[Row | None] = []
         for run, _ in runs_of_partitions(batch):
-            part = self._part[run[0].ssp]
+            part, typed = self._part[run[0].ssp], self._typed[run[0].ssp]
             keys, values = keys_and_messages(run)
+            if typed is not None:
+                values = list(map(typed.plain, values))
             for place, key in enumerate(keys):
                 if type(key) is not str:
                     key_of(run[place])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, final
 
 from samzapy import IncomingMessageEnvelope, SystemStream, SystemStreamPartition
@@ -36,8 +37,14 @@ JOB = {
 }
 
 
-def context(store: Any, registry: Registry, partitions: Iterable[SystemStreamPartition] = SOURCES) -> Context:
-    task = ContainerTaskContext("Partition 1", {"joined": store}, dict.fromkeys(partitions, 0), registry, 1)
+def context(
+    store: Any,
+    registry: Registry,
+    partitions: Iterable[SystemStreamPartition] = SOURCES,
+    types: Mapping[SystemStream, Any] = MappingProxyType({}),
+) -> Context:
+    offsets = dict.fromkeys(partitions, 0)
+    task = ContainerTaskContext("Partition 1", {"joined": store}, offsets, registry, 1, types=types)
     return Context(JobContext("joining", "1", JOB), ContainerContext("0", registry), task)
 
 
@@ -45,12 +52,19 @@ def context(store: Any, registry: Registry, partitions: Iterable[SystemStreamPar
 class JoinBench:
     """One task's join, exactly-once: a crash takes store, outputs and positions back to the last commit together."""
 
-    def __init__(self, path: Path, make: Callable[[Context], Any], inputs: Sequence[Sequence[tuple]] = ((), (), ())):
-        """`inputs`: (key, time, value) of each of `SOURCES`, in order."""
+    def __init__(
+        self,
+        path: Path,
+        make: Callable[[Context], Any],
+        inputs: Sequence[Sequence[tuple]] = ((), (), ()),
+        types: Mapping[SystemStream, Any] = MappingProxyType({}),
+    ):
+        """`inputs`: (key, time, value) of each of `SOURCES`, in order. `types`: the classes of the streams' messages."""
         self._opening = open_store(JOB, "joined", path)
         self.opened: OpenStore = self._opening.__enter__()
         self._make = make
         self._inputs = inputs
+        self._types = types
         self.positions = [0, 0, 0]
         self.outputs: list[Any] = []
         self._committed: tuple[list[int], int] = ([0, 0, 0], 0)
@@ -65,7 +79,8 @@ class JoinBench:
     def _start(self) -> None:
         self.registry = Registry()
         self._journal = UndoJournal()
-        self.join = self._make(context(JournaledStore("s", self.opened.store, self._journal), self.registry))
+        store = JournaledStore("s", self.opened.store, self._journal)
+        self.join = self._make(context(store, self.registry, types=self._types))
 
     def read(self, source: int) -> bool:
         """Process the next message of a source; whether there was one."""
@@ -119,9 +134,9 @@ class JoinBench:
         del self.outputs[count:]
         self._start()
 
-    def restart(self, make: Callable[[Context], Any]) -> None:
+    def restart(self, make: Callable[[Context], Any], types: Mapping[SystemStream, Any] = MappingProxyType({})) -> None:
         """Open another join on what the store has."""
-        self._make = make
+        self._make, self._types = make, types
         self._start()
 
     def contents(self) -> dict[str, Any]:

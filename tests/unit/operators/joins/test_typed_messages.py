@@ -1,0 +1,283 @@
+"""Joins of messages of a class: the store has plain values, and results have objects again, whatever was read back."""
+
+import dataclasses
+import datetime as dt
+import enum
+import uuid
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from join_bench import LEFT, RIGHT, SOURCES, JoinBench, context, envelope, ordered
+from test_batches import JOINS, batch_of
+
+from samzapy import InitableTask, StreamTask, SystemStream, WindowableTask
+from samzapy.errors import SerdeError
+from samzapy.metrics import Registry
+from samzapy.operators.joins import AsOfJoin, Joined, Side, StreamStreamJoin, TableTableJoin, Within
+from samzapy.testing import TaskTestDriver
+
+
+class View(msgspec.Struct):
+    number: int
+
+
+class Click(msgspec.Struct, tag="click"):
+    number: int
+
+
+class Purchase(msgspec.Struct, tag="purchase"):
+    number: int
+    cents: int
+
+
+@dataclasses.dataclass
+class Plain:
+    number: int
+
+
+@attrs.define
+class Made:
+    number: int
+
+
+class Row(NamedTuple):
+    number: int
+
+
+class Model(pydantic.BaseModel):
+    number: int
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Everything(msgspec.Struct):
+    """What JSON writes as text."""
+
+    at: dt.datetime
+    id: uuid.UUID
+    price: Decimal
+    raw: bytes
+    colour: Colour
+    seen: set[int]
+    by_number: dict[int, str]
+    inner: View
+
+
+EVERYTHING = Everything(
+    dt.datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=dt.timezone.utc),
+    uuid.UUID(int=7),
+    Decimal("1.10"),
+    b"\x00\xff",
+    Colour.RED,
+    {1, 2},
+    {3: "three"},
+    View(4),
+)
+KINDS = [View, Plain, Made, Row, Model]
+runs = st.lists(
+    st.tuples(st.integers(0, 2), st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40)), max_size=6)), max_size=9
+)
+
+
+def of(kind: Any, number: int) -> Any:
+    return kind(number=number)
+
+
+def unpacked(found: list[Joined]) -> list[tuple]:
+    """The results, with objects as their numbers."""
+    return ordered((j.key, *(s and (s.time_ms, s.value and s.value.number) for s in (j.left, j.right))) for j in found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("join", JOINS)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(runs=runs, batches=st.booleans(), crash=st.integers(0, 9))
+def test_a_join_of_objects_finds_what_the_join_of_their_numbers_finds(
+    tmp_path_factory, kind, join, runs, batches, crash
+):
+    found = []
+    for make, types in ((lambda n: n or None, {}), (lambda n: of(kind, n) if n else None, {LEFT: kind, RIGHT: kind})):
+        with JoinBench(tmp_path_factory.mktemp("join"), JOINS[join](40), types=types) as bench:
+            offset = 0
+            for number, (source, messages) in enumerate(runs):
+                envelopes = [
+                    envelope(SOURCES[source], offset + n, *m, make(offset + n)) for n, m in enumerate(messages)
+                ]
+                offset += len(envelopes)
+                if envelopes and batches:
+                    bench.outputs += bench.join.add_all(batch_of(envelopes))
+                else:
+                    bench.outputs += [joined for each in envelopes for joined in bench.join.add(each)]
+                bench.window()
+                if number == crash:
+                    bench.commit()
+                    bench.crash()
+            bench.finish()
+            found.append(bench.outputs)
+    sides = [side for joined in found[1] for side in joined[1:] if side]
+    assert {type(side.value) for side in sides} <= {kind, type(None)}
+    numbers = [Joined(j.key, *(s and s._replace(value=s.value and of(View, s.value)) for s in j[1:])) for j in found[0]]
+    assert unpacked(numbers) == unpacked(found[1])
+
+
+def joins_of(path, types):
+    make = lambda made: StreamStreamJoin(made, "joined", (LEFT, RIGHT), Within(5, 5))  # noqa: E731
+    return JoinBench(path, make, types=types)
+
+
+def committed(bench):
+    bench.commit()
+    bench.crash()
+
+
+def test_every_field_of_an_object_comes_back(tmp_path):
+    with joins_of(tmp_path, {LEFT: Everything}) as bench:
+        bench.send(0, "a", 10, EVERYTHING)
+        committed(bench)
+        assert bench.send(2, "a", 11, "right") == [Joined("a", Side(10, EVERYTHING), Side(11, "right"))]
+
+
+def test_each_result_has_an_object_of_its_own(tmp_path):
+    with joins_of(tmp_path, {LEFT: View}) as bench:
+        bench.send(0, "a", 10, view := View(1))
+        view.number = 2
+        ((_, left, _),) = bench.send(2, "a", 11)
+        left.value.number = 3
+        ((_, left, _),) = bench.send(2, "a", 12)
+        assert left.value == View(1), "what a task does to its messages does not reach the store"
+
+
+def test_objects_of_a_union_come_back_as_what_they_were(tmp_path):
+    with joins_of(tmp_path, {LEFT: Click | Purchase}) as bench:
+        bench.send(0, "a", 10, Purchase(1, 250))
+        bench.send(0, "a", 10, Click(2))
+        committed(bench)
+        found = [joined.left.value for joined in bench.send(2, "a", 10)]
+        assert found == [Purchase(1, 250), Click(2)]
+
+
+@pytest.mark.parametrize("make", [*JOINS])
+@pytest.mark.parametrize("value", ["text", {"number": 1}, [1, False], 0, None])
+def test_a_value_that_the_task_has_put_in_the_place_of_the_message_stays(tmp_path, make, value):
+    with JoinBench(tmp_path, JOINS[make](10), types={LEFT: View, RIGHT: View}) as bench:
+        bench.send(0, "a", 11, value)
+        committed(bench)
+        found = bench.send(2, "a", 10, View(5))
+        found += bench.join.finish()
+        assert found == [Joined("a", Side(11, value), Side(10, View(5)))]
+
+
+def test_messages_that_waited_as_plain_values_are_objects_once_their_stream_has_a_class(tmp_path):
+    with joins_of(tmp_path, {}) as bench:
+        bench.send(0, "a", 10, {"number": 1})
+        bench.commit()
+        bench.restart(bench._make, {LEFT: View})
+        assert bench.send(2, "a", 11) == [Joined("a", Side(10, View(1)), Side(11, None))]
+
+
+def test_messages_that_waited_as_objects_are_plain_values_once_their_stream_has_no_class(tmp_path):
+    with joins_of(tmp_path, {LEFT: View}) as bench:
+        bench.send(0, "a", 10, View(1))
+        bench.send(0, "a", 10, "text")
+        committed(bench)
+        bench.restart(bench._make)
+        assert [joined.left.value for joined in bench.send(2, "a", 11)] == [{"number": 1}, "text"]
+
+
+@pytest.mark.parametrize("make", [*JOINS])
+def test_a_message_that_waits_and_does_not_fit_the_class_any_longer_is_an_error_with_its_place(tmp_path, make):
+    class Named(msgspec.Struct):
+        number: str
+
+    with JoinBench(tmp_path, JOINS[make](10), types={LEFT: View}) as bench:
+        bench.send(0, "a", 10, View(1))
+        bench.commit()
+        bench.restart(bench._make, {LEFT: Named})
+        with pytest.raises(SerdeError) as caught:
+            bench.finish()
+        assert str(caught.value).startswith(
+            "Partition 1: store 'joined': mem.left: the message that waits at key 'a' is"
+        )
+        assert str(caught.value).endswith("Named: $.number: Expected str, got int")
+
+
+def test_a_class_without_a_plain_form_is_refused_at_once(tmp_path):
+    class Unknown:
+        pass
+
+    with pytest.raises(SerdeError) as caught, joins_of(tmp_path, {RIGHT: Unknown}):
+        pass
+    assert "Unknown" in str(caught.value)
+    assert str(caught.value).startswith(
+        "Partition 1: store 'joined': mem.right: a join keeps messages as plain values: "
+    )
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_the_rows_of_joined_tables_have_plain_values(tmp_path, batches):
+    with JoinBench(tmp_path, lambda _: None) as bench:
+        made = context(bench.opened.store, Registry(), types={LEFT: View})
+        join = TableTableJoin(made, "joined", {LEFT: "view", RIGHT: "other"})
+        changes = [envelope(SOURCES[0], 0, "a", 1, View(1)), envelope(SOURCES[2], 1, "a", 2, {"b": 2})]
+        rows = join.update_all(changes) if batches else [join.update(each) for each in changes]
+        assert rows == [{"view": {"number": 1}}, {"view": {"number": 1}, "other": {"b": 2}}]
+        bench.commit()
+        assert bench.contents() == {"a": rows[1]}
+
+
+def test_typed_dicts_are_kept_as_they_are(tmp_path):
+    with joins_of(tmp_path, {LEFT: dict[str, int]}) as bench:
+        bench.send(0, "a", 10, {"a": "replaced by the task, of no class"})
+        committed(bench)
+        ((_, left, _),) = bench.send(2, "a", 10)
+        assert left.value == {"a": "replaced by the task, of no class"}
+
+
+class NearestTask(StreamTask[str, View], InitableTask, WindowableTask):
+    """Its annotation names the class of both inputs."""
+
+    def init(self, context):
+        streams = SystemStream("mem", "left"), SystemStream("mem", "right")
+        self.types = [context.task.message_type(each) for each in (*streams, SystemStream("mem", "out"))]
+        self.join = AsOfJoin(context, "joined", streams)
+        self.found: list[Joined] = []
+
+    def process(self, envelope, collector, coordinator):
+        self.found += self.join.add(envelope)
+
+    def window(self, collector, coordinator):
+        self.found += self.join.advance()
+
+
+def test_a_job_joins_objects_also_after_a_crash():
+    job = {
+        "job.name": "nearest",
+        "systems.mem.samza.factory": "memory",
+        "systems.mem.default.stream.samza.key.serde": "string",
+        "systems.mem.default.stream.samza.msg.serde": "json",
+        "task.inputs": "mem.left,mem.right",
+        "stores.joined.factory": "rocksdb",
+        "stores.joined.key.serde": "string",
+        "stores.joined.msg.serde": "json",
+        "stores.joined.changelog": "mem.joined",
+    }
+    with TaskTestDriver(NearestTask, job) as driver:
+        driver.send("right", View(1), key="a", timestamp=1_000)
+        driver.send("left", View(2), key="a", timestamp=2_000)
+        driver.commit()
+        driver.crash()
+        driver.restart()
+        for stream in ("left", "right"):
+            driver.send(stream, View(3), key="b", timestamp=9_000)
+        driver.window()
+        task = driver.task()
+        assert task.types == [View, View, None]
+        assert task.found == [Joined("a", Side(2_000, View(2)), Side(1_000, View(1)))]
