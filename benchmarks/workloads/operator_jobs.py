@@ -59,7 +59,8 @@ class OperatorJobs(Workload):
 
     def prepare(self) -> None:
         for sides in (1, 2):
-            topics = [self._kafka.create("events", partitions=1) for _ in range(sides)]
+            # The times of the records are of 2023.
+            topics = [self._kafka.create("events", partitions=1, settings={"retention.ms": "-1"}) for _ in range(sides)]
             self._kafka.append_records(self._records(topics))
             self._inputs[sides == 2] = topics
 

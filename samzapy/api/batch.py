@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
 from typing import Any, Generic, overload
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
@@ -213,15 +214,17 @@ def _in_a_row(parts: Sequence[Sequence[int]]) -> Sequence[int]:
 
 
 class _Chained(Sequence[Any]):
-    """Several columns as one. A system may not have made their values yet, so a slice makes none either."""
+    """Several columns as one, none of them empty. A system may not have made their values yet, so a slice makes none either."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_ends", "_parts")
 
     def __init__(self, parts: Sequence[Sequence[Any]]) -> None:
         self._parts = parts
+        # The number of values up to the end of each part: a batch may be cut into many.
+        self._ends = list(accumulate(map(len, parts)))
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return self._ends[-1]
 
     def __iter__(self) -> Iterator[Any]:
         return chain.from_iterable(self._parts)
@@ -231,21 +234,22 @@ class _Chained(Sequence[Any]):
             start, stop, step = index.indices(len(self))
             return self._part(start, stop) if step == 1 else list(self)[index]
         number = index + len(self) if index < 0 else index
-        for part in self._parts:
-            if number < len(part):
-                return part[number]
-            number -= len(part)
-        raise IndexError(index)
+        if not 0 <= number < len(self):
+            raise IndexError(index)
+        place = bisect_right(self._ends, number)
+        part = self._parts[place]
+        return part[number - self._ends[place] + len(part)]
 
     def _part(self, start: int, stop: int) -> Sequence[Any]:
         """The values from `start` to before `stop`, without making them."""
-        found, first = [], 0
-        for part in self._parts:
-            low, high = max(start - first, 0), min(stop - first, len(part))
-            if low < high:
-                found.append(part[low:high])
-            first += len(part)
-        return found[0] if len(found) == 1 else _Chained(found)
+        found = []
+        for place in range(bisect_right(self._ends, start), len(self._parts)):
+            part = self._parts[place]
+            first = self._ends[place] - len(part)
+            if first >= stop:
+                break
+            found.append(part[max(start - first, 0) : stop - first])
+        return found[0] if len(found) == 1 else _Chained(found) if found else ()
 
 
 class BatchTask(ABC, Generic[K, V]):

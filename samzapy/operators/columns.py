@@ -63,9 +63,10 @@ def keys_and_messages(run: Messages) -> tuple[Sequence[Any], Sequence[Any]]:
     return [each.key for each in run], [each.message for each in run]
 
 
-def times_of(run: Messages) -> Sequence[int]:
+def times_of(run: Messages) -> list[int]:
     """The event times of messages."""
-    return run.timestamps if isinstance(run, MessageBatch) else [each.event_time for each in run]
+    # A list: a system's column may be one of several parts, which is slow to look up values in.
+    return list(run.timestamps) if isinstance(run, MessageBatch) else [each.event_time for each in run]
 
 
 def offsets_of(run: Messages) -> Sequence[int]:

@@ -85,15 +85,16 @@ class AsOfJoin:
             places = self._pending.on_time_all(run, times)
             if places:
                 kind, partition, typed = self._names[run[0].ssp]
-                offsets = offsets_of(run)
-                kept = [
-                    [keys[place], messages[place]] if typed is None else [keys[place], *typed.kept(messages[place])]
-                    for place in places
+                rows = list(zip(times, offsets_of(run), keys, messages, strict=True))
+                if len(places) < len(rows):
+                    rows = [rows[place] for place in places]
+                entries: list[list[Any]] = [
+                    [time_ms, f"{kind}{offset:019d}{partition}", [key, message]]
+                    for time_ms, offset, key, message in rows
                 ]
-                entries = [
-                    [times[place], f"{kind}{offsets[place]:019d}{partition}", each]
-                    for place, each in zip(places, kept, strict=True)
-                ]
+                if typed is not None:
+                    for entry in entries:
+                        entry[2] = [entry[2][0], *typed.kept(entry[2][1])]
                 self._pending.add_all(run[0], entries)
                 if self._pending.is_full(len(places)):
                     found += self.advance()

@@ -192,27 +192,31 @@ class StreamStreamJoin:
     ) -> tuple[list[Joined], bool]:
         """Join a message with the messages of the other side, and let it wait for more, in the buckets that `get` and
         `put` reach. Also returns whether the index needs an entry for it."""
-        width_ms, typed = self._width_ms, self._typed[side]
-        first, last = time_ms - self._waits_ms[1 - side], time_ms + self._waits_ms[side]
-        home = time_ms // width_ms
+        width_ms, other_side, typed = self._width_ms, 1 - side, self._typed[side]
+        first, last = time_ms - self._waits_ms[other_side], time_ms + self._waits_ms[side]
+        home, bucket, end = time_ms // width_ms, first // width_ms, last // width_ms
         own: Bucket = _EMPTY
+        own_place = ""
         found: list[Joined] = []
-        for bucket in range(first // width_ms, last // width_ms + 1):
-            waiting: Bucket | None = get(f"key/{bucket}/{key}")
-            if waiting is None:
-                continue
-            near = [other for other in waiting[1 - side] if first <= other[0] <= last]
-            if near:
-                found += _pairs(key, side, _side((time_ms, value)), near, self._typed[1 - side])
-                if not all(map(_has_met, near)):
-                    waiting = _matched(waiting, 1 - side, first, last)
-                    if bucket != home:
-                        put(f"key/{bucket}/{key}", waiting)
+        while bucket <= end:
+            place = f"key/{bucket}/{key}"
+            waiting: Bucket | None = get(place)
+            if waiting is not None:
+                near = [other for other in waiting[other_side] if first <= other[0] <= last]
+                if near:
+                    found += _pairs(key, side, _side((time_ms, value)), near, self._typed[other_side])
+                    if not all(map(_has_met, near)):
+                        waiting = _matched(waiting, other_side, first, last)
+                        if bucket != home:
+                            put(place, waiting)
             if bucket == home:
-                own = waiting
+                own_place = place
+                if waiting is not None:
+                    own = waiting
+            bucket += 1
         entry = [time_ms, bool(found), value] if typed is None else [time_ms, bool(found), *typed.kept(value)]
-        others, mine = own[side], [*own[side], entry]
-        put(f"key/{home}/{key}", [mine, own[1]] if side == _LEFT else [own[0], mine])
+        others = own[side]
+        put(own_place, [[*others, entry], own[1]] if side == _LEFT else [own[0], [*others, entry]])
         # The index has the oldest message of a side. Messages mostly come in order, so it is mostly the first one.
         return found, not others or (time_ms < others[0][0] and time_ms < min([other[0] for other in others]))
 
@@ -270,17 +274,21 @@ def _take_interval(store: KeyValueStore[str, Any], wanted: list[int], where: str
 
 def _pairs(key: str, side: int, message: Side, others: Sequence[Waiting], typed: TypedValues | None) -> list[Joined]:
     """A message of a side with each of the others."""
-    if typed is None:
-        partners = [_side((other[0], other[2])) for other in others]
-    else:
+    if typed is not None:
         partners = [_side((other[0], typed.message(key, *other[2:]))) for other in others]
+        if side == _LEFT:
+            return [_joined((key, message, partner)) for partner in partners]
+        return [_joined((key, partner, message)) for partner in partners]
     if side == _LEFT:
-        return [_joined((key, message, partner)) for partner in partners]
-    return [_joined((key, partner, message)) for partner in partners]
+        return [_joined((key, message, _side((other[0], other[2])))) for other in others]
+    return [_joined((key, _side((other[0], other[2])), message)) for other in others]
 
 
 def _matched(bucket: Bucket, side: int, first: int, last: int) -> Bucket:
     """The bucket with the messages of `side` from `first` to `last` marked: they have a partner. All lists are new: the undo
     of a failed message restores the old ones."""
-    marked = [[message[0], True, *message[2:]] if first <= message[0] <= last else message for message in bucket[side]]
+    marked = [
+        message if message[1] or not first <= message[0] <= last else [message[0], True, *message[2:]]
+        for message in bucket[side]
+    ]
     return [marked, bucket[1]] if side == _LEFT else [bucket[0], marked]

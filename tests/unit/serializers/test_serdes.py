@@ -1,10 +1,12 @@
 """What each serde writes, reads and refuses."""
 
 import datetime as dt
+import math
 import uuid
+from contextlib import nullcontext
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from samzapy.errors import SerdeError
@@ -19,6 +21,7 @@ from samzapy.serializers import (
     StringSerde,
     UUIDSerde,
 )
+from samzapy.serializers.refusals import check_numbers
 
 UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 WRITTEN = [
@@ -224,3 +227,29 @@ def test_json_writes_other_keys_as_text_only_when_told_to():
 def test_json_refuses_settings_it_does_not_know(settings):
     with pytest.raises(SerdeError, match=r"json takes non\.str\.keys and sort\.keys, true or false"):
         JsonSerdeFactory().serde("j", settings)
+
+
+FLOATS = st.floats() | st.floats(width=16)
+NESTED = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.binary(max_size=9) | FLOATS,
+    lambda values: st.lists(values) | st.dictionaries(st.text(), values) | st.tuples(values, values),
+    max_leaves=12,
+)
+
+
+def numbers_in(value: object) -> list[float]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [each for held in value for each in numbers_in(held)]
+    return [value] if isinstance(value, float) else []
+
+
+@given(NESTED)
+@example([None, 0xCB7FF0, "\xcb\x7f"])  # in MessagePack these have the bytes of a NaN
+@example({"a": [1.5, {"b": (math.inf,)}]})
+@example([2**70, -math.nan])
+def test_a_number_that_json_does_not_have_is_found_wherever_it_is(value):
+    unfit = [each for each in numbers_in(value) if not math.isfinite(each)]
+    with pytest.raises(SerdeError, match="json has no") if unfit else nullcontext():
+        check_numbers(value)
