@@ -133,6 +133,11 @@ class ExpiryIndex:
         """Forget an entry; no error if there is none."""
         self._store.delete(f"{self._prefix}{time_ms:016d}/{name}")
 
+    def first(self, count: int) -> list[Due]:
+        """The first entries, which stay."""
+        with self._store.prefix(self._prefix) as entries:
+            return [self._due(key, value) for key, value in islice(entries, count)]
+
     def take(self, before_ms: int, limit: int, since_ms: int = 0) -> list[Due]:
         """Remove and return entries with since_ms <= time < before_ms, the oldest first, at most `limit` of them.
 
@@ -143,9 +148,9 @@ class ExpiryIndex:
         lower, upper = (f"{self._prefix}{time_ms:016d}" for time_ms in (since_ms, min(before_ms, END_OF_TIME_MS)))
         if lower >= upper:
             return []
+        return [self._due(key, value) for key, value in self._first.take(lower, upper, limit)]
+
+    def _due(self, key: str, value: Any) -> Due:
         start = len(self._prefix)
         middle = start + _DIGITS
-        return [
-            Due(int(key[start:middle]), key[middle + 1 :], value)
-            for key, value in self._first.take(lower, upper, limit)
-        ]
+        return Due(int(key[start:middle]), key[middle + 1 :], value)

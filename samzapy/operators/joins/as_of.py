@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from samzapy.api.context import Context
@@ -14,7 +15,7 @@ from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.expiry import Due
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
 from samzapy.operators.joins.sides import Joined, Side, key_of, sides
-from samzapy.operators.joins.values import TypedValues, typed_values
+from samzapy.operators.joins.values import SAMPLE, TypedValues, typed_values
 
 #: The kinds of entries in the index, in the processing order at equal times.
 _RIGHT, _LEFT, _FORGET = "0", "1", "2"
@@ -51,7 +52,7 @@ class AsOfJoin:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
         nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries that one call takes at
         most. `clock` serves the idle rule; None: the container's. Raises EnvironmentFailure for inputs that do not meet,
-        SerdeError for messages of a class without a plain form."""
+        ConfigError for a class of messages without a plain form, or that does not read the messages that wait."""
         self._tolerance_ms = None if tolerance is None else milliseconds(tolerance, "tolerance of AsOfJoin")
         kinds = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
         self._left, self._right = (typed_values(context, store, streams)[stream] for stream in streams)
@@ -60,6 +61,17 @@ class AsOfJoin:
         self._names = {ssp: (kind, f"/{ssp}", typed[kind]) for ssp, kind in kinds.items()}
         self._pending = PendingMessages(context, store, kinds, rules, limit, clock)
         self._store = self._pending.store
+        if self._left or self._right:
+            self._try_classes(typed)
+
+    def _try_classes(self, typed: Mapping[str, TypedValues | None]) -> None:
+        for due in self._pending.first(SAMPLE):
+            if (of_side := typed.get(due.name[0])) is not None:
+                of_side.check(*due.value)
+        if self._right is not None:
+            with self._store.prefix(_key("")) as entries:
+                for place, newest in islice(entries, SAMPLE):
+                    self._right.check(place.removeprefix(_key("")), *newest[1:])
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns nothing, or left messages that are complete."""

@@ -161,6 +161,13 @@ class PendingMessages:
         self._added += messages
         return self._added >= self._limit
 
+    def first(self, count: int) -> list[Due]:
+        """Some waiting entries, which stay: those of the first `count` runs, and the first single ones."""
+        found: list[Due] = []
+        for due in self._index.first(count):
+            found += [Due(*entry) for entry in due.value] if due.name[0] == _RUN else [due]
+        return found
+
     def take(self) -> tuple[list[Due], int]:
         """Remove and return the due entries, the oldest first, all entries of one time together. Also returns the time
         before which nothing is left."""

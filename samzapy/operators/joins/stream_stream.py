@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -18,13 +19,15 @@ from samzapy.operators.columns import Messages, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
 from samzapy.operators.joins.sides import Joined, Side, key_of, sides
-from samzapy.operators.joins.values import TypedValues, typed_values
+from samzapy.operators.joins.values import SAMPLE, TypedValues, typed_values
 
 #: One waiting message: [event time, whether it has met a partner, value]; see `TypedValues` for one of a class.
 Waiting = list[Any]
 #: The waiting messages of a key in one stretch of event time: the left ones, the right ones.
 Bucket = list[list[Waiting]]
 _EMPTY: Bucket = [[], []]
+#: The first letters of the keys of buckets.
+_WAITING = "key/"
 
 _LEFT, _RIGHT = 0, 1
 
@@ -97,7 +100,7 @@ class StreamStreamJoin:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
         nothing else. `limit`: entries that one call takes at most. `clock` serves the idle rule; None: the container's. Raises
         EnvironmentFailure for inputs that do not meet, StoreError for a store in which messages wait for another interval,
-        SerdeError for messages of a class without a plain form."""
+        ConfigError for a class of messages without a plain form, or that does not read the messages that wait."""
         self._side = sides(context, streams)
         values = typed_values(context, store, streams)
         self._typed = values[streams[0]], values[streams[1]]
@@ -110,6 +113,15 @@ class StreamStreamJoin:
         self._waits_ms = (after_ms, before_ms)
         #: Wide enough that all partners of a message lie in two buckets.
         self._width_ms = max(before_ms + after_ms, 1)
+        if any(self._typed):
+            self._try_classes()
+
+    def _try_classes(self) -> None:
+        with self._store.prefix(_WAITING) as entries:
+            for place, bucket in islice(entries, SAMPLE):
+                for typed, waiting in zip(self._typed, bucket, strict=True):
+                    for each in waiting if typed is not None else ():
+                        typed.check(place.split("/", 2)[2], *each[2:])
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns its pairs, and perhaps some messages without a partner."""
@@ -262,7 +274,7 @@ def _take_interval(store: KeyValueStore[str, Any], wanted: list[int], where: str
     if known == wanted:
         return
     if known is not None:
-        with store.prefix("key/") as waiting:
+        with store.prefix(_WAITING) as waiting:
             if any(True for _ in waiting):
                 held, task = (f"{before} ms before to {after} ms after" for before, after in (known, wanted))
                 raise StoreError(

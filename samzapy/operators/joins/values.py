@@ -4,7 +4,8 @@
     object of a class         [..., its plain form]
     other, from such a side   [..., value, False]      as after `envelope._replace(message=...)`
 
-So a job may give its inputs classes while messages wait: what is plain in the store is read as the class from then on.
+So a job may give its inputs classes while messages wait: what is plain in the store is read as the class from then on. Each
+start tries the class on some of the messages that wait.
 """
 
 from __future__ import annotations
@@ -14,22 +15,25 @@ from typing import Any
 
 from samzapy.api.context import Context
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.errors import SerdeError
+from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.serializers.plain import PlainForm, json_form
 from samzapy.serializers.typed import is_plain, shown
+
+#: The entries of a store that are tried at a start.
+SAMPLE = 64
 
 
 class TypedValues:
     """The messages of one input with a class."""
 
-    __slots__ = ("_classes", "_form", "_kind", "_where")
+    __slots__ = ("_classes", "_form", "_kind", "_store", "_stream")
 
-    def __init__(self, form: PlainForm, kind: Any, where: str) -> None:
-        """`where`: the store and the input, for errors."""
+    def __init__(self, form: PlainForm, kind: Any, store: str, stream: SystemStream) -> None:
         self._form = form
         self._classes: frozenset[type] = form.classes or frozenset()
         self._kind = kind
-        self._where = where
+        self._store = store
+        self._stream = stream
 
     def plain(self, message: Any) -> Any:
         """The plain form of an object of the class; other values stay."""
@@ -49,28 +53,39 @@ class TypedValues:
             return self._form.from_plain(value)
         except ValueError as cause:
             raise SerdeError(
-                f"{self._where}: the message that waits at key {key!r:.100} is not a {shown(self._kind)}: "
-                f"{self._form.reason(cause)}"
+                f"store '{self._store}': the message of {self._stream} that waits at key {key!r:.100} is not a "
+                f"{shown(self._kind)}: {self._form.reason(cause)}"
             ) from cause
+
+    def check(self, key: str, value: Any, is_object: bool = True) -> None:
+        """Raise ConfigError for the end of an entry that `message` would refuse."""
+        try:
+            self.message(key, value, is_object)
+        except SerdeError as cause:
+            remedy = (
+                "give new fields defaults and old ones their types, or the join a new store with a changelog of its own"
+            )
+            problem = ConfigProblem(f"message type of {self._stream}", shown(self._kind), f"{cause}; {remedy}")
+            raise ConfigError([problem]) from cause
 
 
 def typed_values(
     context: Context, store: str, streams: Sequence[SystemStream]
 ) -> Mapping[SystemStream, TypedValues | None]:
-    """How the messages of each input are kept; None for an input of plain values. Raises SerdeError for a class without a
+    """How the messages of each input are kept; None for an input of plain values. Raises ConfigError for a class without a
     plain form, such as protobuf's."""
     found: dict[SystemStream, TypedValues | None] = {}
     for stream in streams:
         kind = context.task.message_type(stream)
         found[stream] = None
         if kind is not None:
-            where = f"{context.task.task_name}: store '{store}': {stream}"
             try:
                 form = json_form(kind)
             except SerdeError as cause:
-                raise SerdeError(f"{where}: a join keeps messages as plain values: {cause}") from cause
+                message = f"a join keeps messages as plain values: {cause}"
+                raise ConfigError([ConfigProblem(f"message type of {stream}", shown(kind), message)]) from cause
             if form.classes is not None and not is_plain(kind):
-                found[stream] = TypedValues(form, kind, where)
+                found[stream] = TypedValues(form, kind, store, stream)
     return found
 
 
