@@ -52,7 +52,7 @@ class AsOfJoin:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
         nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries that one call takes at
         most. `clock` serves the idle rule; None: the container's. Raises EnvironmentFailure for inputs that do not meet,
-        ConfigError for a class of messages without a plain form, or that does not read the messages that wait."""
+        ConfigError for a class that does not read the messages that wait."""
         self._tolerance_ms = None if tolerance is None else milliseconds(tolerance, "tolerance of AsOfJoin")
         kinds = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
         self._left, self._right = (typed_values(context, store, streams)[stream] for stream in streams)

@@ -100,7 +100,7 @@ class StreamStreamJoin:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
         nothing else. `limit`: entries that one call takes at most. `clock` serves the idle rule; None: the container's. Raises
         EnvironmentFailure for inputs that do not meet, StoreError for a store in which messages wait for another interval,
-        ConfigError for a class of messages without a plain form, or that does not read the messages that wait."""
+        ConfigError for a class that does not read the messages that wait."""
         self._side = sides(context, streams)
         values = typed_values(context, store, streams)
         self._typed = values[streams[0]], values[streams[1]]

@@ -95,8 +95,7 @@ class TableTableJoin:
 
     def __init__(self, context: Context, store: str, parts: Mapping[SystemStream, str]) -> None:
         """`parts`: the tables, and the name of each in a row. `store` has string keys and json (or msgpack)
-        values, and holds the rows and nothing else. Raises EnvironmentFailure for inputs that do not meet, ConfigError for
-        a class of messages without a plain form."""
+        values, and holds the rows and nothing else. Raises EnvironmentFailure for inputs that do not meet."""
         streams = list(parts)
         names = [parts[stream] for stream in streams]
         if len(set(names)) < len(names) or len(names) < 2:

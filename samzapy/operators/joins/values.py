@@ -72,21 +72,19 @@ class TypedValues:
 def typed_values(
     context: Context, store: str, streams: Sequence[SystemStream]
 ) -> Mapping[SystemStream, TypedValues | None]:
-    """How the messages of each input are kept; None for an input of plain values. Raises ConfigError for a class without a
-    plain form, such as protobuf's."""
-    found: dict[SystemStream, TypedValues | None] = {}
-    for stream in streams:
-        kind = context.task.message_type(stream)
-        found[stream] = None
-        if kind is not None:
-            try:
-                form = json_form(kind)
-            except SerdeError as cause:
-                message = f"a join keeps messages as plain values: {cause}"
-                raise ConfigError([ConfigProblem(f"message type of {stream}", shown(kind), message)]) from cause
-            if form.classes is not None and not is_plain(kind):
-                found[stream] = TypedValues(form, kind, store, stream)
-    return found
+    """How the messages of each input are kept; None for an input of plain values, and for one of a class without a plain form,
+    such as protobuf's: the task joins a part of its messages, or the commit refuses them."""
+    return {stream: _of_class(context.task.message_type(stream), store, stream) for stream in streams}
+
+
+def _of_class(kind: Any, store: str, stream: SystemStream) -> TypedValues | None:
+    if kind is None:
+        return None
+    try:
+        form = json_form(kind)
+    except SerdeError:
+        return None
+    return None if form.classes is None or is_plain(kind) else TypedValues(form, kind, store, stream)
 
 
 def by_partition(

@@ -241,14 +241,20 @@ def test_a_message_that_does_not_fit_and_was_not_tried_is_an_error_with_its_plac
         )
 
 
-def test_a_class_without_a_plain_form_is_refused_at_once(tmp_path):
-    class Unknown:
-        pass
+class Unwritable:
+    """Of no kind that has a plain form, such as protobuf's messages."""
 
-    with pytest.raises(ConfigError) as caught, joins_of(tmp_path, {RIGHT: Unknown}):
-        pass
-    assert str(caught.value).startswith("message type of mem.right: a join keeps messages as plain values: ")
-    assert str(caught.value).endswith("Unknown'")
+    number = 1
+
+
+def test_of_objects_without_a_plain_form_the_task_joins_a_part(tmp_path):
+    with joins_of(tmp_path, {RIGHT: Unwritable}) as bench:
+        bench.send(2, "a", 10, Unwritable().number)
+        committed(bench)
+        assert bench.send(0, "a", 10) == [Joined("a", Side(10, None), Side(10, 1))]
+        bench.send(2, "a", 10, Unwritable())
+        with pytest.raises(SerdeError, match=r"store 'joined': value of key 'key/1/a'.*Unwritable"):
+            bench.commit()
 
 
 @pytest.mark.parametrize("batches", [False, True])
