@@ -120,8 +120,9 @@ class StreamStreamJoin:
         with self._store.prefix(_WAITING) as entries:
             for place, bucket in islice(entries, SAMPLE):
                 for typed, waiting in zip(self._typed, bucket, strict=True):
-                    for each in waiting if typed is not None else ():
-                        typed.check(place.split("/", 2)[2], *each[2:])
+                    if typed is not None:
+                        for each in waiting:
+                            typed.check(place.split("/", 2)[2], *each[2:])
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns its pairs, and perhaps some messages without a partner."""
