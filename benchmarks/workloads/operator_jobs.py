@@ -51,7 +51,6 @@ class OperatorJobs(Workload):
 
     name = "operator-jobs"
     variants = tuple(part for job in _JOBS for part in (f"{BARE}.{job}", job, f"{job}.{_BATCH}"))
-    repeats = 3
 
     def __init__(self, kafka: Kafka, events: int, program: Program) -> None:
         super().__init__(kafka, events, program)

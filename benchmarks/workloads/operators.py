@@ -32,7 +32,6 @@ class Operators(Workload):
 
     name = "operators"
     variants = tuple(part for slug in _BY_SLUG for part in (f"{BARE}.{slug}", slug))
-    repeats = 3
 
     def __init__(self, kafka: Kafka, events: int, program: Program) -> None:
         super().__init__(kafka, events, program)
