@@ -47,8 +47,8 @@ from samzapy.coordinator.web.admission import (
     HEADER_LIMIT,
     IDLE_S,
     OPEN_FILES,
-    STRANGERS,
     Admission,
+    strangers_of,
 )
 from samzapy.coordinator.web.connection import REPEAT, Call, connections, kind_of
 from samzapy.coordinator.web.interpreter import ShortPauses
@@ -284,10 +284,10 @@ class CoordinatorService:
         self.ports: tuple[int, int | None] = (first, further[0] if further else None)
         self.page = f"{page}/?token={self.tokens.read}"
         self.pinned_page = f"{self.page}#{fingerprint}" if page == self.url and fingerprint else self.page
-        raise_limit(OPEN_FILES)
+        open_files = raise_limit(OPEN_FILES)
         self._worker = ThreadPoolExecutor(1, "coordinator-views")
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
-        admission = Admission(STRANGERS + 2 * containers)
+        admission = Admission(strangers_of(containers, open_files, identity is not None))
         hosts = {host.lower(), *addresses.names, *(name for each in self._sockets for name in _names(each))}
         secured = {} if identity is None else {self._sockets[0]: identity.context()}
         plain = [each for each in self._sockets if each not in secured]

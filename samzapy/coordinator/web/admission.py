@@ -5,8 +5,9 @@ the length of its lease stops. So a connection is a stranger until one of its re
 
 1. A stranger has `STRANGER_S` seconds for that. Then it is closed, whether it is silent or sends its headers byte by byte.
 2. The number of strangers is limited. One more closes the oldest, so that a newcomer, which may be a container, gets its
-   chance. The limit grows with the job, because all containers may connect at once. Connections that have shown a token have
-   no limit.
+   chance. The limit grows with the job, because all containers may connect at once. It is high: strangers that connect again
+   whenever they are closed cost CPU, and with fewer of them closed by a newcomer most wait for `STRANGER_S`. Connections
+   that have shown a token have no limit.
 3. A connection that has shown a token is closed after `IDLE_S` seconds without a request, and if an answer has not begun
    `REQUEST_S` seconds after its request. An answer that has begun may last as long as its reader stays. A handler with
    its own time limit lifts this one (`take_time`).
@@ -28,8 +29,9 @@ from starlette.types import Scope
 SLOW = "samzapy.slow"
 #: Seconds in which a stranger has to show a token and an answer has to begin, and after which an idle connection is closed.
 STRANGER_S, REQUEST_S, IDLE_S = 10.0, 15.0, 90.0
-#: Strangers at a time, besides two connections for each container.
-STRANGERS = 256
+#: Strangers at a time, besides two connections for each container; at most half of the files that the process may open. With
+#: TLS asyncio reserves 256 KiB for each.
+STRANGERS, SECURED_STRANGERS = 2_048, 256
 #: Bytes of the headers of one request.
 HEADER_LIMIT = 16_384
 #: Seconds between two looks at the connections.
@@ -40,6 +42,13 @@ ACCEPTED = _CLOSED = 32
 BACKLOG = 2_048
 #: Open files that the process needs at most: each container holds a connection, and so may strangers.
 OPEN_FILES = 65_536
+
+
+def strangers_of(containers: int, open_files: int | None, secured: bool) -> int:
+    """The most strangers of a job with this number of containers and standbys. `open_files`: the most files of the process;
+    None: no limit. `secured`: whether containers connect by TLS."""
+    most = (SECURED_STRANGERS if secured else STRANGERS) + 2 * containers
+    return most if open_files is None else min(most, open_files // 2)
 
 
 class Visit:

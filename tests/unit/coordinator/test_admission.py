@@ -12,7 +12,17 @@ from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web import admission as admission_module
-from samzapy.coordinator.web.admission import ACCEPTED, IDLE_S, REQUEST_S, STRANGER_S, Admission, Visit
+from samzapy.coordinator.web.admission import (
+    ACCEPTED,
+    IDLE_S,
+    REQUEST_S,
+    SECURED_STRANGERS,
+    STRANGER_S,
+    STRANGERS,
+    Admission,
+    Visit,
+    strangers_of,
+)
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, Directive
 
@@ -113,8 +123,23 @@ def test_reports_get_their_turn_between_the_ends_of_many_strangers(monkeypatch):
     assert max(asyncio.run(run())) == ACCEPTED
 
 
+@pytest.mark.parametrize(
+    ("containers", "open_files", "secured", "most"),
+    [
+        (2, None, False, STRANGERS + 4),
+        (1_000, 65_536, False, STRANGERS + 2_000),
+        (2, 1_024, False, 512),
+        (2, 1_024, True, SECURED_STRANGERS + 4),
+    ],
+)
+def test_the_strangers_grow_with_the_job_and_leave_half_of_the_open_files(containers, open_files, secured, most):
+    assert strangers_of(containers, open_files, secured) == most
+
+
 @pytest.fixture
-def service():
+def service(monkeypatch):
+    # Fewer than the connections of the tests.
+    monkeypatch.setattr(admission_module, "STRANGERS", 256)
     running = CoordinatorService(Coordinator("job", JobSpec(job_model(), {}), 15.0), "token")
     yield running
     running.close()
