@@ -5,9 +5,8 @@ the length of its lease stops. So a connection is a stranger until one of its re
 
 1. A stranger has `STRANGER_S` seconds for that. Then it is closed, whether it is silent or sends its headers byte by byte.
 2. The number of strangers is limited. One more closes the oldest, so that a newcomer, which may be a container, gets its
-   chance. The limit grows with the job, because all containers may connect at once. It is high: strangers that connect again
-   whenever they are closed cost CPU, and with fewer of them closed by a newcomer most wait for `STRANGER_S`. Connections
-   that have shown a token have no limit.
+   chance. The limit grows with the job, because all containers may connect at once. It is high, because it costs less to
+   hold strangers than to close and accept them again and again. Connections that have shown a token have no limit.
 3. A connection that has shown a token is closed after `IDLE_S` seconds without a request, and if an answer has not begun
    `REQUEST_S` seconds after its request. An answer that has begun may last as long as its reader stays. A handler with
    its own time limit lifts this one (`take_time`).
@@ -76,7 +75,7 @@ def take_time(scope: Scope) -> None:
 class Admission:
     """Tracks every connection of one server. Used only by the thread of its event loop."""
 
-    def __init__(self, strangers: int = STRANGERS) -> None:
+    def __init__(self, strangers: int) -> None:
         """`strangers`: the most connections without a token."""
         self._limit = strangers
         # Oldest first: a dict keeps the order of arrival.

@@ -46,7 +46,7 @@ class Rig:
     def __init__(self):
         self.echo = Echo()
         self._listening = socket.create_server(("127.0.0.1", 0))
-        admission = Admission()
+        admission = Admission(strangers=256)
         settings = uvicorn.Config(self.echo, log_config=None, lifespan="off", http=connections(admission))
         self._server = WatchedServer(settings, admission)
         self._thread = threading.Thread(target=self._server.run, args=([self._listening],))
