@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 
@@ -87,8 +88,18 @@ class _JsonSerdeOfObjects(JsonSerde):
 
     def __init__(self, option: int = 0) -> None:
         order: Any = "sorted" if option & orjson.OPT_SORT_KEYS else None
-        default = partial(_fragment, msgspec.json.Encoder(order=order).encode)
-        self.to_bytes = partial(_dumps, default=default, option=option)
+        encode = msgspec.json.Encoder(order=order).encode
+        dumps = partial(_dumps, default=partial(_fragment, encode), option=option)
+
+        def to_bytes(value: Any) -> bytes:
+            kind: Any = type(value)
+            if _is_object(kind):
+                # A message that is an object as a whole needs no orjson, except for its errors.
+                with suppress(Exception):
+                    return encode(value)
+            return dumps(value)
+
+        self.to_bytes = to_bytes  # type: ignore[assignment]
 
     def wider(self) -> Serde | None:
         """Return None: there is no wider serde."""
@@ -108,6 +119,12 @@ def _fragment(encode: Callable[[Any], bytes], value: Any) -> orjson.Fragment:
 @cache
 def _unwritten(kind: type) -> str | None:
     return unwritten(kind, made=False)
+
+
+@cache
+def _is_object(kind: Any) -> bool:
+    """Whether msgspec writes objects of the class whole, and orjson none."""
+    return (issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__")) and _unwritten(kind) is None
 
 
 _OPTIONS = {"non.str.keys": orjson.OPT_NON_STR_KEYS, "sort.keys": orjson.OPT_SORT_KEYS}

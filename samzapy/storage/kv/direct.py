@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from samzapy.storage.kv.codec import EntryCodec
-from samzapy.storage.kv.scanning import ScanningStore
+from samzapy.storage.kv.scanning import SCANNING_SLOTS, ScanningStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
 
 K = TypeVar("K")
@@ -16,7 +16,7 @@ V = TypeVar("V")
 class DirectStore(ScanningStore[K, V]):
     """`object.cache.size=0`: every call serializes at once, every `get` deserializes a new object."""
 
-    __slots__ = ("_deletes", "_gets", "_plain", "_puts")
+    __slots__ = (*SCANNING_SLOTS, "_deletes", "_gets", "_plain", "_puts")
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore) -> None:
         super().__init__(codec, uncommitted)

@@ -94,17 +94,27 @@ class EntrySnapshot(KeyValueSnapshot[K, V]):
             self._snapshot.close()
 
 
-class ScanningStore(StoreLayer[K, V]):
-    """Ranges read the merged bytes, after a `flush`; the subclass reads and writes single keys."""
+#: The attributes of a `ScanningStore`.
+SCANNING_SLOTS = ("_closed", "_codec", "_open", "_scans", "_uncommitted")
 
-    __slots__ = ("_closed", "_codec", "_open", "_scans", "_uncommitted")
+
+class ScanningStore(StoreLayer[K, V]):
+    """Ranges read the merged bytes, after a `flush`; the subclass reads and writes single keys.
+
+    A subclass has `SCANNING_SLOTS` among its slots: another base of it may have slots, too, and Python allows that of one base
+    only.
+    """
+
+    __slots__ = ()
+
+    _open: weakref.WeakSet[EntryIterator[K, V] | EntrySnapshot[K, V]]
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore) -> None:
         self._codec = codec
         self._uncommitted = uncommitted
         self._closed = False
         self._scans = 0
-        self._open: weakref.WeakSet[EntryIterator[K, V] | EntrySnapshot[K, V]] = weakref.WeakSet()
+        self._open = weakref.WeakSet()
 
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
         """Entries with from_key <= key < to_key; none if the bounds are the wrong way round."""

@@ -36,6 +36,8 @@ _STYLES: Mapping[str, Callable[[], DBCompactionStyle]] = {
     "fifo": DBCompactionStyle.fifo,
 }
 _STYLE, _OPEN_FILES = "rocksdb.compaction.style", "rocksdb.max.open.files"
+#: The part of a memtable's size that its Bloom filter gets.
+_MEMTABLE_BLOOM = 0.02
 _FLAGS = {"true": True, "false": False}
 _STOP_STYLES = {"similar": "similar", "total": "total"}
 
@@ -170,6 +172,10 @@ class RocksDbOptions:
         # A log torn by a kill ends before the torn batch, so a prefix of the commits is left, as without a log.
         options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
         options.set_block_based_table_factory(self._table(cache))
+        if self.bloom_bits_per_key:
+            # A new key is looked for before it is written: half of the time of such a look.
+            options.set_memtable_whole_key_filtering(True)
+            options.set_memtable_prefix_bloom_ratio(_MEMTABLE_BLOOM)
         if memtables is not None:
             options.set_write_buffer_manager(memtables)
         self._tune(options)

@@ -14,7 +14,7 @@ from samzapy.runner.prepare import prepare
 from samzapy.system.factories import system_factory
 from samzapy.system.kafka import admin as kafka_admins
 from samzapy.system.kafka import client as kafka_clients
-from samzapy.system.kafka import consumer as kafka_consumers
+from samzapy.system.kafka import fetching as kafka_fetching
 from samzapy.system.kafka import producer as kafka_producers
 
 pytestmark = pytest.mark.kafka
@@ -50,7 +50,7 @@ def calls(monkeypatch):
             made["clients"] += 1
         return Counting(make_client(kind, properties, client_errors), made)
 
-    for module in (kafka_admins, kafka_consumers, kafka_producers):
+    for module in (kafka_admins, kafka_fetching, kafka_producers):
         monkeypatch.setattr(module, "make_client", counting)
     return made
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.system.kafka.consumer import batches, split_errors
+from samzapy.system.kafka.fetching import batches, split_errors
 
 
 def message(topic, partition, offset, headers=None, error=None):

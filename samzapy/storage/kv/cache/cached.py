@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, filterfalse, islice, repeat
+from itertools import chain, filterfalse, islice
 from typing import Any, TypeVar
 
 from samzapy.errors import SerdeError
+from samzapy.storage.kv.cache.entries import Entries
 from samzapy.storage.kv.codec import EntryCodec, entry_columns, entry_mapping, key_list
-from samzapy.storage.kv.scanning import ScanningStore
+from samzapy.storage.kv.scanning import SCANNING_SLOTS, ScanningStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
 
 K = TypeVar("K")
@@ -27,7 +28,7 @@ _TOGETHER = 512
 _NONE = type(None)
 
 
-class CachedStore(ScanningStore[K, V]):
+class CachedStore(Entries, ScanningStore[K, V]):
     """Deserialized values, some of them dirty, over the uncommitted bytes.
 
     1. A `get` or `put` of a held key touches dicts and no layer below.
@@ -55,22 +56,19 @@ class CachedStore(ScanningStore[K, V]):
     """
 
     __slots__ = (
-        "_absent", "_batch_size", "_cache_size", "_changed", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_large", "_misses", "_most_dirty", "_plain", "_room", "_used", "_usual",
+        *SCANNING_SLOTS,
+        "_absent", "_batch_size", "_deleted", "_deletes", "_flushes", "_hand", "_large", "_misses", "_plain", "_room",
     )  # fmt: skip
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
-        super().__init__(codec, uncommitted)
-        # All entries; the dirty ones, each with the number of its last change; the ones used again since the hand
-        # passed, None until it has moved.
-        self._held: dict[Any, V | None] = {}
-        self._dirty: dict[Any, int] = {}
-        self._used: dict[Any, None] | None = None
+        Entries.__init__(self)
+        ScanningStore.__init__(self, codec, uncommitted)
         # The dirty entries with keys that were known to be absent, and unchanged, when they became dirty.
         self._absent: set[Any] = set()
         self._hand: Iterator[Any] = iter(())
         self._plain = codec.plain_types
         # Comparing with one type costs half of looking it up among several.
-        self._usual: type | None = next((each for each in (str, bytes, int) if each in self._plain), None)
+        self._usual = next((each for each in (str, bytes, int) if each in self._plain), None)
         self._cache_size = cache_size
         self._batch_size = batch_size
         self._room = max(1, cache_size // _SHARE)
@@ -78,33 +76,7 @@ class CachedStore(ScanningStore[K, V]):
         # Values with more bytes are measured when they are read. This cache counts entries, not bytes.
         self._large = sys.maxsize
         self._deleted = False
-        self._gets = self._misses = self._changed = self._deletes = self._flushes = 0
-
-    def get(self, key: K) -> V | None:
-        """The value of `key`, None if it has none."""
-        entry = key if type(key) is self._usual else self._entry(key)
-        self._gets += 1
-        held = self._held
-        if entry in held:
-            if self._used is not None:
-                self._used[entry] = None
-            return held[entry]
-        return self._load(key, entry)
-
-    def put(self, key: K, value: V) -> None:
-        """Set `key` to `value`."""
-        entry = key if type(key) is self._usual else self._entry(key)
-        if value is None:
-            self._codec.check_value(key, value)
-        stamp = self._changed = self._changed + 1
-        dirty = self._dirty
-        if entry in dirty:
-            dirty[entry] = stamp
-            if self._used is not None:
-                self._used[entry] = None
-            self._held[entry] = value
-        else:
-            self._change(entry, value)
+        self._misses = self._deletes = self._flushes = 0
 
     def delete(self, key: K) -> None:
         """Remove `key`."""
@@ -174,6 +146,9 @@ class CachedStore(ScanningStore[K, V]):
                 return meant  # type: ignore[no-any-return]
         return (data,)
 
+    def _check_value(self, key: K, value: V) -> None:
+        self._codec.check_value(key, value)
+
     def _entries(self, keys: list[K]) -> list[Any]:
         """The cache entries of keys, each one that the store takes. Plain keys are their own: no call a key."""
         if set(map(type, keys)) <= self._plain and not self._closed:
@@ -185,21 +160,13 @@ class CachedStore(ScanningStore[K, V]):
 
     def _values(self, keys: list[K], entries: list[Any]) -> list[V | None]:
         """The values of `keys`, and of their `entries`, in order."""
-        held = self._held
-        self._gets += len(entries)
-        values = list(map(held.get, entries))
-        if _NONE not in set(map(type, values)):
-            if self._used is not None:
-                self._used.update(zip(entries, repeat(None)))
-            return values
-        if self._used is not None:
-            self._used.update(zip(filter(held.__contains__, entries), repeat(None)))
-        without = [entry for entry, value in zip(entries, values, strict=True) if value is None]
-        missing = dict.fromkeys(filterfalse(held.__contains__, without))
-        if not missing:
-            return values
-        found = self._load_all(missing, missing if entries is keys else _parts_of(keys, entries, missing))
-        return [found.get(entry) if value is None else value for entry, value in zip(entries, values, strict=True)]
+        values, places = self._find(entries)
+        if places:
+            missing = dict.fromkeys(map(entries.__getitem__, places))
+            found = self._load_all(missing, missing if entries is keys else _parts_of(keys, entries, missing))
+            for place in places:
+                values[place] = found[entries[place]]
+        return values
 
     def _key_bytes(self, entry: Any) -> bytes:
         return entry[0] if type(entry) is tuple else self._codec.encode_key(entry)
@@ -264,16 +231,10 @@ class CachedStore(ScanningStore[K, V]):
             self._change_some(entries[start : start + _TOGETHER], values[start : start + _TOGETHER])
 
     def _change_some(self, entries: list[Any], values: list[Any]) -> None:
-        held, dirty = self._held, self._dirty
-        if self._used is not None:
-            self._used.update(zip(filter(held.__contains__, entries), repeat(None)))
-        held.update(zip(entries, values, strict=True))
-        last = self._changed + len(entries)
-        dirty.update(zip(entries, range(self._changed + 1, last + 1), strict=True))
-        self._changed = last
-        if len(held) > self._cache_size:
+        self._set_some(entries, values)
+        if len(self._held) > self._cache_size:
             self._make_room()
-        elif len(dirty) >= self._most_dirty:
+        elif len(self._dirty) >= self._most_dirty:
             self._limit_dirty()
 
     def _has_tombstone(self, entry: Any) -> bool:
@@ -339,7 +300,7 @@ class CachedStore(ScanningStore[K, V]):
             # In the order of their last changes, as the records of the commit will be: that costs less here than below.
             entries = sorted(self._dirty, key=self._dirty.__getitem__)
             self._serialize(entries, sorted(self._dirty.values()))
-            self._dirty = {}
+            self._dirty.clear()
             self._absent.clear()
             self._deleted = False
 

@@ -1,0 +1,53 @@
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+_T = TypeVar("_T")
+
+#: (topic, partition, offsets, keys, values, times, headers)
+_Run: TypeAlias = tuple[
+    str,
+    int,
+    Sequence[int],
+    list[bytes | None],
+    list[bytes | None],
+    list[int],
+    list[list[tuple[str, bytes | None]] | None] | None,
+]
+#: (code, text, topic, partition)
+_Event: TypeAlias = tuple[int, str, str, int]
+
+SOURCES: str
+
+def bind_librdkafka(addresses: Mapping[str, int], /) -> None: ...
+def envelopes(
+    kind: type[_T],
+    ssp: Any,
+    offsets: Sequence[int],
+    keys: Sequence[Any],
+    messages: Sequence[Any],
+    headers: Sequence[Any] | None,
+    times: Sequence[int],
+    arrival_ms: int,
+    values: Sequence[bytes | None],
+    /,
+) -> list[_T]: ...
+
+class FetchQueue:
+    def __init__(self, consumer: Any) -> None: ...
+    def follow(self, topic: str, partition: int, /) -> None: ...
+    def take(self, most: int, wait_ms: int, coarse: bool, /) -> tuple[list[_Run], list[_Event]]: ...
+    def close(self) -> None: ...
+
+class NativeEntries:
+    _held: dict[Any, Any]
+    _dirty: dict[Any, int]
+    _used: dict[Any, None] | None
+    _usual: type | None
+    _gets: int
+    _changed: int
+    _cache_size: int
+    _most_dirty: int
+    def get(self, key: Any, /) -> Any: ...
+    def put(self, key: Any, value: Any, /) -> None: ...
+    def _find(self, entries: list[Any], /) -> tuple[list[Any], list[int]]: ...
+    def _set_some(self, entries: list[Any], values: list[Any], /) -> None: ...

@@ -1,0 +1,423 @@
+/* Reads the records of a consumer's partitions from librdkafka's queues, as columns.
+
+   confluent-kafka makes an object for each record, and a column is a call on each of them. Here a record is its key and
+   its value, and librdkafka's own memory is given back at once.
+
+   1. librdkafka's functions and its message are its public interface. Their addresses come from Python, from the library
+      that confluent-kafka has loaded (`bind_librdkafka`).
+   2. A consumer's handle comes from an interceptor: this file is a plugin of librdkafka, too (`plugin.library.paths`),
+      and librdkafka calls `noticed` with every new handle, on the thread that makes it.
+   3. Partitions are forwarded to a queue of their own before they are assigned. So no callback of the consumer is ever
+      served here, where confluent-kafka would not expect it: `Consumer.poll` still serves those.
+   4. A queue must be closed before its consumer. It keeps the consumer alive, and is used by one thread at a time. */
+
+#include "native.h"
+
+/* rd_kafka_message_t of librdkafka's rdkafka.h. */
+typedef struct {
+    int error;
+    void *topic;
+    int32_t partition;
+    void *value;
+    size_t value_size;
+    void *key;
+    size_t key_size;
+    int64_t offset;
+    void *internal;
+} Message;
+
+typedef int (*OnNew)(void *handle, const void *settings, void *opaque, char *text, size_t size);
+
+static struct {
+    int (*add_on_new)(void *settings, const char *name, OnNew on_new, void *opaque);
+    void *(*new_queue)(void *handle);
+    void *(*queue_of_partition)(void *handle, const char *topic, int32_t partition);
+    void (*forward)(void *from, void *to);
+    void (*destroy_queue)(void *queue);
+    Py_ssize_t (*consume)(void *queue, int wait_ms, Message **messages, size_t count);
+    int64_t (*timestamp)(const Message *message, int *kind);
+    int (*headers)(const Message *message, void **headers);
+    int (*header)(const void *headers, size_t index, const char **name, const void **value, size_t *size);
+    const char *(*error_text)(const Message *message);
+    void (*destroy_message)(Message *message);
+    const char *(*topic_name)(const void *topic);
+} library;
+
+static const struct {
+    const char *name;
+    size_t place;
+} wanted[] = {
+#define FUNCTION(name, field) {name, offsetof(__typeof__(library), field)}
+    FUNCTION("rd_kafka_conf_interceptor_add_on_new", add_on_new),
+    FUNCTION("rd_kafka_queue_new", new_queue),
+    FUNCTION("rd_kafka_queue_get_partition", queue_of_partition),
+    FUNCTION("rd_kafka_queue_forward", forward),
+    FUNCTION("rd_kafka_queue_destroy", destroy_queue),
+    FUNCTION("rd_kafka_consume_batch_queue", consume),
+    FUNCTION("rd_kafka_message_timestamp", timestamp),
+    FUNCTION("rd_kafka_message_headers", headers),
+    FUNCTION("rd_kafka_header_get_all", header),
+    FUNCTION("rd_kafka_message_errstr", error_text),
+    FUNCTION("rd_kafka_message_destroy", destroy_message),
+    FUNCTION("rd_kafka_topic_name", topic_name),
+};
+
+PyObject *bind_librdkafka(PyObject *module, PyObject *addresses)
+{
+    (void)module;
+    if (!PyDict_Check(addresses)) {
+        PyErr_SetString(PyExc_TypeError, "expected a dict of addresses by name");
+        return NULL;
+    }
+    void *found[sizeof(wanted) / sizeof(wanted[0])];
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        PyObject *address = PyDict_GetItemString(addresses, wanted[i].name);
+        if (address == NULL) {
+            PyErr_Format(PyExc_KeyError, "no address of %s", wanted[i].name);
+            return NULL;
+        }
+        found[i] = PyLong_AsVoidPtr(address);
+        if (found[i] == NULL) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "the address of %s is null", wanted[i].name);
+            return NULL;
+        }
+    }
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+        *(void **)((char *)&library + wanted[i].place) = found[i];
+    Py_RETURN_NONE;
+}
+
+/* The handle that was made last on this thread. */
+static _Thread_local void *newest;
+
+static int noticed(void *handle, const void *settings, void *opaque, char *text, size_t size)
+{
+    (void)settings, (void)opaque, (void)text, (void)size;
+    newest = handle;
+    return 0;
+}
+
+/* librdkafka calls this when it loads the plugin, with the settings of a new client. */
+__attribute__((visibility("default"))) int conf_init(void *settings, void **opaque, char *text, size_t size)
+{
+    (void)opaque, (void)text, (void)size;
+    return library.add_on_new == NULL ? 0 : library.add_on_new(settings, "samzapy", noticed, NULL);
+}
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *consumer;
+    void *handle;
+    void *queue;
+    Message **messages;
+    Py_ssize_t room;
+} FetchQueue;
+
+static PyObject *fetch_queue_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    static char *keywords[] = {"consumer", NULL};
+    PyObject *consumer;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O", keywords, &consumer))
+        return NULL;
+    void *handle = newest;
+    newest = NULL;
+    if (handle == NULL || library.new_queue == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "librdkafka has made no client with this plugin on this thread");
+        return NULL;
+    }
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    FetchQueue *self = (FetchQueue *)allocate(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->handle = handle;
+    self->queue = library.new_queue(handle);
+    self->consumer = Py_NewRef(consumer);
+    return (PyObject *)self;
+}
+
+static void let_go(FetchQueue *self)
+{
+    void *queue = self->queue;
+    self->queue = NULL;
+    if (queue != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        library.destroy_queue(queue);
+        Py_END_ALLOW_THREADS
+    }
+}
+
+static void fetch_queue_dealloc(FetchQueue *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    let_go(self);
+    PyMem_Free(self->messages);
+    Py_XDECREF(self->consumer);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *fetch_queue_close(FetchQueue *self, PyObject *nothing)
+{
+    (void)nothing;
+    let_go(self);
+    Py_RETURN_NONE;
+}
+
+static int is_open(FetchQueue *self)
+{
+    if (self->queue == NULL)
+        PyErr_SetString(PyExc_RuntimeError, "the queue is closed");
+    return self->queue != NULL;
+}
+
+static PyObject *fetch_queue_follow(FetchQueue *self, PyObject *arguments)
+{
+    const char *topic;
+    int partition;
+    if (!PyArg_ParseTuple(arguments, "si", &topic, &partition) || !is_open(self))
+        return NULL;
+    void *queue = library.queue_of_partition(self->handle, topic, partition);
+    if (queue == NULL) {
+        PyErr_Format(PyExc_RuntimeError, "librdkafka has no queue of %s[%d]", topic, partition);
+        return NULL;
+    }
+    library.forward(queue, self->queue);
+    library.destroy_queue(queue);
+    Py_RETURN_NONE;
+}
+
+static PyObject *bytes_of(const void *data, size_t size)
+{
+    return data == NULL ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
+}
+
+/* The (name, value) pairs of a message; None without any. */
+static PyObject *headers_of(const Message *message)
+{
+    void *found;
+    if (library.headers(message, &found) != 0)
+        return Py_NewRef(Py_None);
+    PyObject *pairs = PyList_New(0);
+    const char *name;
+    const void *value;
+    size_t size;
+    for (size_t i = 0; pairs != NULL && library.header(found, i, &name, &value, &size) == 0; i++) {
+        PyObject *text = PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "surrogateescape");
+        PyObject *data = text == NULL ? NULL : bytes_of(value, size);
+        PyObject *pair = data == NULL ? NULL : PyTuple_Pack(2, text, data);
+        if (pair == NULL || PyList_Append(pairs, pair) < 0)
+            Py_CLEAR(pairs);
+        Py_XDECREF(text);
+        Py_XDECREF(data);
+        Py_XDECREF(pair);
+    }
+    if (pairs != NULL && PyList_Size(pairs) == 0) {
+        Py_DECREF(pairs);
+        return Py_NewRef(Py_None);
+    }
+    return pairs;
+}
+
+/* Offsets only grow: if there are as many as lie between the first and the last, they are a range. */
+static PyObject *offsets_of(Message **messages, Py_ssize_t count)
+{
+    int64_t first = messages[0]->offset, last = messages[count - 1]->offset;
+    if (last - first + 1 == count)
+        return PyObject_CallFunction((PyObject *)&PyRange_Type, "LL", (long long)first, (long long)last + 1);
+    PyObject *offsets = PyList_New(count);
+    for (Py_ssize_t i = 0; offsets != NULL && i < count; i++) {
+        PyObject *offset = PyLong_FromLongLong(messages[i]->offset);
+        if (offset == NULL || PyList_SetItem(offsets, i, offset) < 0)
+            Py_CLEAR(offsets);
+    }
+    return offsets;
+}
+
+/* Keys or values. */
+static PyObject *bytes_column(Message **messages, Py_ssize_t count, int keys)
+{
+    PyObject *column = PyList_New(count);
+    for (Py_ssize_t i = 0; column != NULL && i < count; i++) {
+        const Message *message = messages[i];
+        PyObject *data = keys ? bytes_of(message->key, message->key_size) : bytes_of(message->value, message->value_size);
+        if (data == NULL || PyList_SetItem(column, i, data) < 0)
+            Py_CLEAR(column);
+    }
+    return column;
+}
+
+/* Records of one batch of a producer often have one time: they share its object. */
+static PyObject *times_column(Message **messages, Py_ssize_t count)
+{
+    PyObject *column = PyList_New(count), *time = NULL;
+    int64_t known = 0;
+    int kind;
+    for (Py_ssize_t i = 0; column != NULL && i < count; i++) {
+        int64_t now = library.timestamp(messages[i], &kind);
+        if (time == NULL || now != known) {
+            Py_XDECREF(time);
+            time = PyLong_FromLongLong(now);
+            known = now;
+        }
+        if (time == NULL || PyList_SetItem(column, i, Py_NewRef(time)) < 0)
+            Py_CLEAR(column);
+    }
+    Py_XDECREF(time);
+    return column;
+}
+
+/* None if no message has any. */
+static PyObject *headers_column(Message **messages, Py_ssize_t count)
+{
+    void *found;
+    Py_ssize_t first = 0;
+    while (first < count && library.headers(messages[first], &found) != 0)
+        first++;
+    if (first == count)
+        return Py_NewRef(Py_None);
+    PyObject *column = PyList_New(count);
+    for (Py_ssize_t i = 0; column != NULL && i < count; i++) {
+        PyObject *headers = i < first ? Py_NewRef(Py_None) : headers_of(messages[i]);
+        if (headers == NULL || PyList_SetItem(column, i, headers) < 0)
+            Py_CLEAR(column);
+    }
+    return column;
+}
+
+/* (topic, partition, offsets, keys, values, times, headers) of records of one partition. `coarse`: every record gets the
+   time of the last one, and no headers. */
+static PyObject *run_of(Message **messages, Py_ssize_t count, int coarse)
+{
+    PyObject *parts[7] = {NULL};
+    const char *topic = library.topic_name(messages[0]->topic);
+    int kind;
+    parts[0] = PyUnicode_DecodeUTF8(topic, (Py_ssize_t)strlen(topic), NULL);
+    parts[1] = PyLong_FromLong(messages[0]->partition);
+    parts[2] = offsets_of(messages, count);
+    parts[3] = bytes_column(messages, count, 1);
+    parts[4] = bytes_column(messages, count, 0);
+    if (coarse) {
+        PyObject *one = Py_BuildValue("[L]", (long long)library.timestamp(messages[count - 1], &kind));
+        parts[5] = one == NULL ? NULL : PySequence_Repeat(one, count);
+        Py_XDECREF(one);
+        parts[6] = Py_NewRef(Py_None);
+    } else {
+        parts[5] = times_column(messages, count);
+        parts[6] = headers_column(messages, count);
+    }
+    PyObject *run = PyTuple_New(7);
+    int failed = run == NULL;
+    for (Py_ssize_t i = 0; i < 7; i++) {
+        failed = failed || parts[i] == NULL;
+        if (failed)
+            Py_XDECREF(parts[i]);
+        else
+            failed = PyTuple_SetItem(run, i, parts[i]) < 0;
+    }
+    if (failed)
+        Py_CLEAR(run);
+    return run;
+}
+
+/* (code, text, topic, partition) of an error event. */
+static PyObject *event_of(const Message *message)
+{
+    const char *topic = message->topic == NULL ? "" : library.topic_name(message->topic);
+    const char *text = library.error_text(message);
+    return Py_BuildValue("(issi)", message->error, text == NULL ? "" : text, topic, (int)message->partition);
+}
+
+static int append(PyObject *list, PyObject *item)
+{
+    int failed = item == NULL || PyList_Append(list, item) < 0;
+    Py_XDECREF(item);
+    return failed ? -1 : 0;
+}
+
+/* Runs and events, in order. Every message is destroyed, whatever happens. */
+static int sort_out(Message **messages, Py_ssize_t count, int coarse, PyObject *runs, PyObject *events)
+{
+    int failed = 0;
+    for (Py_ssize_t start = 0, end; start < count; start = end) {
+        Message *first = messages[start];
+        end = start + 1;
+        if (first->error) {
+            failed = failed || append(events, event_of(first)) < 0;
+        } else {
+            while (end < count && !messages[end]->error && messages[end]->topic == first->topic &&
+                   messages[end]->partition == first->partition)
+                end++;
+            failed = failed || append(runs, run_of(messages + start, end - start, coarse)) < 0;
+        }
+        for (Py_ssize_t i = start; i < end; i++)
+            library.destroy_message(messages[i]);
+    }
+    return failed ? -1 : 0;
+}
+
+static PyObject *fetch_queue_take(FetchQueue *self, PyObject *arguments)
+{
+    Py_ssize_t most, count;
+    int wait_ms, coarse;
+    if (!PyArg_ParseTuple(arguments, "nip", &most, &wait_ms, &coarse) || !is_open(self))
+        return NULL;
+    if (most < 1) {
+        PyErr_SetString(PyExc_ValueError, "at least one record has to be asked for");
+        return NULL;
+    }
+    if (most > self->room) {
+        Message **room = PyMem_Realloc(self->messages, (size_t)most * sizeof(Message *));
+        if (room == NULL)
+            return PyErr_NoMemory();
+        self->messages = room;
+        self->room = most;
+    }
+    PyObject *runs = PyList_New(0), *events = PyList_New(0);
+    if (runs == NULL || events == NULL)
+        goto failed;
+    void *queue = self->queue;
+    Message **messages = self->messages;
+    Py_BEGIN_ALLOW_THREADS
+    /* librdkafka would wait the whole time for all of them. */
+    count = library.consume(queue, 0, messages, (size_t)most);
+    if (count == 0 && wait_ms > 0) {
+        count = library.consume(queue, wait_ms, messages, 1);
+        if (count == 1 && most > 1) {
+            Py_ssize_t more = library.consume(queue, 0, messages + 1, (size_t)most - 1);
+            count += more > 0 ? more : 0;
+        }
+    }
+    Py_END_ALLOW_THREADS
+    if (count > 0 && sort_out(messages, count, coarse, runs, events) < 0)
+        goto failed;
+    PyObject *taken = PyTuple_Pack(2, runs, events);
+    Py_DECREF(runs);
+    Py_DECREF(events);
+    return taken;
+failed:
+    Py_XDECREF(runs);
+    Py_XDECREF(events);
+    return NULL;
+}
+
+static PyMethodDef fetch_queue_methods[] = {
+    {"follow", (PyCFunction)fetch_queue_follow, METH_VARARGS, "Get the records of a partition from now on."},
+    {"take", (PyCFunction)fetch_queue_take, METH_VARARGS, "Take records that have arrived, as columns, and events."},
+    {"close", (PyCFunction)fetch_queue_close, METH_NOARGS, "Drop what has arrived; closing twice is allowed."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot fetch_queue_slots[] = {
+    {Py_tp_new, fetch_queue_new},
+    {Py_tp_dealloc, fetch_queue_dealloc},
+    {Py_tp_methods, fetch_queue_methods},
+    {0, NULL},
+};
+
+PyType_Spec fetch_queue_spec = {
+    .name = "samzapy.native.extension.FetchQueue",
+    .basicsize = sizeof(FetchQueue),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = fetch_queue_slots,
+};

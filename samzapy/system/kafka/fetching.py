@@ -1,0 +1,242 @@
+"""Fetches the records of a consumer's partitions, as columns, without a Python frame for each record.
+
+1. `NativeFetch`: from librdkafka's queues into columns, in one call of the compiled extension.
+2. `MessageFetch`, without the extension: confluent-kafka makes a `Message` for each record, and the columns come from these.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, pairwise
+from math import ceil
+from operator import itemgetter, ne
+from threading import Lock
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch
+from samzapy.system.kafka.client import ClientErrors, make_client
+from samzapy.system.kafka.library import extension
+
+
+class Event(NamedTuple):
+    """An error that librdkafka reports among the records. `stream` is empty for one that is not of a partition."""
+
+    error: KafkaError
+    stream: str
+    partition: int
+
+
+Taken = tuple[list[RecordBatch], list[Event]]
+
+
+class Fetch(ABC):
+    """The records of one consumer's partitions."""
+
+    @abstractmethod
+    def follow(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        """Prepare for these partitions; called once, before they are assigned."""
+
+    @abstractmethod
+    def moved(self, ssp: SystemStreamPartition) -> None:
+        """The partition was assigned again, at another offset."""
+
+    @abstractmethod
+    def take(self, timeout_s: float, most: int, *, coarse: bool) -> Taken:
+        """At most `most` records, in order, one batch for each run of records of one partition, and the events among them.
+        Waits up to `timeout_s` for the first one. `coarse`: every record of a batch gets the time of its last one, and no
+        headers."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drop what was fetched; called before the consumer is closed."""
+
+
+def open_consumer(
+    properties: Mapping[str, Any], client_errors: ClientErrors, ssps: Collection[SystemStreamPartition]
+) -> tuple[Any, Fetch]:
+    """A consumer that is going to read `ssps`, and the fetch of its records. Raises ConfigError as `make_client`."""
+    if extension is None:
+        client = make_client(Consumer, properties, client_errors)
+        return client, MessageFetch(client, client_errors.system, ssps)
+    client = make_client(Consumer, {**properties, _PLUGINS: _with_extension(properties)}, client_errors)
+    return client, NativeFetch(client, extension.FetchQueue(client), client_errors.system)
+
+
+#: librdkafka's shared libraries to load; the extension is one, and learns of the new handle by that.
+_PLUGINS = "plugin.library.paths"
+
+
+def _with_extension(properties: Mapping[str, Any]) -> str:
+    assert extension is not None
+    return ";".join(filter(None, (properties.get(_PLUGINS), extension.__file__)))
+
+
+def _event_of(message: Any) -> Event:
+    return Event(message.error(), message.topic() or "", message.partition())
+
+
+class NativeFetch(Fetch):
+    """Has a queue of its own, to which librdkafka forwards the records and events of the partitions."""
+
+    def __init__(self, client: Any, queue: Any, system: str) -> None:
+        self._client = client
+        self._queue = queue
+        # The queue must not go while another thread waits for it.
+        self._lock = Lock()
+        self._system = system
+        self._ssps: dict[tuple[str, int], SystemStreamPartition] = {}
+        #: Partitions that were assigned again, until something of them comes.
+        self._moved: set[tuple[str, int]] = set()
+
+    def follow(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        for ssp in ssps:
+            self._ssps[ssp.stream, ssp.partition] = ssp
+            self._queue.follow(ssp.stream, ssp.partition)
+
+    def moved(self, ssp: SystemStreamPartition) -> None:
+        self._moved.add((ssp.stream, ssp.partition))
+
+    def take(self, timeout_s: float, most: int, *, coarse: bool) -> Taken:
+        # librdkafka ends the forwarding some time after a partition was unassigned, and before anything new of it comes.
+        for moved in self._moved:
+            self._queue.follow(*moved)
+        # Calls the callbacks, of which the own queue has none; returns only events that are of no partition.
+        beside = self._client.poll(0)
+        with self._lock:
+            runs, reports = self._queue.take(most, ceil(timeout_s * 1_000), coarse)
+        ssps = self._ssps
+        found = [RecordBatch(ssps[topic, partition], *columns) for topic, partition, *columns in runs]
+        events = [Event(KafkaError(code, text), topic, partition) for code, text, topic, partition in reports]
+        if self._moved:
+            self._moved.difference_update((each.ssp.stream, each.ssp.partition) for each in found)
+        return found, events if beside is None else [_event_of(beside), *events]
+
+    def close(self) -> None:
+        with self._lock:
+            self._queue.close()
+
+
+# Looked up once: each is a method in C.
+_error, _topic, _partition = Message.error, Message.topic, Message.partition
+_offset, _key, _value, _timestamp, _headers = (
+    Message.offset,
+    Message.key,
+    Message.value,
+    Message.timestamp,
+    Message.headers,
+)
+_milliseconds = itemgetter(1)
+
+
+def _times(records: Sequence[Any]) -> list[int]:
+    """The times of records, read now, even if nothing looks at them later.
+
+    A time costs as much as any three other columns. But a column for later would keep librdkafka's objects, and that costs
+    more: released at once, they leave their memory, still in the processor's cache, to the next ones."""
+    return list(map(_milliseconds, map(_timestamp, records)))
+
+
+def split_errors(messages: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Separate the records from the error events among them."""
+    if not any(map(_error, messages)):
+        return messages, []
+    return [m for m in messages if m.error() is None], [m for m in messages if m.error() is not None]
+
+
+def batches(
+    system: str,
+    messages: list[Any],
+    *,
+    one_topic: bool,
+    only: SystemStreamPartition | None = None,
+    coarse: bool = False,
+) -> Iterator[RecordBatch]:
+    """One batch for each run of records of one partition. `only`: the partition of all records, if just one is assigned.
+    `coarse`: every record of a batch gets the time of its last one, and no headers."""
+    if only is not None:
+        yield _batch(only, messages, coarse)
+        return
+    partitions = list(map(_partition, messages))
+    for start, end in pairwise(_cuts(messages, partitions, one_topic=one_topic)):
+        run = messages if end - start == len(messages) else messages[start:end]
+        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run, coarse)
+
+
+def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool) -> RecordBatch:
+    offsets, keys, values = _offsets(run), list(map(_key, run)), list(map(_value, run))
+    if coarse:
+        return RecordBatch(ssp, offsets, keys, values, [run[-1].timestamp()[1]] * len(run))
+    headers = list(map(_headers, run)) if any(map(_headers, run)) else None
+    return RecordBatch(ssp, offsets, keys, values, _times(run), headers)
+
+
+def _offsets(run: Sequence[Any]) -> Sequence[int]:
+    """The offsets of a run. They only grow: if there are as many as lie between the first and the last, they are a range."""
+    first, last = run[0].offset(), run[-1].offset()
+    return range(first, last + 1) if last - first + 1 == len(run) else list(map(_offset, run))
+
+
+def _cuts(messages: Sequence[Any], partitions: list[int], *, one_topic: bool) -> list[int]:
+    """The indexes between runs, with 0 and the number of messages."""
+    count = len(messages)
+    cuts = set() if partitions.count(partitions[0]) == count else _changes(partitions)
+    if not one_topic:
+        cuts |= _changes(list(map(_topic, messages)))
+    return [0, *sorted(cuts), count]
+
+
+def _changes(column: Sequence[Any]) -> set[int]:
+    return set(compress(range(1, len(column)), map(ne, column[1:], column)))
+
+
+#: Messages become columns in slices: the garbage collector tracks librdkafka's objects, and runs whenever 700 new ones (by
+#: default) are alive. With fewer at a time it never runs, which saves a third of the time.
+_SLICE = 500
+
+
+class MessageFetch(Fetch):
+    """Takes the records from confluent-kafka's Messages."""
+
+    def __init__(self, client: Any, system: str, ssps: Collection[SystemStreamPartition]) -> None:
+        self._client = client
+        self._system = system
+        self._one_topic = len({ssp.stream for ssp in ssps}) < 2
+        self._only = next(iter(ssps)) if len(ssps) == 1 else None
+
+    def follow(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        """Do nothing: the consumer's own queue has everything."""
+
+    def moved(self, ssp: SystemStreamPartition) -> None:
+        """Do nothing, as in `follow`."""
+
+    def take(self, timeout_s: float, most: int, *, coarse: bool) -> Taken:
+        client, found, events = self._client, list[RecordBatch](), list[Event]()
+        messages = client.consume(min(most, _SLICE), 0) or self._first(timeout_s, most)
+        while messages:
+            records, errors = split_errors(messages)
+            taken = len(messages)
+            messages = []  # so that they are gone before there are others
+            if records:
+                found.extend(batches(self._system, records, one_topic=self._one_topic, only=self._only, coarse=coarse))
+            records = []
+            events.extend(map(_event_of, errors))
+            most -= taken
+            if taken < _SLICE or most <= 0 or events:
+                break
+            messages = client.consume(min(most, _SLICE), 0)
+        return found, events
+
+    def _first(self, timeout_s: float, most: int) -> list[Any]:
+        """Wait for one record and take the records that came with it. consume(n, t) would wait the whole t for n records."""
+        first = self._client.poll(timeout_s)
+        if first is None:
+            return []
+        rest = min(most, _SLICE) - 1
+        return [first, *self._client.consume(rest, 0)] if rest else [first]
+
+    def close(self) -> None:
+        """Do nothing: the consumer drops everything."""

@@ -1,0 +1,244 @@
+"""Records as columns from a real Kafka: by the compiled extension, and from confluent-kafka's Messages."""
+
+import random
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+from samzapy import native
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError
+from samzapy.system.kafka import KafkaSystemFactory, fetching
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+WAYS = [
+    pytest.param(True, id="compiled", marks=pytest.mark.skipif(native.extension is None, reason=native.missing)),
+    pytest.param(False, id="python"),
+]
+compiled_only = pytest.mark.skipif(native.extension is None, reason=native.missing)
+DEADLINE_S = 60.0
+
+
+@pytest.fixture
+def reader(kafka_settings, clients, monkeypatch):
+    """`reader(positions, compiled=...)`: a started consumer."""
+
+    def made(positions, *, compiled=True, settings=kafka_settings):
+        with monkeypatch.context() as patched:
+            if not compiled:
+                patched.setattr(fetching, "extension", None)
+            consumer = clients(KafkaSystemFactory().consumer(settings, "test"))
+            for ssp, offset in positions.items():
+                consumer.register(ssp, offset)
+            consumer.start()
+        assert isinstance(consumer._fetch, fetching.NativeFetch if compiled else fetching.MessageFetch)
+        return consumer
+
+    return made
+
+
+@pytest.fixture
+def topic(kafka_admin, unique_topic):
+    def made(partitions=1):
+        name = unique_topic()
+        kafka_admin.create(StreamSpec(name, partitions))
+        return name
+
+    return made
+
+
+@pytest.fixture
+def producer(kafka_settings, clients):
+    return clients(KafkaSystemFactory().producer(kafka_settings, "test"))
+
+
+def rows(batch):
+    headers = batch.headers or [None] * len(batch.offsets)
+    return list(zip(batch.offsets, batch.keys, batch.values, batch.timestamps, headers, strict=True))
+
+
+def read(consumer, ends, most=1_000):
+    """Every row of each partition up to the position in `ends`."""
+    found, deadline = {ssp: [] for ssp in ends}, SYSTEM_CLOCK.monotonic() + DEADLINE_S
+    while any(consumer.position(ssp) < end for ssp, end in ends.items()):
+        assert SYSTEM_CLOCK.monotonic() < deadline, f"read {[len(each) for each in found.values()]} of {ends}"
+        for batch in consumer.poll(0.1, most):
+            found[batch.ssp] += rows(batch)
+    return found
+
+
+def random_records(chosen, topics, count):
+    for number in range(count):
+        headers = [("n", b"%d" % number), ("n", None), ("é", b"")] if chosen.random() < 0.2 else None
+        yield OutgoingRecord(
+            chosen.choice(topics),
+            chosen.choice([None, b"", b"key-%d" % number]),
+            chosen.choice([None, b"", b"value-%d" % number, b"x" * chosen.randrange(2_000)]),
+            chosen.randrange(3),
+            None,
+            headers,
+            chosen.choice([None, 1_700_000_000_000 + number]),
+        )
+
+
+@compiled_only
+def test_both_ways_find_the_same_records_around_aborted_ones(kafka_settings, kafka_admin, clients, topic, reader):
+    chosen, topics = random.Random(11), [topic(3), topic(3)]
+    writer = clients(KafkaSystemFactory().producer(kafka_settings, "test", topics[0]))
+    writer.init_transactions()
+    for commit in (True, False, True, True, False):
+        writer.begin()
+        writer.send(list(random_records(chosen, topics, 700)))
+        writer.flush()
+        writer.commit() if commit else writer.abort()
+    ssps = [SystemStreamPartition("kafka", name, number) for name in topics for number in range(3)]
+    ends = {ssp: log.upcoming for ssp, log in kafka_admin.offsets(ssps).items()}
+    starts = dict.fromkeys(ssps, 0)
+    found, expected = (read(reader(starts, compiled=way), ends, most=300) for way in (True, False))
+    assert found == expected
+    assert sum(map(len, found.values())) == 2_100
+    coarse = reader(starts)
+    coarse.coarse = True
+    for batch in coarse.poll(30, 5_000):
+        assert (set(batch.timestamps), batch.headers) == ({batch.timestamps[-1]}, None)
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_a_partition_goes_on_where_it_was_moved_to_however_often_that_is(compiled, topic, producer, reader):
+    chosen, name = random.Random(5), topic(3)
+    ssps = [SystemStreamPartition("kafka", name, number) for number in range(3)]
+    producer.send([OutgoingRecord(name, None, b"%d" % n, n % 3) for n in range(6_000)])
+    producer.flush()
+    consumer = reader(dict.fromkeys(ssps, 0), compiled=compiled)
+    expected, deadline = dict.fromkeys(ssps, 0), SYSTEM_CLOCK.monotonic() + DEADLINE_S
+    for _ in range(40):
+        ssp = chosen.choice(ssps)
+        paused = chosen.random() < 0.3
+        if paused:
+            consumer.pause([ssp])
+        expected[ssp] = chosen.randrange(2_000)
+        consumer.seek(ssp, expected[ssp])
+        if paused:
+            consumer.resume([ssp])
+        for _ in range(chosen.randrange(3)):
+            for batch in consumer.poll(0.05, chosen.randrange(1, 400)):
+                assert batch.offsets[0] == expected[batch.ssp], batch.ssp
+                expected[batch.ssp] = batch.offsets[-1] + 1
+    while min(expected.values()) < 2_000:
+        assert SYSTEM_CLOCK.monotonic() < deadline, expected
+        for batch in consumer.poll(0.1, 400):
+            assert (batch.offsets[0], batch.values[0]) == (
+                expected[batch.ssp],
+                b"%d" % (3 * expected[batch.ssp] + batch.ssp.partition),
+            )
+            expected[batch.ssp] = batch.offsets[-1] + 1
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_an_offset_out_of_range_names_its_partition_after_the_records_before_it(compiled, topic, producer, reader):
+    name = topic(2)
+    producer.send([OutgoingRecord(name, None, b"a", 0)])
+    producer.flush()
+    good, bad = (SystemStreamPartition("kafka", name, number) for number in range(2))
+    consumer = reader({good: 0, bad: 9}, compiled=compiled)
+    seen = []
+    with pytest.raises(OffsetOutOfRange) as raised:  # noqa: PT012
+        while True:
+            seen += consumer.poll(0.1, 10)
+    assert (raised.value.ssp, raised.value.oldest, raised.value.upcoming) == (bad, 0, 0)
+    assert [batch.ssp for batch in seen] in ([good], [])
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_statistics_come_while_records_are_polled(compiled, kafka_settings, topic, producer, reader):
+    name = topic()
+    producer.send([OutgoingRecord(name, None, b"a", 0)])
+    producer.flush()
+    settings = replace(kafka_settings, consumer={**kafka_settings.consumer, "statistics.interval.ms": "50"})
+    ssp = SystemStreamPartition("kafka", name, 0)
+    consumer = reader({ssp: 0}, compiled=compiled, settings=settings)
+    assert read(consumer, {ssp: 1})[ssp][0][2] == b"a"
+    deadline = SYSTEM_CLOCK.monotonic() + DEADLINE_S
+    while not consumer.metrics():
+        assert SYSTEM_CLOCK.monotonic() < deadline
+        assert consumer.poll(0.1, 10) == []
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_a_cluster_that_refuses_the_client_ends_its_polls(compiled, kafka_settings, reader, topic, monkeypatch):
+    # The refusal comes by a callback, not among the records.
+    consumer = reader({SystemStreamPartition("kafka", topic(), 0): 0}, compiled=compiled)
+    errors = consumer._client_errors
+    monkeypatch.setattr(errors, "check", lambda: (_ for _ in ()).throw(EnvironmentFailure("refused")))
+    with pytest.raises(EnvironmentFailure, match="refused"):
+        consumer.poll(0.05, 10)
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_a_consumer_may_be_closed_with_records_waiting_and_while_another_thread_polls(
+    compiled, topic, producer, reader
+):
+    name = topic()
+    producer.send([OutgoingRecord(name, None, b"x" * 500, 0) for _ in range(20_000)])
+    producer.flush()
+    ssp = SystemStreamPartition("kafka", name, 0)
+    for _ in range(3):
+        consumer, outcomes = reader({ssp: 0}, compiled=compiled), []
+
+        def poll(consumer=consumer, outcomes=outcomes):
+            try:
+                while True:
+                    outcomes.append(len(consumer.poll(0.02, 50)))
+            except SamzapyError as closed:
+                outcomes.append(str(closed))
+
+        thread = threading.Thread(target=poll)
+        thread.start()
+        deadline = SYSTEM_CLOCK.monotonic() + DEADLINE_S
+        while len(outcomes) < 20:
+            assert SYSTEM_CLOCK.monotonic() < deadline
+        consumer.close()
+        thread.join(DEADLINE_S)
+        assert outcomes[-1] == "the consumer of system 'kafka' is not started, or closed"
+
+
+@compiled_only
+def test_reading_leaves_no_objects_behind(topic, producer, reader):
+    name = topic()
+    producer.send([OutgoingRecord(name, b"k%d" % n, b"x" * 300, 0, None, [("a", b"1")]) for n in range(5_000)])
+    producer.flush()
+    ssp = SystemStreamPartition("kafka", name, 0)
+    consumer = reader({ssp: 0})
+    counts = []
+    for _ in range(4):
+        consumer.seek(ssp, 0)
+        assert len(read(consumer, {ssp: 5_000}, most=700)[ssp]) == 5_000
+        counts.append(sys.getallocatedblocks())
+    assert counts[-1] - counts[1] < 2_000, counts
+
+
+@compiled_only
+def test_a_queue_without_a_new_client_or_closed_is_refused(reader, topic):
+    with pytest.raises(RuntimeError, match="no client"):
+        native.extension.FetchQueue(object())
+    consumer = reader({SystemStreamPartition("kafka", topic(), 0): 0})
+    queue = consumer._fetch._queue
+    with pytest.raises(ValueError, match="at least one record"):
+        queue.take(0, 0, False)
+    queue.close()
+    queue.close()
+    for call in (lambda: queue.take(1, 0, False), lambda: queue.follow("t", 0)):
+        with pytest.raises(RuntimeError, match="closed"):
+            call()
+
+
+@compiled_only
+def test_the_plugins_of_the_job_stay():
+    path = native.extension.__file__
+    assert fetching._with_extension({}) == path
+    assert fetching._with_extension({"plugin.library.paths": "a.so"}) == f"a.so;{path}"
