@@ -17,6 +17,7 @@ _Run: TypeAlias = tuple[
 _Event: TypeAlias = tuple[int, str, str, int]
 
 SOURCES: str
+LIBRDKAFKA_FUNCTIONS: tuple[str, ...]
 
 def bind_librdkafka(addresses: Mapping[str, int], /) -> None: ...
 def envelopes(
@@ -37,6 +38,32 @@ class FetchQueue:
     def follow(self, topic: str, partition: int, /) -> None: ...
     def take(self, most: int, wait_ms: int, coarse: bool, /) -> tuple[list[_Run], list[_Event]]: ...
     def close(self) -> None: ...
+
+class ProduceQueue:
+    def __init__(self, producer: Any, wants_offsets: bool) -> None: ...
+    def put(
+        self,
+        topic: str,
+        first: int,
+        numbers: int | Sequence[int],
+        keys: Sequence[bytes | None] | None,
+        values: Sequence[bytes | None],
+        times: Sequence[int | None] | None,
+        headers: Sequence[Sequence[tuple[str, bytes | None]] | None] | None,
+        /,
+    ) -> tuple[int, int]: ...
+    def put_changes(
+        self,
+        topic: str,
+        partition: int,
+        first: int,
+        pairs: list[tuple[bytes, bytes | None]],
+        headers: Sequence[tuple[str, bytes | None]] | None,
+        /,
+    ) -> tuple[int, int]: ...
+    def failures(self) -> list[tuple[int, str, int, int]]: ...
+    def offsets(self) -> list[tuple[str, int, int]]: ...
+    def clear(self) -> None: ...
 
 class NativeEntries:
     _held: dict[Any, Any]

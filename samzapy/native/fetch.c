@@ -3,107 +3,11 @@
    confluent-kafka makes an object for each record, and a column is a call on each of them. Here a record is its key and
    its value, and librdkafka's own memory is given back at once.
 
-   1. librdkafka's functions and its message are its public interface. Their addresses come from Python, from the library
-      that confluent-kafka has loaded (`bind_librdkafka`).
-   2. A consumer's handle comes from an interceptor: this file is a plugin of librdkafka, too (`plugin.library.paths`),
-      and librdkafka calls `noticed` with every new handle, on the thread that makes it.
-   3. Partitions are forwarded to a queue of their own before they are assigned. So no callback of the consumer is ever
+   1. Partitions are forwarded to a queue of their own before they are assigned. So no callback of the consumer is ever
       served here, where confluent-kafka would not expect it: `Consumer.poll` still serves those.
-   4. A queue must be closed before its consumer. It keeps the consumer alive, and is used by one thread at a time. */
+   2. A queue must be closed before its consumer. It keeps the consumer alive, and is used by one thread at a time. */
 
-#include "native.h"
-
-/* rd_kafka_message_t of librdkafka's rdkafka.h. */
-typedef struct {
-    int error;
-    void *topic;
-    int32_t partition;
-    void *value;
-    size_t value_size;
-    void *key;
-    size_t key_size;
-    int64_t offset;
-    void *internal;
-} Message;
-
-typedef int (*OnNew)(void *handle, const void *settings, void *opaque, char *text, size_t size);
-
-static struct {
-    int (*add_on_new)(void *settings, const char *name, OnNew on_new, void *opaque);
-    void *(*new_queue)(void *handle);
-    void *(*queue_of_partition)(void *handle, const char *topic, int32_t partition);
-    void (*forward)(void *from, void *to);
-    void (*destroy_queue)(void *queue);
-    Py_ssize_t (*consume)(void *queue, int wait_ms, Message **messages, size_t count);
-    int64_t (*timestamp)(const Message *message, int *kind);
-    int (*headers)(const Message *message, void **headers);
-    int (*header)(const void *headers, size_t index, const char **name, const void **value, size_t *size);
-    const char *(*error_text)(const Message *message);
-    void (*destroy_message)(Message *message);
-    const char *(*topic_name)(const void *topic);
-} library;
-
-static const struct {
-    const char *name;
-    size_t place;
-} wanted[] = {
-#define FUNCTION(name, field) {name, offsetof(__typeof__(library), field)}
-    FUNCTION("rd_kafka_conf_interceptor_add_on_new", add_on_new),
-    FUNCTION("rd_kafka_queue_new", new_queue),
-    FUNCTION("rd_kafka_queue_get_partition", queue_of_partition),
-    FUNCTION("rd_kafka_queue_forward", forward),
-    FUNCTION("rd_kafka_queue_destroy", destroy_queue),
-    FUNCTION("rd_kafka_consume_batch_queue", consume),
-    FUNCTION("rd_kafka_message_timestamp", timestamp),
-    FUNCTION("rd_kafka_message_headers", headers),
-    FUNCTION("rd_kafka_header_get_all", header),
-    FUNCTION("rd_kafka_message_errstr", error_text),
-    FUNCTION("rd_kafka_message_destroy", destroy_message),
-    FUNCTION("rd_kafka_topic_name", topic_name),
-};
-
-PyObject *bind_librdkafka(PyObject *module, PyObject *addresses)
-{
-    (void)module;
-    if (!PyDict_Check(addresses)) {
-        PyErr_SetString(PyExc_TypeError, "expected a dict of addresses by name");
-        return NULL;
-    }
-    void *found[sizeof(wanted) / sizeof(wanted[0])];
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        PyObject *address = PyDict_GetItemString(addresses, wanted[i].name);
-        if (address == NULL) {
-            PyErr_Format(PyExc_KeyError, "no address of %s", wanted[i].name);
-            return NULL;
-        }
-        found[i] = PyLong_AsVoidPtr(address);
-        if (found[i] == NULL) {
-            if (!PyErr_Occurred())
-                PyErr_Format(PyExc_ValueError, "the address of %s is null", wanted[i].name);
-            return NULL;
-        }
-    }
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
-        *(void **)((char *)&library + wanted[i].place) = found[i];
-    Py_RETURN_NONE;
-}
-
-/* The handle that was made last on this thread. */
-static _Thread_local void *newest;
-
-static int noticed(void *handle, const void *settings, void *opaque, char *text, size_t size)
-{
-    (void)settings, (void)opaque, (void)text, (void)size;
-    newest = handle;
-    return 0;
-}
-
-/* librdkafka calls this when it loads the plugin, with the settings of a new client. */
-__attribute__((visibility("default"))) int conf_init(void *settings, void **opaque, char *text, size_t size)
-{
-    (void)opaque, (void)text, (void)size;
-    return library.add_on_new == NULL ? 0 : library.add_on_new(settings, "samzapy", noticed, NULL);
-}
+#include "librdkafka.h"
 
 typedef struct {
     PyObject_HEAD
@@ -120,18 +24,15 @@ static PyObject *fetch_queue_new(PyTypeObject *type, PyObject *arguments, PyObje
     PyObject *consumer;
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "O", keywords, &consumer))
         return NULL;
-    void *handle = newest;
-    newest = NULL;
-    if (handle == NULL || library.new_queue == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "librdkafka has made no client with this plugin on this thread");
+    NewClient client = take_new_client(0);
+    if (client.handle == NULL)
         return NULL;
-    }
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     FetchQueue *self = (FetchQueue *)allocate(type, 0);
     if (self == NULL)
         return NULL;
-    self->handle = handle;
-    self->queue = library.new_queue(handle);
+    self->handle = client.handle;
+    self->queue = library.new_queue(client.handle);
     self->consumer = Py_NewRef(consumer);
     return (PyObject *)self;
 }

@@ -24,7 +24,14 @@ static int execute(PyObject *module)
         return -1;
     if (add_type(module, "FetchQueue", &fetch_queue_spec) < 0)
         return -1;
+    if (add_type(module, "ProduceQueue", &produce_queue_spec) < 0)
+        return -1;
     if (add_type(module, "NativeEntries", &entries_spec) < 0)
+        return -1;
+    PyObject *functions = librdkafka_functions();
+    int failed = PyModule_AddObjectRef(module, "LIBRDKAFKA_FUNCTIONS", functions);
+    Py_XDECREF(functions);
+    if (failed < 0)
         return -1;
     return PyModule_AddStringConstant(module, "SOURCES", SAMZAPY_SOURCES);
 }

@@ -9,11 +9,16 @@
 #include <Python.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <structmember.h>
 
-/* fetch.c: FetchQueue, and the functions of librdkafka. */
-extern PyType_Spec fetch_queue_spec;
+/* librdkafka.c: the names of its functions, which Python looks up, and a way to set their addresses. */
+PyObject *librdkafka_functions(void);
 PyObject *bind_librdkafka(PyObject *module, PyObject *addresses);
+
+/* fetch.c: FetchQueue; produce.c: ProduceQueue. */
+extern PyType_Spec fetch_queue_spec;
+extern PyType_Spec produce_queue_spec;
 
 /* entries.c: NativeEntries. */
 extern PyType_Spec entries_spec;

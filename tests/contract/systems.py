@@ -21,7 +21,8 @@ def kafka_settings(request):
 
 
 def kafka_settings_without_the_extension(request):
-    request.getfixturevalue("monkeypatch").setattr("samzapy.system.kafka.fetching.extension", None)
+    for module in ("fetching", "queue", "producer"):
+        request.getfixturevalue("monkeypatch").setattr(f"samzapy.system.kafka.{module}.extension", None)
     return request.getfixturevalue("kafka_settings")
 
 

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, Message
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
 from samzapy.system.kafka.client import ClientErrors, make_client
-from samzapy.system.kafka.library import extension
+from samzapy.system.kafka.library import extension, with_extension
 
 
 class Event(NamedTuple):
@@ -62,17 +62,8 @@ def open_consumer(
     if extension is None:
         client = make_client(Consumer, properties, client_errors)
         return client, MessageFetch(client, client_errors.system, ssps)
-    client = make_client(Consumer, {**properties, _PLUGINS: _with_extension(properties)}, client_errors)
+    client = make_client(Consumer, with_extension(properties), client_errors)
     return client, NativeFetch(client, extension.FetchQueue(client), client_errors.system)
-
-
-#: librdkafka's shared libraries to load; the extension is one, and learns of the new handle by that.
-_PLUGINS = "plugin.library.paths"
-
-
-def _with_extension(properties: Mapping[str, Any]) -> str:
-    assert extension is not None
-    return ";".join(filter(None, (properties.get(_PLUGINS), extension.__file__)))
 
 
 def _event_of(message: Any) -> Event:

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 from confluent_kafka import cimpl
 
 from samzapy import native
 
 logger = logging.getLogger(__name__)
-
-#: The functions that the extension calls: librdkafka's public interface, unchanged since version 1.
-_FUNCTIONS = (
-    "rd_kafka_conf_interceptor_add_on_new",
-    "rd_kafka_consume_batch_queue",
-    "rd_kafka_header_get_all",
-    "rd_kafka_message_destroy",
-    "rd_kafka_message_errstr",
-    "rd_kafka_message_headers",
-    "rd_kafka_message_timestamp",
-    "rd_kafka_queue_destroy",
-    "rd_kafka_queue_forward",
-    "rd_kafka_queue_get_partition",
-    "rd_kafka_queue_new",
-    "rd_kafka_topic_name",
-)
 
 
 def _bound() -> ModuleType | None:
@@ -39,13 +25,26 @@ def _bound() -> ModuleType | None:
         # A look into confluent-kafka's module also finds what is in the libraries that it needs.
         library = ctypes.CDLL(cimpl.__file__)
         extension.bind_librdkafka(
-            {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS}
+            {
+                name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+                for name in extension.LIBRDKAFKA_FUNCTIONS
+            }
         )
     except (OSError, AttributeError) as cause:
-        logger.warning("librdkafka's functions are not found, so records are fetched more slowly: %s", cause)
+        logger.warning("librdkafka's functions are not found, so reading and writing takes more time: %s", cause)
         return None
     return extension
 
 
-#: None: records are fetched by confluent-kafka.
+#: None: records are fetched and produced by confluent-kafka.
 extension = _bound()
+
+#: The shared libraries that librdkafka loads. The extension is one, and so learns of each new client's handle.
+_PLUGINS = "plugin.library.paths"
+
+
+def with_extension(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of a client whose handle the extension gets, beside the plugins that the job has chosen."""
+    assert extension is not None
+    paths = filter(None, (properties.get(_PLUGINS), extension.__file__))
+    return {**properties, _PLUGINS: ";".join(paths)}

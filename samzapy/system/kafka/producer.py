@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from math import ceil
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from samzapy.api.envelope import Headers
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
@@ -19,9 +19,10 @@ from samzapy.errors import (
     TransactionAborted,
     TransactionIndeterminate,
 )
-from samzapy.system.kafka.client import LOGGER, ClientErrors, make_client, reach
+from samzapy.system.kafka.client import LOGGER, ClientErrors, reach
 from samzapy.system.kafka.errors import REFUSED, delivery_error, error_of, transaction_error
-from samzapy.system.kafka.queue import DeliveryReports, RecordColumns, RecordQueue
+from samzapy.system.kafka.library import extension
+from samzapy.system.kafka.queue import Failure, RecordColumns, RecordQueue, open_producer
 from samzapy.system.producer_calls import ProducerCalls
 
 #: The call that delivers a fatal error raises it and delivers no reports: the next calls do.
@@ -30,8 +31,6 @@ _REPORT_CALLS, _REPORT_S = 20, 0.05
 _FLUSH_S = 1.0
 #: The most seconds to wait for the first client's acknowledgements before another one takes over.
 _LAST_FLUSH_S = 60.0
-#: A property of the client library, not of librdkafka.
-_ONLY_FAILURES = "delivery.report.only.error"
 
 
 class KafkaProducer(SystemProducer):
@@ -62,12 +61,12 @@ class KafkaProducer(SystemProducer):
         self._client_errors = client_errors
         self._clock = clock
         self._call_s = call_s
-        self._made: Any = None
-        self._filled: RecordQueue | None = None
-        self._reports = DeliveryReports()
+        self._made: tuple[Any, RecordQueue] | None = None
+        self._last_offsets: dict[tuple[str, int], int] = {}
         self._calls = ProducerCalls(client_errors.system, transactional_id)
         self._refused = False
-        self._with_offsets = False
+        # The compiled extension notes the offsets in passing.
+        self._with_offsets = extension is not None and transactional_id is None
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         with self._calls.guarded(), self._abortable():
@@ -93,7 +92,7 @@ class KafkaProducer(SystemProducer):
             self._flush(timeout_s)
 
     def last_offset(self, stream: str, partition: int) -> int | None:
-        return self._reports.last_offset(stream, partition)
+        return self._last_offsets.get((stream, partition))
 
     def report_offsets(self) -> None:
         if not self._with_offsets:
@@ -102,19 +101,18 @@ class KafkaProducer(SystemProducer):
             if self._made is not None:
                 self._flush(_LAST_FLUSH_S)
             self._with_offsets = True
-            self._made = self._filled = None
+            self._made = None
 
     def purge(self) -> None:
-        client = self._made
-        if client is not None:
-            client.purge()
+        made = self._made
+        if made is not None:
+            made[0].purge()
 
     def close(self) -> None:
         if not self._calls.closed:
             self._calls.closed = True
-            client, self._made = self._made, None
-            if client is not None:
-                client.purge()
+            self.purge()
+            self._made = None
 
     def metrics(self) -> Mapping[str, float]:
         return self._client_errors.statistics.metrics()
@@ -146,7 +144,7 @@ class KafkaProducer(SystemProducer):
             self._calls.must_be_in_transaction("abort")
             # This also discards queued records.
             self._call("abort", lambda client: client.abort_transaction(self._call_s))
-            self._reports.clear()
+            self._queue.clear()
             self._calls.in_transaction = False
         if self._refused:
             text = f"{self._calls.name}: the broker has refused a record of it; to go on, make a new producer"
@@ -178,23 +176,23 @@ class KafkaProducer(SystemProducer):
         self.took_over = self._client_errors.disturbed
         if self.took_over:
             LOGGER.info("%s takes over from itself after a lost connection or a late answer", self._calls.name)
-            self._made = self._filled = None
+            self._made = None
             self._take_over()
 
     @property
     def _client(self) -> Any:
-        if self._made is None:
-            properties: dict[str, str | bool] = {**self._properties, _ONLY_FAILURES: not self._with_offsets}
-            self._made = make_client(Producer, properties, self._client_errors)
-        return self._made
+        return self._opened()[0]
 
     @property
     def _queue(self) -> RecordQueue:
-        if self._filled is None:
-            self._filled = RecordQueue(
-                self._client, self._properties, self._client_errors, self._reports, self._serve, self._clock
+        return self._opened()[1]
+
+    def _opened(self) -> tuple[Any, RecordQueue]:
+        if self._made is None:
+            self._made = open_producer(
+                self._properties, self._client_errors, self._serve, self._clock, with_offsets=self._with_offsets
             )
-        return self._filled
+        return self._made
 
     @contextmanager
     def _abortable(self) -> Iterator[None]:
@@ -216,31 +214,31 @@ class KafkaProducer(SystemProducer):
         left, times = 1, max(1, ceil(timeout_s / _FLUSH_S))
         while left and times:
             left, times = self._call("flush", lambda client: client.flush(min(timeout_s, _FLUSH_S))), times - 1
-        failure = next(self._reports.failures(), None)
+        failure = next(self._queue.failures(), None)
         if failure is not None:
-            raise self._undelivered(*failure)
+            raise self._undelivered(failure)
         self._client_errors.check()
         if left:
             where = f"after {timeout_s:.0f} s on {self._client_errors.servers}"
             raise self._timed_out(f"{self._calls.name}: {left:,} records were not acknowledged {where}")
-        self._reports.settle()
+        self._last_offsets.update(self._queue.settle())
 
     def _timed_out(self, text: str) -> SamzapyError:
         return TransactionAborted(text) if self._calls.in_transaction else ProducerError(text)
 
-    def _undelivered(self, error: Any, message: Any) -> SamzapyError:
-        where = f"{self._client_errors.system}.{message.topic()}[{message.partition()}]"
-        size = len(message.value() or b"") + len(message.key() or b"")
+    def _undelivered(self, failure: Failure) -> SamzapyError:
+        error, stream, partition, size = failure
         self._refused = error.code() in REFUSED
+        where = f"{self._client_errors.system}.{stream}[{partition}]"
         return self._after_a_failure(delivery_error(error, self._client_errors.system, where, size))
 
     def _refusal(self) -> SamzapyError | None:
         """The error of a record that the broker has refused, None if there is none. After its fatal error the client reports on
         all records at once."""
         for _ in range(_REPORT_CALLS):
-            failure = next((each for each in self._reports.failures() if each[0].code() in REFUSED), None)
+            failure = next((each for each in self._queue.failures() if each.error.code() in REFUSED), None)
             if failure is not None:
-                return self._undelivered(*failure)
+                return self._undelivered(failure)
             with suppress(KafkaException, SystemError):
                 self._client.poll(_REPORT_S)
         return None

@@ -1,44 +1,56 @@
-"""Puts records into librdkafka's queue, and keeps their delivery reports.
+"""Puts records into librdkafka's queue, and keeps what becomes of them.
 
-1. Every record carries a callback, because a record without one fails silently. The callback is a dict's own
-   `__setitem__`: librdkafka calls it with (error, message), so the dict holds the last delivered message under None and
-   one failed message for each kind of error, and no Python frame runs for a record.
-2. `produce` is mapped over columns. One call costs no more than one record's share of `produce_batch`, which needs a dict
+1. `NativeQueue`: columns go into the queue in one call of the compiled extension, which notes the outcomes on librdkafka's
+   threads.
+2. `ReportedQueue`, without the extension: confluent-kafka's `produce` is mapped over the columns. Every record carries a callback,
+   because a record without one fails silently. The callback is a dict's own `__setitem__`: librdkafka calls it with (error,
+   message), so the dict holds the last delivered message under None and one failed message for each kind of error, and no
+   Python frame runs for a record. One call costs no more than one record's share of `produce_batch`, which needs a dict
    for each record, and supports neither headers nor timestamps.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from operator import length_hint
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingColumns, OutgoingRecord
 from samzapy.clock import Clock
 from samzapy.errors import ProducerError, SamzapyError, UnknownPartition
-from samzapy.system.kafka.client import ClientErrors, all_counts, partition_counts
+from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts
 from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
+from samzapy.system.kafka.library import extension, with_extension
 from samzapy.system.partitioner import KeyHashes
 
 Callback = Callable[[Any, Any], None]
+
+
+class Failure(NamedTuple):
+    """A record that was not acknowledged, and its size in bytes."""
+
+    error: KafkaError
+    stream: str
+    partition: int
+    size: int
 
 
 class DeliveryReports:
     """Reports by topic and partition; `callback` is the argument for `produce`. The partition None stands for records with a
     partition of librdkafka's choice: their delivery is known, their last offsets are not."""
 
-    __slots__ = ("_last", "_reports")
+    __slots__ = ("_reports",)
 
     def __init__(self) -> None:
         self._reports: dict[tuple[str, int | None], dict[Any, Any]] = {}
-        self._last: dict[tuple[str, int], int] = {}
 
     def callback(self, topic: str, partition: int | None) -> Callback:
         """The callback for records of one partition, or of None."""
@@ -54,21 +66,19 @@ class DeliveryReports:
             if len(reports) > 1 or (reports and None not in reports):
                 yield from ((error, message) for error, message in reports.items() if error is not None)
 
-    def settle(self) -> None:
-        """Keep the last offsets and forget the messages; called after a flush without failures."""
+    def settle(self) -> dict[tuple[str, int], int]:
+        """The last offsets; forgets the messages. Called after a flush without failures."""
+        last = {}
         for (topic, partition), reports in self._reports.items():
             if reports and partition is not None:
-                self._last[topic, partition] = reports[None].offset()
+                last[topic, partition] = reports[None].offset()
             reports.clear()
+        return last
 
     def clear(self) -> None:
-        """Forget the reports; the last offsets of earlier flushes stay."""
+        """Forget the reports."""
         for reports in self._reports.values():
             reports.clear()
-
-    def last_offset(self, topic: str, partition: int) -> int | None:
-        """The last offset in the partition as of the last `settle`."""
-        return self._last.get((topic, partition))
 
 
 class RecordColumns(NamedTuple):
@@ -95,6 +105,12 @@ class RecordColumns(NamedTuple):
         return cls((columns.stream,) * columns.size, *others)
 
     @property
+    def plain(self) -> bool:
+        """Whether no record has headers or a time."""
+        count = len(self.streams)
+        return self.headers.count(None) == count and self.timestamps.count(None) == count
+
+    @property
     def free(self) -> bool:
         """Whether librdkafka chooses the partition of every record."""
         count = len(self.streams)
@@ -107,26 +123,26 @@ _FULL_PAUSE_S = 0.05
 #: librdkafka's default for `message.max.bytes`.
 LARGEST_RECORD = 1_000_000
 _CHOSEN_BY_KEY = -1
+#: A property of the client library, not of librdkafka.
+_ONLY_FAILURES = "delivery.report.only.error"
 #: The number of a commit's changes that become columns at a time.
 _PART = 5_000
 
 
-class RecordQueue:
-    """Puts records into one client's queue, in order; waits while the queue is full. `serve` delivers its reports."""
+class RecordQueue(ABC):
+    """Puts records into one client's queue, in order; waits while the queue is full. `serve` lets librdkafka work."""
 
     def __init__(
         self,
         client: Any,
         properties: Mapping[str, str],
         client_errors: ClientErrors,
-        reports: DeliveryReports,
         serve: Callable[[float], None],
         clock: Clock,
     ) -> None:
         self._client = client
         self._properties = properties
         self._client_errors = client_errors
-        self._reports = reports
         self._serve = serve
         self._clock = clock
         self._partitions: dict[str, int] = {}
@@ -134,31 +150,180 @@ class RecordQueue:
 
     def send(self, records: RecordColumns) -> None:
         """Queue records. Raises RecordTooLarge, UnknownStream, ProducerError, or the error for a fatal one."""
-        streams, keys, values, _, _, headers, timestamps = records
-        numbers, reports = self._targets(records)
-        columns: list[Sequence[Any]] = [streams, values, keys, numbers, reports]
-        count = len(streams)
-        if headers.count(None) < count or timestamps.count(None) < count:
-            carried = [None if held is None else list(held) for held in headers]
-            # on_delivery stays out: it is another name for the callback.
-            # librdkafka takes 0 for now.
-            times = [0 if time_ms is None else time_ms or 1 for time_ms in timestamps]
-            columns += [(None,) * count, times, carried]
-        self._produce(columns)
+        self._put(records, self._numbers(records))
         self._serve(0)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None
     ) -> None:
         """Queue the pairs for one partition; raises as `send` does."""
-        number, report = self._target(stream, partition)
-        rest, carried = iter(changes), list(headers) if headers else None
+        self._known(stream, partition)
+        rest = iter(changes)
         while part := list(islice(rest, _PART)):
-            keys, values = zip(*part, strict=True)
-            constants = (stream, number, report) if carried is None else (stream, number, report, None, 0, carried)
-            streams, *others = ((each,) * len(part) for each in constants)
-            self._produce([streams, values, keys, *others])
+            self._put_changes(stream, partition, part, headers or None)
         self._serve(0)
+
+    @abstractmethod
+    def _put(self, records: RecordColumns, numbers: Sequence[int]) -> None:
+        """Queue records, each for the partition of that number."""
+
+    @abstractmethod
+    def _put_changes(
+        self, stream: str, partition: int, changes: list[tuple[bytes, bytes | None]], headers: Headers | None
+    ) -> None:
+        """Queue pairs for one partition."""
+
+    @abstractmethod
+    def failures(self) -> Iterator[Failure]:
+        """Some of the records that were not acknowledged since the last `settle` or `clear`."""
+
+    @abstractmethod
+    def settle(self) -> Mapping[tuple[str, int], int]:
+        """The last offset of each partition with new records, as far as it is known; called after a flush without
+        failures."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget failures, and offsets that are not settled."""
+
+    def _numbers(self, records: RecordColumns) -> Sequence[int]:
+        """The partition of each record, as a number for librdkafka. Raises UnknownStream, UnknownPartition."""
+        streams, partitions = records.streams, records.partitions
+        count = len(streams)
+        if records.free and streams.count(streams[0]) == count:
+            return (self._known(streams[0], None),) * count
+        chosen = list(partitions)
+        for at, partition_key in enumerate(records.partition_keys):
+            if partition_key is not None and partitions[at] is None:
+                chosen[at] = self._hashes[partition_key] % self._partition_count(streams[at])
+        targets = {target: self._known(*target) for target in dict.fromkeys(zip(streams, chosen, strict=True))}
+        return [targets[target] for target in zip(streams, chosen, strict=True)]
+
+    def _known(self, stream: str, partition: int | None) -> int:
+        """The partition's number for librdkafka. Raises UnknownStream, UnknownPartition."""
+        count = self._partition_count(stream)
+        if partition is None:
+            return _CHOSEN_BY_KEY
+        if not 0 <= partition < count:
+            raise UnknownPartition(self._client_errors.system, stream, partition, count)
+        return partition
+
+    def _partition_count(self, stream: str) -> int:
+        count = self._partitions.get(stream)
+        if count is None:
+            first = SystemStreamPartition(self._client_errors.system, stream, 0)
+            ask = partial(all_counts, self._client, self._client_errors, self._clock)
+            self._partitions = partition_counts(self._client, self._client_errors, [first], ask, self._clock)
+            count = self._partitions[stream]
+        return count
+
+    def _wait_for_room(self, deadline: float) -> None:
+        """Let the full queue send something. Raises ProducerError after the monotonic time `deadline`."""
+        if self._clock.monotonic() > deadline:
+            servers = self._client_errors.servers
+            raise ProducerError(f"the queue to {servers} stayed full for {_QUEUE_S:.0f} s, is it up?")
+        self._serve(_FULL_PAUSE_S)
+
+    def _refused(self, error: KafkaError, stream: str, partition: int, size: int) -> SamzapyError:
+        where = f"{self._client_errors.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
+        if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
+            return transaction_error(error, where)
+        limit = int(self._properties.get("message.max.bytes", LARGEST_RECORD))
+        return delivery_error(error, self._client_errors.system, where, size, limit)
+
+
+class NativeQueue(RecordQueue):
+    """Calls the compiled extension."""
+
+    def __init__(self, native: Any, *others: Any) -> None:
+        """`native`: the extension's queue of the client; `others`: as for every queue."""
+        super().__init__(*others)
+        self._native = native
+
+    def _put(self, records: RecordColumns, numbers: Sequence[int]) -> None:
+        streams, start = records.streams, 0
+        _, keys, values, _, _, headers, times = records
+        plain = records.plain
+        for stream, same in groupby(streams):
+            # Nearly always one.
+            end = start + len(list(same))
+            whole = end - start == len(streams)
+            run = [each if whole else each[start:end] for each in (numbers, keys, values, times, headers)]
+            columns = (*run[:3], None, None) if plain else tuple(run)
+            self._all(
+                lambda first, stream=stream, columns=columns: self._native.put(stream, first, *columns),
+                lambda at, stream=stream, run=run: (stream, run[0][at], run[1][at], run[2][at]),
+            )
+            start = end
+
+    def _put_changes(
+        self, stream: str, partition: int, changes: list[tuple[bytes, bytes | None]], headers: Headers | None
+    ) -> None:
+        self._all(
+            lambda first: self._native.put_changes(stream, partition, first, changes, headers),
+            lambda at: (stream, partition, *changes[at]),
+        )
+
+    def _all(self, put: Callable[[int], tuple[int, int]], record: Callable[[int], tuple[Any, ...]]) -> None:
+        """Repeat `put` until all records are taken, from the first one that was not. `record` describes one."""
+        done, code = put(0)
+        deadline, waiting = 0.0, -1
+        while code == KafkaError._QUEUE_FULL:  # noqa: SLF001
+            if waiting != done:
+                deadline, waiting = self._clock.monotonic() + _QUEUE_S, done
+            self._wait_for_room(deadline)
+            done, code = put(done)
+        if code:
+            stream, partition, key, value = record(done)
+            raise self._refused(KafkaError(code), stream, partition, len(value or b"") + len(key or b""))
+
+    def failures(self) -> Iterator[Failure]:
+        for code, stream, partition, size in self._native.failures():
+            yield Failure(KafkaError(code), stream, partition, size)
+
+    def settle(self) -> Mapping[tuple[str, int], int]:
+        last = {(stream, partition): offset for stream, partition, offset in self._native.offsets()}
+        self._native.clear()
+        return last
+
+    def clear(self) -> None:
+        self._native.clear()
+
+
+class ReportedQueue(RecordQueue):
+    """Calls confluent-kafka's `produce`."""
+
+    def __init__(self, *others: Any) -> None:
+        super().__init__(*others)
+        self._reports = DeliveryReports()
+
+    def _put(self, records: RecordColumns, numbers: Sequence[int]) -> None:
+        streams, keys, values, _, _, headers, timestamps = records
+        callback = self._reports.callback
+        known = {
+            (stream, number): callback(stream, None if number == _CHOSEN_BY_KEY else number)
+            for stream, number in dict.fromkeys(zip(streams, numbers, strict=True))
+        }
+        reports = [known[target] for target in zip(streams, numbers, strict=True)]
+        columns: list[Sequence[Any]] = [streams, values, keys, numbers, reports]
+        if not records.plain:
+            carried = [None if held is None else list(held) for held in headers]
+            # on_delivery stays out: it is another name for the callback.
+            # librdkafka takes 0 for now.
+            times = [0 if time_ms is None else time_ms or 1 for time_ms in timestamps]
+            columns += [(None,) * len(streams), times, carried]
+        self._produce(columns)
+
+    def _put_changes(
+        self, stream: str, partition: int, changes: list[tuple[bytes, bytes | None]], headers: Headers | None
+    ) -> None:
+        keys, values = zip(*changes, strict=True)
+        report = self._reports.callback(stream, partition)
+        constants: tuple[Any, ...] = (stream, partition, report)
+        if headers is not None:
+            constants = (*constants, None, 0, list(headers))
+        streams, *others = ((each,) * len(changes) for each in constants)
+        self._produce([streams, values, keys, *others])
 
     def _produce(self, columns: Sequence[Sequence[Any]]) -> None:
         """Call `produce` with the rows of the columns."""
@@ -175,32 +340,13 @@ class RecordQueue:
             else:
                 return
 
-    def _targets(self, records: RecordColumns) -> tuple[Sequence[int], Sequence[Callback]]:
-        """The partition of each record, as a number for librdkafka, and the callback of its report."""
-        streams, partitions = records.streams, records.partitions
-        count = len(streams)
-        if records.free and streams.count(streams[0]) == count:
-            number, report = self._target(streams[0], None)
-            return (number,) * count, (report,) * count
-        chosen = list(partitions)
-        for at, partition_key in enumerate(records.partition_keys):
-            if partition_key is not None and partitions[at] is None:
-                chosen[at] = self._hashes[partition_key] % self._partition_count(streams[at])
-        targets = {target: self._target(*target) for target in dict.fromkeys(zip(streams, chosen, strict=True))}
-        numbers, reports = zip(*map(targets.__getitem__, zip(streams, chosen, strict=True)), strict=True)
-        return numbers, reports
-
     def _try_again(self, arguments: tuple[Any, ...], cause: Exception) -> None:
         """Wait for room in the queue and produce the record that did not fit; translate and raise any other `cause`."""
-        client = self._client
         deadline = self._clock.monotonic() + _QUEUE_S
         while isinstance(cause, BufferError):
-            if self._clock.monotonic() > deadline:
-                servers = self._client_errors.servers
-                raise ProducerError(f"the queue to {servers} stayed full for {_QUEUE_S:.0f} s, is it up?") from cause
-            self._serve(_FULL_PAUSE_S)
+            self._wait_for_room(deadline)
             try:
-                client.produce(*arguments)
+                self._client.produce(*arguments)
             except (BufferError, KafkaException) as again:
                 cause = again
             else:
@@ -208,27 +354,31 @@ class RecordQueue:
         stream, value, key, partition = arguments[:4]
         raise self._refused(error_of(cause), stream, partition, len(value or b"") + len(key or b"")) from cause
 
-    def _refused(self, error: KafkaError, stream: str, partition: int, size: int) -> SamzapyError:
-        where = f"{self._client_errors.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
-        if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
-            return transaction_error(error, where)
-        limit = int(self._properties.get("message.max.bytes", LARGEST_RECORD))
-        return delivery_error(error, self._client_errors.system, where, size, limit)
+    def failures(self) -> Iterator[Failure]:
+        for error, message in self._reports.failures():
+            size = len(message.value() or b"") + len(message.key() or b"")
+            yield Failure(error, message.topic(), message.partition(), size)
 
-    def _target(self, stream: str, partition: int | None) -> tuple[int, Callback]:
-        """The partition's number for librdkafka, and the callback of its records; raises UnknownStream."""
-        count = self._partition_count(stream)
-        if partition is None:
-            return _CHOSEN_BY_KEY, self._reports.callback(stream, None)
-        if not 0 <= partition < count:
-            raise UnknownPartition(self._client_errors.system, stream, partition, count)
-        return partition, self._reports.callback(stream, partition)
+    def settle(self) -> Mapping[tuple[str, int], int]:
+        return self._reports.settle()
 
-    def _partition_count(self, stream: str) -> int:
-        count = self._partitions.get(stream)
-        if count is None:
-            first = SystemStreamPartition(self._client_errors.system, stream, 0)
-            ask = partial(all_counts, self._client, self._client_errors, self._clock)
-            self._partitions = partition_counts(self._client, self._client_errors, [first], ask, self._clock)
-            count = self._partitions[stream]
-        return count
+    def clear(self) -> None:
+        self._reports.clear()
+
+
+def open_producer(
+    properties: Mapping[str, str],
+    client_errors: ClientErrors,
+    serve: Callable[[float], None],
+    clock: Clock,
+    *,
+    with_offsets: bool,
+) -> tuple[Any, RecordQueue]:
+    """A producer and its queue. `with_offsets`: the last offsets of partitions are wanted. Raises ConfigError as
+    `make_client`."""
+    if extension is None:
+        client = make_client(Producer, {**properties, _ONLY_FAILURES: not with_offsets}, client_errors)
+        return client, ReportedQueue(client, properties, client_errors, serve, clock)
+    client = make_client(Producer, with_extension(properties), client_errors)
+    native = extension.ProduceQueue(client, with_offsets)
+    return client, NativeQueue(native, client, properties, client_errors, serve, clock)

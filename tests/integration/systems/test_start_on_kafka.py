@@ -15,7 +15,7 @@ from samzapy.system.factories import system_factory
 from samzapy.system.kafka import admin as kafka_admins
 from samzapy.system.kafka import client as kafka_clients
 from samzapy.system.kafka import fetching as kafka_fetching
-from samzapy.system.kafka import producer as kafka_producers
+from samzapy.system.kafka import queue as kafka_queues
 
 pytestmark = pytest.mark.kafka
 
@@ -50,7 +50,7 @@ def calls(monkeypatch):
             made["clients"] += 1
         return Counting(make_client(kind, properties, client_errors), made)
 
-    for module in (kafka_admins, kafka_fetching, kafka_producers):
+    for module in (kafka_admins, kafka_fetching, kafka_queues):
         monkeypatch.setattr(module, "make_client", counting)
     return made
 

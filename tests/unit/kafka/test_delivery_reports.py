@@ -16,14 +16,12 @@ class Delivered:
         return self._partition
 
 
-def test_the_last_offset_is_known_after_settling_only():
+def test_settling_gives_the_last_offset_once():
     reports = DeliveryReports()
     reports.callback("t", 0)(None, Delivered(4))
     reports.callback("t", 0)(None, Delivered(5))
-    assert reports.last_offset("t", 0) is None
-    reports.settle()
-    assert reports.last_offset("t", 0) == 5
-    assert reports.last_offset("t", 1) is None
+    assert reports.settle() == {("t", 0): 5}
+    assert reports.settle() == {}
 
 
 def test_a_failure_is_found_behind_and_before_successes():
@@ -47,8 +45,7 @@ def test_records_whose_partition_is_chosen_elsewhere_have_no_last_offset():
     for offset, partition in ((1, 0), (7, 1), (2, 0)):
         report(None, Delivered(offset, partition))
     assert list(reports.failures()) == []
-    reports.settle()
-    assert reports.last_offset("t", 0) is None
+    assert reports.settle() == {}
 
 
 def test_a_failure_of_such_a_record_is_found():
@@ -57,11 +54,9 @@ def test_a_failure_of_such_a_record_is_found():
     assert [error.code() for error, _ in reports.failures()] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
-def test_clearing_forgets_reports_and_keeps_earlier_offsets():
+def test_clearing_forgets_reports():
     reports = DeliveryReports()
-    reports.callback("t", 0)(None, Delivered(4))
-    reports.settle()
     reports.callback("t", 0)(KafkaError(KafkaError._PURGE_QUEUE), Delivered(-1))
     reports.clear()
     assert list(reports.failures()) == []
-    assert reports.last_offset("t", 0) == 4
+    assert reports.settle() == {}

@@ -1,0 +1,224 @@
+"""Records into a real Kafka: by the compiled extension, and by confluent-kafka's calls for each."""
+
+import random
+import sys
+from dataclasses import replace
+
+import pytest
+
+from samzapy import native
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec
+from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition
+from samzapy.system.kafka import KafkaSystemFactory, library, queue
+from samzapy.system.kafka import producer as producers
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+compiled_only = pytest.mark.skipif(native.extension is None, reason=native.missing)
+WAYS = [pytest.param(True, id="compiled", marks=compiled_only), pytest.param(False, id="python")]
+
+
+@pytest.fixture
+def writer(kafka_settings, clients, monkeypatch):
+    """`writer(compiled, transactional_id)`: a producer whose client is made that way."""
+
+    def made(compiled, transactional_id=None, **properties):
+        if not compiled:
+            monkeypatch.setattr(queue, "extension", None)
+            monkeypatch.setattr(producers, "extension", None)
+        named = {name.replace("_", "."): value for name, value in properties.items()}
+        settings = replace(kafka_settings, producer={**kafka_settings.producer, **kafka_settings.consumer, **named})
+        return clients(KafkaSystemFactory().producer(settings, "test", transactional_id))
+
+    return made
+
+
+@pytest.fixture
+def topic(kafka_admin, unique_topic):
+    def made(partitions=1):
+        name = unique_topic()
+        kafka_admin.create(StreamSpec(name, partitions))
+        return name
+
+    return made
+
+
+@pytest.fixture
+def stored(kafka_settings, kafka_admin, clients):
+    """`stored(stream, partitions)`: (key, value, headers, time) of the records of each partition."""
+
+    def read(stream, partitions):
+        found = []
+        for number in range(partitions):
+            ssp = SystemStreamPartition("kafka", stream, number)
+            consumer, end, records = KafkaSystemFactory().consumer(kafka_settings, "test"), 0, []
+            consumer.register(ssp, 0)
+            consumer.start()
+            end = kafka_admin.offsets([ssp])[ssp].upcoming
+            while consumer.position(ssp) < end:
+                for batch in consumer.poll(0.1, 5_000):
+                    headers = batch.headers or [None] * len(batch.offsets)
+                    records += zip(batch.keys, batch.values, headers, batch.timestamps, strict=True)
+            consumer.close()
+            found.append(records)
+        return found
+
+    return read
+
+
+def random_records(stream, count, seed=3):
+    chosen = random.Random(seed)
+    for number in range(count):
+        key = chosen.choice([b"", b"key-%d" % (number % 50)])
+        place = chosen.choice([{}, {"partition": chosen.randrange(3)}, {"partition_key": b"p%d" % (number % 7)}])
+        headers = chosen.choice([None, None, (("n", b"%d" % number), ("n", None), ("é", b""))])
+        value = chosen.choice([None, b"", b"value-%d" % number])
+        yield OutgoingRecord(stream, key, value, headers=headers, timestamp=1_700_000_000_000 + number, **place)
+
+
+@compiled_only
+def test_both_ways_store_the_same_records(topic, writer, stored):
+    found = []
+    for compiled in (True, False):
+        streams = [topic(3), topic(3)]
+        producer = writer(compiled)
+        records = [record for stream in streams for record in random_records(stream, 400)]
+        random.Random(5).shuffle(records)
+        producer.send(records)
+        producer.flush()
+        found.append([stored(stream, 3) for stream in streams])
+        last = [[producer.last_offset(stream, number) for number in range(3)] for stream in streams]
+        assert all(
+            offset is None or 0 <= offset < len(records)
+            for row, stream in zip(last, found[-1], strict=True)
+            for offset, records in zip(row, stream, strict=True)
+        )
+    assert found[0] == found[1]
+    assert sum(len(records) for stream in found[0] for records in stream) == 800
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_columns_keep_the_order_of_each_key_and_null_is_not_empty(compiled, topic, writer, stored):
+    stream = topic(3)
+    producer = writer(compiled)
+    keys = [b"k%d" % (n % 20) for n in range(9_000)]
+    values = [None if n % 7 == 0 else b"" if n % 7 == 1 else b"%d" % n for n in range(9_000)]
+    producer.send_columns(OutgoingColumns(stream, keys, values))
+    producer.send_columns(OutgoingColumns(stream, None, [b"without a key"]))
+    producer.flush()
+    records = [each for partition in stored(stream, 3) for each in partition]
+    for key in set(keys):
+        expected = [value for each, value in zip(keys, values, strict=True) if each == key]
+        assert [value for each, value, _, _ in records if each == key] == expected
+    assert [value for key, value, _, _ in records if key is None] == [b"without a key"]
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_the_last_offset_of_each_of_many_partitions_is_known(compiled, topic, writer, kafka_admin):
+    stream = topic(150)
+    producer = writer(compiled)
+    producer.report_offsets()
+    for turn in range(1, 3):
+        for number in range(150):
+            producer.send_changes(stream, number, [(b"k%d" % n, b"v") for n in range(number % 5 + 1)])
+        producer.flush()
+        assert [producer.last_offset(stream, n) for n in range(150)] == [turn * (n % 5 + 1) - 1 for n in range(150)]
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_a_full_queue_is_waited_for_and_nothing_changes_its_order(compiled, topic, writer, stored):
+    stream = topic()
+    producer = writer(compiled, queue_buffering_max_messages="100", linger_ms="1")
+    changes = [(b"k%d" % n, b"v%d" % n) for n in range(3_000)]
+    producer.send_changes(stream, 0, changes[:1_500], (("h", b"1"),))
+    producer.send_columns(OutgoingColumns(stream, *map(list, zip(*changes[1_500:], strict=True)), [0] * 1_500))
+    producer.flush()
+    (records,) = stored(stream, 1)
+    assert [(key, value) for key, value, _, _ in records] == changes
+    assert [headers for _, _, headers, _ in records] == [[("h", b"1")]] * 1_500 + [None] * 1_500
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_records_without_a_broker_fail_by_name(compiled, kafka_settings, topic, writer):
+    stream = topic(2)
+    producer = writer(compiled, message_timeout_ms="1000")
+    producer.send_changes(stream, 1, [(b"k", b"v")])
+    producer.flush()
+    producer.send_changes(stream, 1, [(b"k", b"12345")])
+    producer._client.purge()
+    with pytest.raises(ProducerError, match=rf"kafka\.{stream}\[1\]: record of 6 B was not acknowledged"):
+        producer.flush()
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+@pytest.mark.parametrize("headers", [None, (("a", b"1"),)])
+def test_a_record_above_the_limit_is_refused_and_those_before_it_are_sent(compiled, headers, topic, writer, stored):
+    stream = topic()
+    producer = writer(compiled)
+    with pytest.raises(RecordTooLarge, match=rf"kafka\.{stream}\[0\]: .*2,000,001 B"):
+        producer.send_changes(stream, 0, [(b"a", b"v"), (b"k", b"x" * 2_000_000), (b"b", b"v")], headers)
+    with pytest.raises(UnknownPartition):
+        writer(compiled).send_changes(stream, 1, [(b"a", b"v")])
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_aborted_records_are_forgotten_with_their_failures(compiled, topic, writer, stored, unique_topic):
+    stream = topic()
+    producer = writer(compiled, unique_topic("id"))
+    producer.init_transactions()
+    for number, commit in enumerate((True, False, True)):
+        producer.begin()
+        producer.send_changes(stream, 0, [(b"%d" % number, b"v")] * 200)
+        if commit:
+            producer.flush()
+            producer.commit()
+        else:
+            producer.abort()
+    (records,) = stored(stream, 1)
+    assert [key for key, *_ in records] == [b"0"] * 200 + [b"2"] * 200
+
+
+@compiled_only
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        ((-1, ["k"], [b"v"], None, None), TypeError),
+        ((-1, [b"k"], ["v"], None, None), TypeError),
+        ((-1, [], [b"v"], None, None), IndexError),
+        ((-1, [b"k"], [b"v"], ["now"], None), TypeError),
+        ((-1, [b"k"], [b"v"], None, [[("a",)]]), IndexError),
+        ((-1, [b"k"], [b"v"], None, [[(1, b"")]]), TypeError),
+        ((-1, [b"k"], [b"v"], None, [[("a", "text")]]), TypeError),
+        (("x", [b"k"], [b"v"], None, None), TypeError),
+    ],
+)
+def test_columns_that_are_not_records_are_an_error(columns, error, topic, writer):
+    producer = writer(True)
+    with pytest.raises(error):
+        producer._queue._native.put(topic(), 0, *columns)
+    with pytest.raises(TypeError):
+        producer._queue._native.put_changes("t", 0, 0, ((b"a", b"b"),), None)
+    with pytest.raises(RuntimeError, match="no producer"):
+        native.extension.ProduceQueue(object(), False)
+    with pytest.raises(ValueError, match="topic name"):
+        producer._queue._native.put("x" * 600, 0, -1, [b"k"], [b"v"], None, None)
+
+
+@compiled_only
+def test_writing_leaves_no_objects_behind(topic, writer):
+    stream, producer, counts = topic(2), writer(True), []
+    for _ in range(4):
+        headers = (("a", b"1"),)
+        producer.send([OutgoingRecord(stream, b"k%d" % n, b"v", n % 2, None, headers, n + 1) for n in range(2_000)])
+        producer.send_changes(stream, 0, [(b"k%d" % n, b"v") for n in range(2_000)])
+        producer.flush()
+        counts.append(sys.getallocatedblocks())
+    assert counts[-1] - counts[1] < 2_000, counts
+
+
+@compiled_only
+def test_the_plugins_of_the_job_stay():
+    path = native.extension.__file__
+    assert library.with_extension({"a": "1"}) == {"a": "1", "plugin.library.paths": path}
+    assert library.with_extension({"plugin.library.paths": "a.so"}) == {"plugin.library.paths": f"a.so;{path}"}
