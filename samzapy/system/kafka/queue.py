@@ -241,20 +241,25 @@ class NativeQueue(RecordQueue):
         self._native = native
 
     def _put(self, records: RecordColumns, numbers: Sequence[int]) -> None:
-        streams, start = records.streams, 0
-        _, keys, values, _, _, headers, times = records
-        plain = records.plain
+        streams, keys, values, _, _, headers, times = records
+        columns: list[Any] = [numbers, keys, values]
+        columns += [None, None] if records.plain else [times, headers]
+        start = 0
         for stream, same in groupby(streams):
-            # Nearly always one.
+            # Nearly always one run.
             end = start + len(list(same))
-            whole = end - start == len(streams)
-            run = [each if whole else each[start:end] for each in (numbers, keys, values, times, headers)]
-            columns = (*run[:3], None, None) if plain else tuple(run)
-            self._all(
-                lambda first, stream=stream, columns=columns: self._native.put(stream, first, *columns),
-                lambda at, stream=stream, run=run: (stream, run[0][at], run[1][at], run[2][at]),
-            )
+            if end - start < len(streams):
+                self._put_run(stream, *(None if each is None else each[start:end] for each in columns))
+            else:
+                self._put_run(stream, *columns)
             start = end
+
+    def _put_run(self, stream: str, numbers: Any, keys: Any, values: Any, times: Any, headers: Any) -> None:
+        """Queue columns of one stream."""
+        self._all(
+            lambda first: self._native.put(stream, first, numbers, keys, values, times, headers),
+            lambda at: (stream, numbers[at], keys[at], values[at]),
+        )
 
     def _put_changes(
         self, stream: str, partition: int, changes: list[tuple[bytes, bytes | None]], headers: Headers | None
