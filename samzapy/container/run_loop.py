@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
@@ -203,12 +203,14 @@ class RunLoop:
         self.look_at_clock()
         self._look_for_drain()
         found = False
-        # Without a variable for the list, so that processed messages are freed before the next poll.
         for ssp, envelopes in self._poll(longest_wait_s):
             found = True
+            if self.stopped:
+                break
             for task in self._by_ssp[ssp]:
                 if not self.stopped:
                     self._take(task, ssp, envelopes)
+            del envelopes  # processed messages are freed before the next ones are decoded
         busy = executor.advance(self)
         if executor.lingers or not self.stopping:
             self._end_streams()
@@ -254,20 +256,19 @@ class RunLoop:
             self._draining = True
             self.inputs.end_at(ends)
 
-    def _poll(self, longest_wait_s: float) -> Sequence[Messages]:
+    def _poll(self, longest_wait_s: float) -> Iterable[Messages]:
         executor = self._executor
         if not executor.wants_input(self):
             return ()
-        polled = self.inputs.poll(min(self.wait_s(), longest_wait_s) if executor.idle else 0.0)
-        self._asked_until = self.clock.monotonic() if polled else inf
-        if polled:
-            ends = {ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled}
+        ends, runs = self.inputs.poll(min(self.wait_s(), longest_wait_s) if executor.idle else 0.0)
+        self._asked_until = self.clock.monotonic() if ends else inf
+        if ends:
             self._polled.update(ends)
             self.commits.before(ends)
         elif self._asked_where and executor.idle and executor.due_at == inf:
             self._asked_where = False
             self.caught_up = {ssp: self.inputs.position(ssp) for ssp in self._by_ssp}
-        return polled
+        return runs
 
     def ask_where(self) -> None:
         """Request an update of `caught_up` for the next time there is nothing to process; from any thread."""

@@ -17,7 +17,7 @@ from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.dead_letters import NoRawRecords
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import BatchDecoder, Decoder, TolerantBatchDecoder, TolerantDecoder
-from samzapy.container.inputs.inputs import Inputs
+from samzapy.container.inputs.inputs import Inputs, PollLimits
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
 from samzapy.system.choosers.stack import chooser_of, is_wanted
@@ -28,13 +28,12 @@ from samzapy.system.clients import SystemClients
 _PORTIONS_IN_FLIGHT = 2
 
 
-#: The default number of records of a poll. Few: their objects stay in the processor's cache while they are processed (2,000 cost a
-#: sixth more CPU on cores with half a MiB of it).
-_POLL = 500
-#: More: a chooser has to see what is urgent, and at-most-once commits before each poll.
-_LARGER_POLL = 2_000
-#: A batch task combines its records: in a larger batch keys repeat more often, so fewer entries per record go to a store.
-_POLL_OF_BATCHES = 8_000
+#: The default number of records of a poll. A batch task combines its records: in a larger batch keys repeat more often,
+#: so fewer entries per record go to a store.
+_POLL, _POLL_OF_BATCHES = 2_000, 8_000
+#: The records that are decoded at a time: few, since their objects stay in the processor's cache while they are processed
+#: (2,000 cost a sixth more CPU on cores with half a MiB of it).
+_DECODED = 256
 
 #: The decoders of a stream, without and with an error policy.
 _Decoders = tuple[type[Decoder], type[Decoder]]
@@ -83,8 +82,7 @@ class InputBuilder:
             {stream: self._decoder(stream, kind) for stream in streams},
             own_ends,
             self._clock,
-            poll_batch_size=self._poll_size(kind),
-            max_idle_s=task.max_idle_ms / 1000.0,
+            PollLimits(self._poll_size(kind), task.max_idle_ms / 1000.0, self._decoded_at_once(kind)),
             raw=raw,
             finished=finished,
         )
@@ -96,13 +94,13 @@ class InputBuilder:
         return ControlDecoder(decoder) if self._config.stream(stream).intermediate else decoder
 
     def _poll_size(self, kind: type[AnyTask]) -> int:
-        task = self._config.task
-        if task.poll_batch_size is not None:
-            return task.poll_batch_size
-        if issubclass(kind, BatchTask):
-            return _POLL_OF_BATCHES
-        larger = task.guarantee is Guarantee.AT_MOST_ONCE or is_wanted(self._config, self._ssps)
-        return _LARGER_POLL if larger else _POLL
+        return self._config.task.poll_batch_size or (_POLL_OF_BATCHES if issubclass(kind, BatchTask) else _POLL)
+
+    def _decoded_at_once(self, kind: type[AnyTask]) -> int | None:
+        """The records that are decoded at a time, None for a whole poll: as a batch, or since at-most-once commits a poll before
+        its messages are processed, and must not pass over one that cannot be decoded."""
+        whole = issubclass(kind, BatchTask) or self._config.task.guarantee is Guarantee.AT_MOST_ONCE
+        return None if whole else _DECODED
 
     def _consumers(
         self, bootstrap: Bootstrap | None, tasks: Sequence[TaskInstance], kind: type[AnyTask]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import NamedTuple
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -18,11 +21,32 @@ Run = Sequence[IncomingMessageEnvelope]
 Messages = tuple[SystemStreamPartition, Run]
 
 
+class Polled(NamedTuple):
+    """The messages of a poll, decoded when they are taken; `ends` are the offsets behind the last ones, empty without
+    messages."""
+
+    ends: Mapping[SystemStreamPartition, int]
+    runs: Iterable[Messages]
+
+
+_NOTHING = Polled({}, ())
+
+
+@dataclass(frozen=True)
+class PollLimits:
+    """`records`: the most of a poll. `idle_s`: how long an idle poll waits on all systems together. `decoded`: the most records
+    that are decoded before their messages are processed; None for a whole poll."""
+
+    records: int
+    idle_s: float
+    decoded: int | None = None
+
+
 class Inputs:
     """Polls the consumers, decodes, and finds the partitions that have reached their ends.
 
     `ends` gives, for a bounded run, the offset before which each partition ends; partitions not in it are endless.
-    With several systems an idle poll waits on them in turn, so `max_idle_s` bounds how late a message is seen.
+    With several systems an idle poll waits on them in turn, so `PollLimits.idle_s` bounds how late a message is seen.
     """
 
     def __init__(
@@ -31,9 +55,8 @@ class Inputs:
         decoders: Mapping[SystemStream, Decoder],
         ends: Mapping[SystemStreamPartition, int],
         clock: Clock,
+        limits: PollLimits,
         *,
-        poll_batch_size: int,
-        max_idle_s: float,
         raw: NoRawRecords,
         finished: set[SystemStreamPartition] | None = None,
     ) -> None:
@@ -49,8 +72,7 @@ class Inputs:
         self._asked: frozenset[SystemStreamPartition] = frozenset()
         self.boundaries = Boundaries(self._consumers)
         self._clock = clock
-        self._batch = poll_batch_size
-        self._max_idle_s = max_idle_s
+        self._limits = limits
         self._raw = raw
 
     def start(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
@@ -64,22 +86,37 @@ class Inputs:
             if offsets[ssp] >= end:
                 self._end(ssp)
 
-    def poll(self, timeout_s: float) -> list[Messages]:
+    def poll(self, timeout_s: float) -> Polled:
         """Messages that have arrived, waiting up to `timeout_s` for the first; messages past an end are left out."""
         batches = self._fetch(timeout_s)
         if not batches:
             self._look_for_ends()
-            return []
+            return _NOTHING
         if self.boundaries.polled(batches):
             self._hold()
         if self._ends:
             batches = list(self._before_ends(batches))
         self._raw.keep(batches)
         arrival_ms = self._clock.wall_ms()
-        polled = []
+        ends = {batch.ssp: batch.offsets[-1] + 1 for batch in batches}
+        part = self._limits.decoded
+        if part is None:
+            return Polled(ends, [run for batch in batches for run in self._decoded(batch, arrival_ms)])
+        return Polled(ends, self._in_parts(batches, part, arrival_ms))
+
+    def _decoded(self, batch: RecordBatch, arrival_ms: int) -> Iterator[Messages]:
+        return zip(repeat(batch.ssp), self._decoders[batch.ssp[:2]].runs(batch, arrival_ms))
+
+    def _in_parts(self, batches: Iterable[RecordBatch], size: int, arrival_ms: int) -> Iterator[Messages]:
+        """Decode one part after the other, so that the objects of few messages are alive at a time: they stay in the
+        processor's cache."""
         for batch in batches:
-            polled += [(batch.ssp, run) for run in self._decoders[batch.ssp[:2]].runs(batch, arrival_ms)]
-        return polled
+            count = len(batch.offsets)
+            if count <= size:
+                yield from self._decoded(batch, arrival_ms)
+                continue
+            for start in range(0, count, size):
+                yield from self._decoded(batch.part(start, start + size), arrival_ms)
 
     def position(self, ssp: SystemStreamPartition) -> int:
         """The next offset that a poll will look at, past known records that are not messages."""
@@ -127,12 +164,13 @@ class Inputs:
             consumer.close()
 
     def _fetch(self, timeout_s: float) -> list[RecordBatch]:
+        most = self._limits.records
         if len(self._readers) == 1:
-            return self._readers[0].poll(timeout_s, self._batch)
-        batches = [batch for consumer in self._readers for batch in consumer.poll(0.0, self._batch)]
+            return self._readers[0].poll(timeout_s, most)
+        batches = [batch for consumer in self._readers for batch in consumer.poll(0.0, most)]
         if not batches:
-            wait = min(timeout_s, self._max_idle_s) / len(self._readers)
-            batches = [batch for consumer in self._readers for batch in consumer.poll(wait, self._batch)]
+            wait = min(timeout_s, self._limits.idle_s) / len(self._readers)
+            batches = [batch for consumer in self._readers for batch in consumer.poll(wait, most)]
         return batches
 
     def _before_ends(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:

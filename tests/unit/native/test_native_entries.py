@@ -86,6 +86,7 @@ calls = st.lists(
         st.tuples(st.just("get"), keys),
         st.tuples(st.just("put"), keys, st.sampled_from([1, "x", None])),
         st.tuples(st.just("delete"), texts),
+        st.tuples(st.just("_changes")),
         st.tuples(st.just("_find"), st.lists(texts, max_size=6)),
         st.tuples(
             st.just("_set_some"),
@@ -104,7 +105,7 @@ def made(entries, call):
         (arguments,) = arguments
     try:
         return getattr(entries, name)(*arguments)
-    except ValueError as refused:
+    except (ValueError, KeyError) as refused:
         return refused.args
 
 
@@ -168,6 +169,15 @@ def test_a_key_without_a_hash_is_an_error_and_nothing_is_held():
     with pytest.raises(TypeError, match="unhashable"):
         entries._set_some(["a", []], [1, 2])
     assert (entries._held, entries._dirty) == ({}, {})
+
+
+def test_a_dirty_entry_that_is_not_held_is_an_error():
+    entries = compiled()
+    entries.start(marks=True, cache_size=9, most_dirty=9)
+    entries.put("a", 1)
+    del entries._held["a"]
+    with pytest.raises(KeyError, match="a"):
+        entries._changes()
 
 
 def test_an_error_of_a_hook_comes_out():

@@ -289,7 +289,8 @@ class CachedStore(Entries, ScanningStore[K, V]):
             return
         unused = filterfalse((self._used or ()).__contains__, self._dirty)
         batch = dict.fromkeys(chain((entry,), islice(unused, self._batch_size)))
-        self._serialize(batch, list(map(self._dirty.__getitem__, batch)))
+        values, numbers = (list(map(each.__getitem__, batch)) for each in (self._held, self._dirty))
+        self._serialize(batch, values, numbers)
         for each in batch:
             del self._dirty[each]
         self._absent.difference_update(batch)
@@ -298,8 +299,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
         if self._dirty:
             self._forget_passing()
             # In the order of their last changes, as the records of the commit will be: that costs less here than below.
-            entries = sorted(self._dirty, key=self._dirty.__getitem__)
-            self._serialize(entries, sorted(self._dirty.values()))
+            self._serialize(*self._changes())
             self._dirty.clear()
             self._absent.clear()
             self._deleted = False
@@ -312,8 +312,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
                 del self._dirty[entry]
                 self._absent.discard(entry)
 
-    def _serialize(self, entries: Collection[Any], numbers: Sequence[int]) -> None:
-        values = list(map(self._held.__getitem__, entries))
+    def _serialize(self, entries: Collection[Any], values: list[Any], numbers: Sequence[int]) -> None:
         try:
             keys = self._entry_bytes(entries)
             data = self._codec.encode_values(entries, values, self._deleted)

@@ -83,6 +83,11 @@ class PlainEntries:
         self._dirty.update(zip(entries, range(self._changed + 1, last + 1), strict=True))
         self._changed = last
 
+    def _changes(self) -> tuple[list[Any], list[Any], list[int]]:
+        """The dirty entries, their values and the numbers of their changes, in the order of these."""
+        entries = sorted(self._dirty, key=self._dirty.__getitem__)
+        return entries, list(map(self._held.__getitem__, entries)), sorted(self._dirty.values())
+
     @abstractmethod
     def _entry(self, key: Any) -> Hashable:
         """The entry of a key of another type. Raises StoreClosed, StoreRefused."""

@@ -8,7 +8,8 @@ from samzapy import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.container.errors.dead_letters import RawRecords
 from samzapy.container.inputs.decode import BatchDecoder, Decoder, TolerantDecoder
-from samzapy.container.inputs.inputs import Inputs
+from samzapy.container.inputs.inputs import Inputs, PollLimits
+from samzapy.errors import SerdeError
 from samzapy.serializers.documents import JsonSerde
 from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
 from samzapy.system.choosers.stack import RoundRobin
@@ -35,7 +36,7 @@ class Rig:
     """Inputs over two partitions of a cluster of its own; `ends` by partition. With a `head`, IN is a bootstrap partition to
     there."""
 
-    def __init__(self, ends, decoder=Decoder, *, choosing=False, head=None):
+    def __init__(self, ends, decoder=Decoder, *, choosing=False, head=None, decoded=None):
         self.processed, finished = {IN: 0}, set()
         settings = SystemSettings("mem", "memory", properties={"cluster": str(uuid4())})
         factory = MemorySystemFactory()
@@ -60,8 +61,7 @@ class Rig:
             {SystemStream("mem", "in"): decoder(None, JsonSerde())},
             ends,
             ManualClock(),
-            poll_batch_size=100,
-            max_idle_s=0.01,
+            PollLimits(100, 0.01, decoded),
             raw=self.raw,
             finished=finished,
         )
@@ -71,7 +71,7 @@ class Rig:
         self.producer.flush()
 
     def poll(self, ssp=IN):
-        return [each.offset for of, run in self.inputs.poll(0.0) if of == ssp for each in run]
+        return [each.offset for of, run in self.inputs.poll(0.0).runs if of == ssp for each in run]
 
 
 def started(rig):
@@ -178,3 +178,26 @@ def test_a_bootstrap_partition_that_goes_on_after_its_end_holds_the_others_back_
     rig.inputs.go_on(IN)
     rig.processed[IN] = len(found)
     assert rig.poll(OTHER) == []
+
+
+@pytest.mark.parametrize("decoder", [Decoder, TolerantDecoder])
+def test_a_poll_is_decoded_in_parts_as_its_messages_are_taken(decoder):
+    rig = started(Rig({}, decoder, decoded=2))
+    rig.send([b"1", b"2", b"3", b"{", b"5", b"6", b"7"])
+    ends, runs = rig.inputs.poll(0.0)
+    assert ends == {IN: 7}
+    taken = iter(runs)
+    assert [each.message for each in next(taken)[1]] == [1, 2]
+    if decoder is TolerantDecoder:
+        rest = [[each.message for each in run] for _, run in taken]
+        assert rest == [[3], [b"{"], [5], [6, 7]]
+        return
+    with pytest.raises(SerdeError, match=r"mem\.in\[0\]@3: message"):
+        next(taken)
+
+
+def test_a_poll_that_is_decoded_as_a_whole_fails_before_any_of_it_is_taken():
+    rig = started(Rig({}, decoded=None))
+    rig.send([b"1", b"{"])
+    with pytest.raises(SerdeError, match=r"mem\.in\[0\]@1: message"):
+        rig.inputs.poll(0.0)
