@@ -276,6 +276,15 @@ static Change *sorted_changes(Entries *self, Py_ssize_t count)
     return changes;
 }
 
+/* An entry may be a tuple, which would become the error's arguments. */
+static void set_key_error(PyObject *entry)
+{
+    PyObject *arguments = PyTuple_Pack(1, entry);
+    if (arguments != NULL)
+        PyErr_SetObject(PyExc_KeyError, arguments);
+    Py_XDECREF(arguments);
+}
+
 /* _changes(): the dirty entries, their values and numbers, in the order of their last changes. */
 static PyObject *entries_changes(Entries *self, PyObject *nothing)
 {
@@ -289,7 +298,7 @@ static PyObject *entries_changes(Entries *self, PyObject *nothing)
         PyObject *entry = Py_NewRef(changes[i].entry);
         PyObject *value = PyDict_GetItemWithError(self->held, entry);
         if (value == NULL && !PyErr_Occurred())
-            PyErr_SetObject(PyExc_KeyError, entry);
+            set_key_error(entry);
         failed = PyList_SetItem(entries, i, entry) < 0 || value == NULL ||
                  PyList_SetItem(values, i, Py_NewRef(value)) < 0 ||
                  PyList_SetItem(numbers, i, Py_XNewRef(PyDict_GetItemWithError(self->dirty, entry))) < 0;

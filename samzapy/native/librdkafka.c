@@ -8,7 +8,7 @@ static const struct {
 } wanted[] = {
     {"rd_kafka_conf_interceptor_add_on_new", offsetof(Library, add_on_new)},
     {"rd_kafka_interceptor_add_on_acknowledgement", offsetof(Library, add_on_acknowledgement)},
-    {"rd_kafka_interceptor_add_on_destroy", offsetof(Library, add_on_destroy)},
+    {"rd_kafka_conf_interceptor_add_on_conf_destroy", offsetof(Library, add_on_settings_destroy)},
     {"rd_kafka_type", offsetof(Library, type)},
     {"rd_kafka_queue_new", offsetof(Library, new_queue)},
     {"rd_kafka_queue_get_partition", offsetof(Library, queue_of_partition)},
@@ -77,42 +77,43 @@ static void forget_newest(void)
     newest = (NewClient){NULL, NULL};
 }
 
-static int gone(void *handle, void *opaque)
-{
-    (void)handle;
-    release_outcomes(opaque);
-    return 0;
-}
-
 static int noticed(void *handle, const void *settings, void *opaque, char *text, size_t size)
 {
-    (void)settings, (void)opaque, (void)text, (void)size;
+    (void)settings, (void)text, (void)size;
+    Outcomes *outcomes = opaque;
     forget_newest();
     if (library.type(handle) == PRODUCER) {
-        Outcomes *outcomes = new_outcomes();
-        if (outcomes == NULL)
+        if (library.add_on_acknowledgement(handle, "samzapy", acknowledged, outcomes) != 0)
             return 0;
-        /* One reference is the handle's, the other one goes to whoever takes the client. */
-        if (library.add_on_destroy(handle, "samzapy", gone, outcomes) != 0) {
-            release_outcomes(outcomes);
-            release_outcomes(outcomes);
-            return 0;
-        }
-        if (library.add_on_acknowledgement(handle, "samzapy", acknowledged, outcomes) != 0) {
-            release_outcomes(outcomes);
-            return 0;
-        }
+        keep_outcomes(outcomes);
         newest.outcomes = outcomes;
     }
     newest.handle = handle;
     return 0;
 }
 
-/* librdkafka calls this when it loads the plugin, with the settings of a new client. */
+static int gone(void *opaque)
+{
+    release_outcomes(opaque);
+    return 0;
+}
+
+/* librdkafka calls this when it loads the plugin, with the settings of a new client. They go last of all that belongs to a
+   client: an interceptor of its destruction would come before the records that are given up. */
 __attribute__((visibility("default"))) int conf_init(void *settings, void **opaque, char *text, size_t size)
 {
     (void)opaque, (void)text, (void)size;
-    return library.add_on_new == NULL ? 0 : library.add_on_new(settings, "samzapy", noticed, NULL);
+    if (library.add_on_new == NULL)
+        return 0;
+    Outcomes *outcomes = new_outcomes();
+    if (outcomes == NULL)
+        return 0;
+    int failed = library.add_on_settings_destroy(settings, "samzapy", gone, outcomes);
+    if (failed) {
+        release_outcomes(outcomes);
+        return failed;
+    }
+    return library.add_on_new(settings, "samzapy", noticed, outcomes);
 }
 
 NewClient take_new_client(int producer)

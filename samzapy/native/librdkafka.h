@@ -48,12 +48,12 @@ enum { COPY = 2, PRODUCER = 0 };
 
 typedef int (*OnNew)(void *handle, const void *settings, void *opaque, char *text, size_t size);
 typedef int (*OnAcknowledgement)(void *handle, Message *message, void *opaque);
-typedef int (*OnDestroy)(void *handle, void *opaque);
+typedef int (*OnSettingsDestroy)(void *opaque);
 
 typedef struct {
     int (*add_on_new)(void *settings, const char *name, OnNew on_new, void *opaque);
     int (*add_on_acknowledgement)(void *handle, const char *name, OnAcknowledgement on_acknowledgement, void *opaque);
-    int (*add_on_destroy)(void *handle, const char *name, OnDestroy on_destroy, void *opaque);
+    int (*add_on_settings_destroy)(void *settings, const char *name, OnSettingsDestroy on_destroy, void *opaque);
     int (*type)(const void *handle);
     void *(*new_queue)(void *handle);
     void *(*queue_of_partition)(void *handle, const char *topic, int32_t partition);
@@ -81,6 +81,7 @@ extern Library library;
 /* produce.c: what became of a producer's records. */
 typedef struct Outcomes Outcomes;
 Outcomes *new_outcomes(void);
+void keep_outcomes(Outcomes *outcomes);
 void release_outcomes(Outcomes *outcomes);
 int acknowledged(void *handle, Message *message, void *opaque);
 

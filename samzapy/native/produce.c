@@ -48,10 +48,15 @@ Outcomes *new_outcomes(void)
     Outcomes *outcomes = calloc(1, sizeof(Outcomes));
     if (outcomes == NULL)
         return NULL;
-    atomic_init(&outcomes->references, 2);
+    atomic_init(&outcomes->references, 1);
     atomic_init(&outcomes->wants_offsets, 0);
     pthread_mutex_init(&outcomes->lock, NULL);
     return outcomes;
+}
+
+void keep_outcomes(Outcomes *outcomes)
+{
+    atomic_fetch_add(&outcomes->references, 1);
 }
 
 void release_outcomes(Outcomes *outcomes)

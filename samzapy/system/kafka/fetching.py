@@ -95,7 +95,7 @@ class NativeFetch(Fetch):
         # librdkafka ends the forwarding some time after a partition was unassigned, and before anything new of it comes.
         for moved in self._moved:
             self._queue.follow(*moved)
-        # Calls the callbacks, of which the own queue has none; returns only events that are of no partition.
+        # Calls the callbacks, of which the own queue has none. Events of no partition come here, and no records.
         beside = self._client.poll(0)
         with self._lock:
             runs, reports = self._queue.take(most, ceil(timeout_s * 1_000), coarse)
@@ -104,7 +104,10 @@ class NativeFetch(Fetch):
         events = [Event(KafkaError(code, text), topic, partition) for code, text, topic, partition in reports]
         if self._moved:
             self._moved.difference_update((each.ssp.stream, each.ssp.partition) for each in found)
-        return found, events if beside is None else [_event_of(beside), *events]
+        if beside is not None:
+            assert beside.error() is not None, "a record has not come by the queue of its partition"
+            events.insert(0, _event_of(beside))
+        return found, events
 
     def close(self) -> None:
         with self._lock:

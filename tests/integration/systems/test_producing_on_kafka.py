@@ -1,6 +1,8 @@
 """Records into a real Kafka: by the compiled extension, and by confluent-kafka's calls for each."""
 
+import os
 import random
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -222,3 +224,36 @@ def test_the_plugins_of_the_job_stay():
     path = native.extension.__file__
     assert library.with_extension({"a": "1"}) == {"a": "1", "plugin.library.paths": path}
     assert library.with_extension({"plugin.library.paths": "a.so"}) == {"plugin.library.paths": f"a.so;{path}"}
+
+
+#: Gives producers up with records in their queues, over and over.
+GIVE_UP = """
+import gc, sys
+from samzapy.api.system import SystemSettings
+from samzapy.system.kafka import KafkaSystemFactory
+settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": sys.argv[1]})
+for number in range(30):
+    producer = KafkaSystemFactory().producer(settings, "p")
+    producer.send_changes(sys.argv[2], 0, [(b"k%d" % n, b"v") for n in range(3_000)])
+    if number % 2:
+        producer.purge()
+    del producer
+    gc.collect()
+print("given up")
+"""
+
+
+@compiled_only
+def test_the_outcomes_of_records_that_are_given_up_with_their_producer_have_a_place(kafka, topic):
+    # Freed memory is overwritten, so that a late outcome crashes the process or lets it hang.
+    environment = {**os.environ, "MALLOC_PERTURB_": "165"}
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", GIVE_UP, kafka, topic()],
+            check=False,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout) == (0, "given up\n"), done.stderr
