@@ -16,6 +16,8 @@ from samzapy.config.loader import load_job
 
 ROOT = Path(__file__).parents[2]
 BARE = "bare"
+#: The environment of a program without the compiled extension.
+_NOT_COMPILED = {"SAMZAPY_NATIVE": "0"}
 _ON_SPARK = {"job.spark.master": "local[1]"}
 
 
@@ -67,7 +69,15 @@ class Workload(ABC):
         command += [part for name, value in options.items() for part in (f"--{name}", str(value))]
         return measure(command, program=Program(Path(sys.executable), ROOT))
 
-    def _job(self, name: str, runner: str, overrides: Mapping[str, str], marks: Path | None = None) -> Measurement:
+    def _job(
+        self,
+        name: str,
+        runner: str,
+        overrides: Mapping[str, str],
+        marks: Path | None = None,
+        *,
+        compiled: bool = True,
+    ) -> Measurement:
         folder = self._kafka.folder / self._kafka.unique("state")
         config = {
             "job.id": self._kafka.unique("run"),
@@ -77,7 +87,8 @@ class Workload(ABC):
             **overrides,
         }
         job = CONFIGS / f"{name}.properties"
-        return measure_job(job, config, runner, endless=marks is not None, marks=marks, program=self._program)
+        program = self._program if compiled else replace(self._program, environment=_NOT_COMPILED)
+        return measure_job(job, config, runner, endless=marks is not None, marks=marks, program=program)
 
     def _adopt(self, name: str, overrides: Mapping[str, str]) -> None:
         """Make the changelog records of the benchmark the job's own."""
@@ -117,7 +128,7 @@ class Way:
     names `{input}` and `{output}` stand for the topics.
 
     `like` names the loop by hand that does the same with the same means, `beside` the variant that differs in nothing but
-    the guarantee.
+    the guarantee, or in that it is not `compiled`.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -125,6 +136,7 @@ class Way:
     runner: str = LOCAL
     like: str | None = None
     beside: str | None = None
+    compiled: bool = True
 
     def keys_for(self, **topics: str) -> dict[str, str]:
         """The keys with the names of topics."""
@@ -173,4 +185,14 @@ def in_both_guarantees(ways: Mapping[str, Way], *variants: str) -> dict[str, Way
         if name in variants:
             keys = {**way.keys, "task.guarantee": "exactly-once"}
             found[f"{name}.exactly-once"] = replace(way, keys=keys, like=None, beside=name)
+    return found
+
+
+def also_not_compiled(ways: Mapping[str, Way], *variants: str) -> dict[str, Way]:
+    """The ways, each of `variants` followed by the same without the compiled extension."""
+    found: dict[str, Way] = {}
+    for name, way in ways.items():
+        found[name] = way
+        if name in variants:
+            found[f"{name}.not-compiled"] = replace(way, compiled=False, like=None, beside=name)
     return found

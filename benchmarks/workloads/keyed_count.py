@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from benchmarks.workloads.base import BARE, InManyWays, Way, in_both_guarantees
+from benchmarks.workloads.base import BARE, InManyWays, Way, also_not_compiled, in_both_guarantees
 from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement
@@ -44,7 +44,14 @@ class KeyedCount(InManyWays):
     """Count by user."""
 
     name = "keyed-count"
-    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL, "local.typed", "local.batch.typed", "local.batch.keys"))
+    ways = MappingProxyType(
+        also_not_compiled(
+            in_both_guarantees(_WAYS, LOCAL, "local.typed", "local.batch.typed", "local.batch.keys"),
+            LOCAL,
+            "local.typed",
+            "local.batch.typed",
+        )
+    )
     variants = tuple(ways)
 
     def prepare(self) -> None:
@@ -69,4 +76,4 @@ class KeyedCount(InManyWays):
             "stores.counts.changelog": f"kafka.{changelog}",
             **way.keys_for(input=self._input),
         }
-        return self._with_changelog(self._job(self.name, way.runner, overrides), changelog)
+        return self._with_changelog(self._job(self.name, way.runner, overrides, compiled=way.compiled), changelog)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from benchmarks.workloads.base import BARE, InManyWays, Way, in_both_guarantees
+from benchmarks.workloads.base import BARE, InManyWays, Way, also_not_compiled, in_both_guarantees
 from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement
@@ -28,7 +28,11 @@ class PassThrough(InManyWays):
     """Consume, decode, add a field, encode, produce."""
 
     name = "pass-through"
-    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL, "local.typed", "local.batch.typed"))
+    ways = MappingProxyType(
+        also_not_compiled(
+            in_both_guarantees(_WAYS, LOCAL, "local.typed", "local.batch.typed"), LOCAL, "local.batch.typed"
+        )
+    )
     variants = tuple(ways)
 
     def prepare(self) -> None:
@@ -42,4 +46,4 @@ class PassThrough(InManyWays):
         output = self._kafka.create("out")
         keys = way.keys_for(input=self._input, output=output)
         overrides = {"task.inputs": f"kafka.{self._input}", "bench.output": f"kafka.{output}", **keys}
-        return self._job(self.name, way.runner, overrides)
+        return self._job(self.name, way.runner, overrides, compiled=way.compiled)

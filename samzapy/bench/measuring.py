@@ -12,6 +12,7 @@ more          anything else worth keeping
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -37,10 +38,12 @@ _REPORTED = frozenset({"start", "end", "cpu_s", "messages"})
 
 @dataclass(frozen=True)
 class Program:
-    """The Python that runs the measured program, and its working folder; packages in that folder come first."""
+    """The Python that runs the measured program, its working folder, and more variables of its environment; packages in the
+    folder come first."""
 
     python: Path = Path(sys.executable)
     folder: Path = Path()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 #: This process's own Python and folder.
@@ -110,7 +113,12 @@ def measure(command: Sequence[str], timeout_s: float | None = 600.0, program: Pr
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
     ):
         process = subprocess.Popen(
-            [str(program.python), *command], stdout=output, stderr=errors, stdin=subprocess.DEVNULL, cwd=program.folder
+            [str(program.python), *command],
+            stdout=output,
+            stderr=errors,
+            stdin=subprocess.DEVNULL,
+            cwd=program.folder,
+            env={**os.environ, **program.environment},
         )
         tree = ProcessTree(process.pid)
         tree.start()
