@@ -76,11 +76,13 @@ docs: install ## build the documentation site into build/site, with the referenc
 	$(BIN)/python -m docs.generator build/docs
 	$(BIN)/zensical build --strict
 
-dist: install ## build the wheel and the source archive twice into dist, see that they are equal to the byte, and check them
-	@$(BIN)/python -c 'import build, twine' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[release]'
+dist: install ## build the wheels and the source archive twice into dist, see that they are equal to the byte, and check them
+	@$(BIN)/python -c 'import auditwheel, build, twine' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[release]'
 	rm -rf dist build/again
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir dist .
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir build/again .
+	export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) && for folder in dist build/again; do \
+	 $(BIN)/python -m build --outdir $$folder . && SAMZAPY_NATIVE=0 $(BIN)/python -m build --wheel --outdir $$folder . || exit 1; \
+	 for wheel in $$folder/*-linux_*.whl; do [ ! -e $$wheel ] || \
+	  { PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/auditwheel repair --wheel-dir $$folder $$wheel && rm $$wheel || exit 1; }; done; done
 	for file in dist/*; do cmp $$file build/again/$${file##*/} || exit 1; done
 	$(BIN)/twine check --strict dist/*
 

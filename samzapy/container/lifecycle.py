@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.builder import ContainerBuilder, JobProgress
@@ -167,6 +168,10 @@ class Container:
         """Only start: nothing is processed before a turn of the loop. A caller that turns the loop itself calls `finish` at
         the end, or `abandon` when anything raises, this call included."""
         self._heartbeat.start()
+        if native.missing:
+            logger.info(
+                "the compiled extension is not used (%s): reading, writing and caching take more CPU", native.missing
+            )
         loop = self._start()
         self._heartbeat.phase("running")
         return loop

@@ -117,6 +117,7 @@ def _look_around(config: JobConfig, code: JobCode) -> tuple[JobModel | None, tup
 
 
 def _show_job(config: JobConfig) -> None:
+    from samzapy import native
     from samzapy.runner.spark.master import Master
 
     task, checkpoint = config.task, config.task.checkpoint
@@ -133,6 +134,7 @@ def _show_job(config: JobConfig) -> None:
         ("checkpoints", where),
         ("containers", str(config.container_count)),
         ("object caches", _caches(config)),
+        ("compiled extension", f"not used: {native.missing}" if native.missing else "used"),
         ("Spark master", config.spark.master or Master.default(config.container_count, config.spark.conf).address),
     ]
     table("Job", ("", ""), rows)
