@@ -220,7 +220,7 @@ class BufferingCollector(MessageCollector):
         if route is None:
             key, message = self._serdes_of(stream)
             records = self._gathered.setdefault(stream.system, [])
-            encoders = (key.to_bytes if key else _bytes_only, message.to_bytes if message else _bytes_only)
+            encoders = (_key_encoder(key), message.to_bytes if message else _bytes_only)
             tight: Encode = bytes if message is None or message.allocates_exactly else _tight
             route = self._routes[stream] = (stream.stream, *encoders, records, tight)
         self._stream, self._route = stream, route
@@ -295,6 +295,27 @@ class BufferingCollector(MessageCollector):
             except Exception as refused:  # noqa: BLE001  # whatever a serde raises is about this value
                 return f"{part}: {refused if isinstance(refused, SerdeError) else serde.refusal(value, refused)}"
         return str(cause)
+
+
+def _key_encoder(serde: Serde | None) -> Encode:
+    """The serialization of keys. Systems rely on bytes, so the result of a user's serde is checked; that of a message is
+    when it is copied."""
+    if serde is None:
+        return _bytes_only
+    to_bytes = serde.to_bytes
+    if is_own(type(serde)):
+        return to_bytes
+
+    def encode(key: Any) -> bytes:
+        data = to_bytes(key)
+        if type(data) is bytes:
+            return data
+        try:
+            return bytes(memoryview(data))
+        except TypeError:
+            raise SerdeError(f"the serde made {type(data).__name__}, not bytes") from None
+
+    return encode
 
 
 def _column(

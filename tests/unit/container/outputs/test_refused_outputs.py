@@ -6,6 +6,7 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import AsyncStreamTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
+from samzapy.api.serde import Serde
 from samzapy.errors import SerdeError, StoreRefused, TaskFailed
 
 #: What the task under test sends.
@@ -147,3 +148,59 @@ def test_a_serde_that_refuses_names_the_part_and_what_it_takes(tmp_path, what):
     job.send((0, "a", {"id": what}))
     with pytest.raises(SerdeError, match=REFUSED[what][1]):
         job.run()
+
+
+class OneResult(Serde):
+    """Gives whatever the key or message is."""
+
+    def to_bytes(self, value):
+        return value[0]
+
+    def from_bytes(self, data):
+        raise NotImplementedError
+
+
+class RawTask(StreamTask):
+    """Sends the results that the serde of a user is going to give."""
+
+    results = ()
+
+    def process(self, envelope, collector, coordinator):
+        part, result = self.results
+        stream = SystemStream("mem", "out")
+        match envelope.message["id"]:
+            case "send":
+                collector.send(OutgoingMessageEnvelope(stream, [b"1"], **{part: [result]}))
+            case "send_message":
+                collector.send_message(stream, [b"1"], [result])
+            case "send_batch":
+                collector.send_batch(stream, [[result]], [[b"1"]])
+
+
+@pytest.fixture
+def raw_job(tmp_path, monkeypatch):
+    def make(call, part, result):
+        monkeypatch.setattr(RawTask, "results", (part, result))
+        own = {"serializers.registry.own.class": f"{__name__}:OneResult", "streams.out.samza.system": "mem"}
+        serdes = {"streams.out.samza.key.serde": "own", "streams.out.samza.msg.serde": "own"}
+        job = MemoryJob(tmp_path, 1, RawTask, **own, **serdes)
+        job.send((0, "a", {"id": call}))
+        return job
+
+    return make
+
+
+CALLS = [("send", "key"), ("send", "partition_key"), ("send_message", "key"), ("send_batch", "key")]
+
+
+@pytest.mark.parametrize(("call", "part"), CALLS)
+def test_a_users_serde_that_makes_no_bytes_of_a_key_is_named_at_send(raw_job, call, part):
+    with pytest.raises(SerdeError, match=r"mem\.out: cannot serialize .*the serde made str, not bytes"):
+        raw_job(call, part, "text").run()
+
+
+@pytest.mark.parametrize("result", [bytearray(b"k"), memoryview(b"k")])
+def test_other_buffers_of_a_users_serde_become_bytes(raw_job, result):
+    job = raw_job("send", "key", result)
+    job.run()
+    assert job.read("out") == [(0, "k", b"1")]
