@@ -222,6 +222,18 @@ _INPUTS = (
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(
+        "samzapy/system/kafka/fetching.py",
+        "        self._moved.add((ssp.stream, ssp.partition))\n",
+        "        pass\n",
+        ("tests/integration/inputs/test_fetching_on_kafka.py",),
+    ),
+    Mutant(
+        "samzapy/system/kafka/queue.py",
+        "            done, code = put(done)\n",
+        "            done, code = put(0)\n",
+        ("tests/integration/systems/test_producing_on_kafka.py",),
+    ),
+    Mutant(
         "samzapy/system/choosers/consumer.py",
         "if position(ssp) < head and ssp not in self._ended\n",
         "if False\n",
@@ -590,8 +602,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cache/cached.py",
-        "self._serialize(entries, sorted(self._dirty.values()))",
-        "self._serialize(self._dirty, range(len(self._dirty)))",
+        "self._serialize(*self._changes())",
+        "self._serialize(list(self._dirty), [self._held[each] for each in self._dirty], range(len(self._dirty)))",
         ("tests/property/storage/test_order_of_changes.py",),
     ),
     Mutant(

@@ -9,8 +9,9 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from tests.mutants.kept import MUTANTS
 from tests.mutants.report import run
-from tests.mutants.trial import Mutant
+from tests.mutants.trial import Mutant, check
 
 TESTS = """
 from thing import larger
@@ -84,3 +85,7 @@ def test_a_change_that_never_ends_is_noticed_by_the_clock(tree):
 
 def test_a_list_without_changes_is_no_success(tree):
     assert tried(tree)[0] == 1
+
+
+def test_every_kept_change_can_be_made_in_one_place():
+    check(Path(__file__).parents[3], MUTANTS)
