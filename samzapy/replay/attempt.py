@@ -48,7 +48,7 @@ from samzapy.testing.attempt import PatientEventLoop, UncontestedLease
 from samzapy.testing.driver import ManualClock
 
 #: Records of a poll of a batch task.
-_BATCH_POLL = 8_000
+_BATCH_POLL = 16_000
 #: Real seconds that an asynchronous task gets to end a message.
 PATIENCE_S = 60.0
 

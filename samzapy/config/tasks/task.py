@@ -118,7 +118,7 @@ POLL_BATCH_SIZE = Key(
     optional(integer(1, 10_000_000)),
     None,
     "Maximum number of records per poll of a system.",
-    "2000, or 8000 for batch tasks",
+    "2000, or 16000 for batch tasks",
 )
 CHOOSER_CLASS = Key(
     "task.chooser.class",

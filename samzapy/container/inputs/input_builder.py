@@ -30,7 +30,7 @@ _PORTIONS_IN_FLIGHT = 2
 
 #: The default number of records of a poll. A batch task combines its records: in a larger batch keys repeat more often,
 #: so fewer entries per record go to a store.
-_POLL, _POLL_OF_BATCHES = 2_000, 8_000
+_POLL, _POLL_OF_BATCHES = 2_000, 16_000
 #: The records that are decoded at a time: few, since their objects stay in the processor's cache while they are processed
 #: (2,000 cost a sixth more CPU on cores with half a MiB of it).
 _DECODED = 256
