@@ -134,7 +134,7 @@ def _show_job(config: JobConfig) -> None:
         ("checkpoints", where),
         ("containers", str(config.container_count)),
         ("object caches", _caches(config)),
-        ("compiled extension", f"not used: {native.missing}" if native.missing else "used"),
+        ("C extension", f"not used: {native.missing}" if native.missing else "used"),
         ("Spark master", config.spark.master or Master.default(config.container_count, config.spark.conf).address),
     ]
     table("Job", ("", ""), rows)

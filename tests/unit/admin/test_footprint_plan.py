@@ -66,7 +66,7 @@ def test_a_restore_and_the_run_after_it_are_not_added_up():
 def test_the_queues_of_kafkas_clients_are_in_it_as_the_job_file_sets_them():
     queue = {"systems.s.producer.queue.buffering.max.kbytes": "1024"}
     running = sizes(planned(queue, system="kafka").running)
-    assert (running["consumer of s"], running["producer of s"]) == (64 * MIB, MIB)
+    assert (running["consumer of s"], running["producer of s"]) == (16 * MIB, MIB)
 
 
 def test_files_and_threads_grow_with_tasks_stores_and_clients():
