@@ -111,9 +111,16 @@ def circumstances(events: int) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else "-"
+    """The commit, with `-dirty` for changes of tracked files; a benchmark changes the results itself."""
+    commit = _git("describe", "--always", "--abbrev=12", "--exclude=*")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    return f"{commit}-dirty" if commit and changed else commit or "-"
+
+
+def _git(*arguments: str) -> str:
+    """What a command of git prints; empty if it fails."""
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 @dataclass(frozen=True)
