@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -21,6 +22,10 @@ from samzapy.operators.joins.values import SAMPLE, TypedValues, typed_values
 _RIGHT, _LEFT, _FORGET = "0", "1", "2"
 
 _TEXT = frozenset({str})
+
+# Without the Python frames of the constructors.
+_side: Callable[[tuple[int, Any]], Side] = partial(tuple.__new__, Side)
+_joined: Callable[[tuple[str, Side | None, Side | None]], Joined] = partial(tuple.__new__, Joined)
 
 
 class AsOfJoin:
@@ -61,6 +66,7 @@ class AsOfJoin:
         self._names = {ssp: (kind, f"/{ssp}", typed[kind]) for ssp, kind in kinds.items()}
         self._pending = PendingMessages(context, store, kinds, rules, limit, clock)
         self._store = self._pending.store
+        self._get, self._put = self._store.get, self._store.put
         if self._left or self._right:
             self._try_classes(typed)
 
@@ -97,16 +103,22 @@ class AsOfJoin:
             places = self._pending.on_time_all(run, times)
             if places:
                 kind, partition, typed = self._names[run[0].ssp]
-                rows = list(zip(times, offsets_of(run), keys, messages, strict=True))
-                if len(places) < len(rows):
-                    rows = [rows[place] for place in places]
-                entries: list[list[Any]] = [
-                    [time_ms, f"{kind}{offset:019d}{partition}", [key, message]]
-                    for time_ms, offset, key, message in rows
-                ]
-                if typed is not None:
-                    for entry in entries:
-                        entry[2] = [entry[2][0], *typed.kept(entry[2][1])]
+                rows: Iterable[tuple[int, int, str, Any]] = zip(times, offsets_of(run), keys, messages, strict=True)
+                if len(places) < len(run):
+                    every = list(rows)
+                    rows = [every[place] for place in places]
+                entries: list[list[Any]]
+                if typed is None:
+                    entries = [
+                        [time_ms, f"{kind}{offset:019d}{partition}", [key, message]]
+                        for time_ms, offset, key, message in rows
+                    ]
+                else:
+                    kept = typed.kept
+                    entries = [
+                        [time_ms, f"{kind}{offset:019d}{partition}", [key, *kept(message)]]
+                        for time_ms, offset, key, message in rows
+                    ]
                 self._pending.add_all(run[0], entries)
                 if self._pending.is_full(len(places)):
                     found += self.advance()
@@ -133,38 +145,35 @@ class AsOfJoin:
             self._pending.keep(*each)
 
     def _in_order(self, due: Iterable[Due], passed: int) -> list[Joined]:
+        get, put, tolerance_ms, left, right = self._get, self._put, self._tolerance_ms, self._left, self._right
         found = []
         for time_ms, name, kept in due:
-            if name[0] == _FORGET:
+            kind = name[0]
+            if kind == _FORGET:
                 self._forget(name[1:], time_ms, passed)
                 continue
-            key, *value = kept
-            if name[0] == _LEFT:
-                found.append(self._joined(key, time_ms, value))
+            key = kept[0]
+            place = f"key/{key}"
+            newest = get(place)
+            if kind == _LEFT:
+                message = _side((time_ms, kept[1] if left is None else left.message(*kept)))
+                if newest is None or (tolerance_ms is not None and time_ms - newest[0] > tolerance_ms):
+                    found.append(_joined((key, message, None)))
+                else:
+                    other = newest[1] if right is None else right.message(key, *newest[1:])
+                    found.append(_joined((key, message, _side((newest[0], other)))))
+            elif kept[1] is None:
+                self._store.delete(place)
             else:
-                self._make_newest(key, time_ms, value, passed)
+                # The entry that drops a key stays in place while the key gets newer messages.
+                if newest is None and tolerance_ms is not None:
+                    self._pending.keep(max(time_ms + tolerance_ms, passed), f"{_FORGET}{key}")
+                put(place, [time_ms, *kept[1:]])
         return found
-
-    def _joined(self, key: str, time_ms: int, value: Sequence[Any]) -> Joined:
-        left = _as_side(key, time_ms, value, self._left)
-        newest = self._store.get(_key(key))
-        if newest is None or (self._tolerance_ms is not None and time_ms - newest[0] > self._tolerance_ms):
-            return Joined(key, left, None)
-        return Joined(key, left, _as_side(key, newest[0], newest[1:], self._right))
-
-    def _make_newest(self, key: str, time_ms: int, value: Sequence[Any], passed: int) -> None:
-        if value[0] is None:
-            self._store.delete(_key(key))
-            return
-        place, tolerance_ms = _key(key), self._tolerance_ms
-        # The entry that drops a key stays in place while the key gets newer messages.
-        if tolerance_ms is not None and self._store.get(place) is None:
-            self._pending.keep(max(time_ms + tolerance_ms, passed), f"{_FORGET}{key}")
-        self._store.put(place, [time_ms, *value])
 
     def _forget(self, key: str, time_ms: int, passed: int) -> None:
         """Drop the newest message of a key if no left message after `time_ms` can meet it; else look again later."""
-        newest = self._store.get(_key(key))
+        newest = self._get(_key(key))
         if newest is None or self._tolerance_ms is None:
             return
         if (until_ms := newest[0] + self._tolerance_ms) <= time_ms:
@@ -172,10 +181,6 @@ class AsOfJoin:
         else:
             # Not before the start of the next look.
             self._pending.keep(max(until_ms, passed), f"{_FORGET}{key}")
-
-
-def _as_side(key: str, time_ms: int, value: Sequence[Any], typed: TypedValues | None) -> Side:
-    return Side(time_ms, value[0] if typed is None else typed.message(key, *value))
 
 
 def _key(key: str) -> str:

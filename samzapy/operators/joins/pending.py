@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from samzapy.api.context import Context
@@ -21,6 +22,9 @@ _PASSED = "passed"
 _RUN = "r"
 _LONGEST = 64
 _NO_RUN = (END_OF_TIME_MS, "")
+
+# Without the Python frame of the constructor.
+_due: Callable[[tuple[int, str, Any]], Due] = partial(tuple.__new__, Due)
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,7 @@ class PendingMessages:
                 if rest:
                     self.keep(min([each[0] for each in rest]), name, rest)
             if due or bound_ms >= before_ms:
-                return [Due(*place, due[place]) for place in sorted(due)], bound_ms
+                return [_due((time_ms, name, due[time_ms, name])) for time_ms, name in sorted(due)], bound_ms
             since_ms = bound_ms
 
     def _take_entries(self, since_ms: int, before_ms: int) -> tuple[list[Due], int]:
