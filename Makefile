@@ -86,11 +86,14 @@ dist: install ## build the wheels and the source archive twice into dist, see th
 	for file in dist/*; do cmp $$file build/again/$${file##*/} || exit 1; done
 	$(BIN)/twine check --strict dist/*
 
-bench: java ## compare samzapy with bare loops on a real Kafka; writes benchmarks/results/latest.json
+bench: java ## compare samzapy with bare loops on a real Kafka; writes benchmarks/results/latest.json and the tables of the docs
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.reporting.page
 
-bench-peers: java ## download other stream processors (Maven, PyPI) and compare on one topic; writes benchmarks/results/peers.*
+bench-peers: java ## download other stream processors (Maven, PyPI) and compare on one topic; writes benchmarks/results/peers.*, the tables and the plot of the docs
 	$(BIN)/python -m benchmarks.peers
+	cp benchmarks/results/peers.svg docs/pictures/peers.svg
+	$(BIN)/python -m benchmarks.reporting.page
 
 pictures: install ## run the jobs of the gallery and draw their results into docs/pictures/gallery
 	$(BIN)/python configs/gallery/pictures.py docs/pictures/gallery

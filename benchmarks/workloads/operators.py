@@ -19,11 +19,12 @@ from samzapy.bench.measuring import Measurement, MeasurementFailed, Program
 _LONGEST_S = 600
 
 
-def _slug(operator: str) -> str:
+def slug_of(operator: str) -> str:
+    """The name of an operator's variant."""
     return re.sub(r"[^a-z0-9]+", "-", operator.lower()).strip("-")
 
 
-_BY_SLUG = {_slug(name): name for name in OPERATORS}
+_BY_SLUG = {slug_of(name): name for name in OPERATORS}
 
 
 class Operators(Workload):
