@@ -221,8 +221,7 @@ class BufferingCollector(MessageCollector):
             key, message = self._serdes_of(stream)
             records = self._gathered.setdefault(stream.system, [])
             encoders = (_key_encoder(key), message.to_bytes if message else _bytes_only)
-            tight: Encode = bytes if message is None or message.allocates_exactly else _tight
-            route = self._routes[stream] = (stream.stream, *encoders, records, tight)
+            route = self._routes[stream] = (stream.stream, *encoders, records, _copy_of(message))
         self._stream, self._route = stream, route
 
     def _hand_over_columns(self, producer: SystemProducer, outputs: list[Output]) -> None:
@@ -308,14 +307,25 @@ def _key_encoder(serde: Serde | None) -> Encode:
 
     def encode(key: Any) -> bytes:
         data = to_bytes(key)
-        if type(data) is bytes:
-            return data
-        try:
-            return bytes(memoryview(data))
-        except TypeError:
-            raise SerdeError(f"the serde made {type(data).__name__}, not bytes") from None
+        return data if type(data) is bytes else _as_bytes(data)
 
     return encode
+
+
+def _copy_of(serde: Serde | None) -> Encode:
+    """The copy of a serialized message that waits for its producer; bytes that need none stay."""
+    copy: Encode = bytes if serde is None or serde.allocates_exactly else _tight
+    if serde is None or is_own(type(serde)):
+        return copy
+    return lambda data: copy(data) if type(data) is bytes else _as_bytes(data)
+
+
+def _as_bytes(data: Any) -> bytes:
+    """The bytes of another buffer that a user's serde has made. Raises SerdeError for anything else."""
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise SerdeError(f"the serde made {type(data).__name__}, not bytes") from None
 
 
 def _column(

@@ -167,14 +167,14 @@ class RawTask(StreamTask):
 
     def process(self, envelope, collector, coordinator):
         part, result = self.results
-        stream = SystemStream("mem", "out")
+        stream, given = SystemStream("mem", "out"), {"key": [b"k"], "message": [b"1"], part: [result]}
         match envelope.message["id"]:
             case "send":
-                collector.send(OutgoingMessageEnvelope(stream, [b"1"], **{part: [result]}))
+                collector.send(OutgoingMessageEnvelope(stream, **given))
             case "send_message":
-                collector.send_message(stream, [b"1"], [result])
+                collector.send_message(stream, given["message"], given["key"])
             case "send_batch":
-                collector.send_batch(stream, [[result]], [[b"1"]])
+                collector.send_batch(stream, [given["key"]], [given["message"]])
 
 
 @pytest.fixture
@@ -190,11 +190,14 @@ def raw_job(tmp_path, monkeypatch):
     return make
 
 
-CALLS = [("send", "key"), ("send", "partition_key"), ("send_message", "key"), ("send_batch", "key")]
+CALLS = [
+    *((call, part) for call in ("send", "send_message", "send_batch") for part in ("key", "message")),
+    ("send", "partition_key"),
+]
 
 
 @pytest.mark.parametrize(("call", "part"), CALLS)
-def test_a_users_serde_that_makes_no_bytes_of_a_key_is_named_at_send(raw_job, call, part):
+def test_a_users_serde_that_makes_no_bytes_is_named_at_send(raw_job, call, part):
     with pytest.raises(SerdeError, match=r"mem\.out: cannot serialize .*the serde made str, not bytes"):
         raw_job(call, part, "text").run()
 
@@ -204,3 +207,11 @@ def test_other_buffers_of_a_users_serde_become_bytes(raw_job, result):
     job = raw_job("send", "key", result)
     job.run()
     assert job.read("out") == [(0, "k", b"1")]
+
+
+@pytest.mark.parametrize("call", ["send", "send_message", "send_batch"])
+@pytest.mark.parametrize("result", [bytearray(b"m"), memoryview(b"m")])
+def test_other_buffers_of_a_users_serde_become_the_bytes_of_a_message(raw_job, call, result):
+    job = raw_job(call, "message", result)
+    job.run()
+    assert job.read("out") == [(0, "k", b"m")]
