@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,17 +14,15 @@ from samzapy.operators.columns import columns, offsets_of, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.expiry import Due
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
-from samzapy.operators.joins.sides import Joined, Side, key_of, sides
+from samzapy.operators.joins.sides import Joined, joined_of, key_of, side_of, sides
 from samzapy.operators.joins.values import SAMPLE, TypedValues, typed_values
 
 #: The kinds of entries in the index, in the processing order at equal times.
 _RIGHT, _LEFT, _FORGET = "0", "1", "2"
+#: The first letters of the keys of the newest right messages.
+_NEWEST = "key/"
 
 _TEXT = frozenset({str})
-
-# Without the Python frames of the constructors.
-_side: Callable[[tuple[int, Any]], Side] = partial(tuple.__new__, Side)
-_joined: Callable[[tuple[str, Side | None, Side | None]], Joined] = partial(tuple.__new__, Joined)
 
 
 class AsOfJoin:
@@ -75,9 +72,9 @@ class AsOfJoin:
             if (of_side := typed.get(due.name[0])) is not None:
                 of_side.check(*due.value)
         if self._right is not None:
-            with self._store.prefix(_key("")) as entries:
+            with self._store.prefix(_NEWEST) as entries:
                 for place, newest in islice(entries, SAMPLE):
-                    self._right.check(place.removeprefix(_key("")), *newest[1:])
+                    self._right.check(place.removeprefix(_NEWEST), *newest[1:])
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns nothing, or left messages that are complete."""
@@ -153,15 +150,15 @@ class AsOfJoin:
                 self._forget(name[1:], time_ms, passed)
                 continue
             key = kept[0]
-            place = f"key/{key}"
+            place = f"{_NEWEST}{key}"
             newest = get(place)
             if kind == _LEFT:
-                message = _side((time_ms, kept[1] if left is None else left.message(*kept)))
+                message = side_of((time_ms, kept[1] if left is None else left.message(*kept)))
                 if newest is None or (tolerance_ms is not None and time_ms - newest[0] > tolerance_ms):
-                    found.append(_joined((key, message, None)))
+                    found.append(joined_of((key, message, None)))
                 else:
                     other = newest[1] if right is None else right.message(key, *newest[1:])
-                    found.append(_joined((key, message, _side((newest[0], other)))))
+                    found.append(joined_of((key, message, side_of((newest[0], other)))))
             elif kept[1] is None:
                 self._store.delete(place)
             else:
@@ -173,15 +170,11 @@ class AsOfJoin:
 
     def _forget(self, key: str, time_ms: int, passed: int) -> None:
         """Drop the newest message of a key if no left message after `time_ms` can meet it; else look again later."""
-        newest = self._get(_key(key))
+        newest = self._get(f"{_NEWEST}{key}")
         if newest is None or self._tolerance_ms is None:
             return
         if (until_ms := newest[0] + self._tolerance_ms) <= time_ms:
-            self._store.delete(_key(key))
+            self._store.delete(f"{_NEWEST}{key}")
         else:
             # Not before the start of the next look.
             self._pending.keep(max(until_ms, passed), f"{_FORGET}{key}")
-
-
-def _key(key: str) -> str:
-    return f"key/{key}"

@@ -5,7 +5,8 @@ Equal keys meet in one task only if the joined inputs have the same partitions t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from samzapy.api.context import Context
@@ -27,6 +28,11 @@ class Joined(NamedTuple):
     key: str
     left: Side | None
     right: Side | None
+
+
+# The same without the Python frames of the constructors.
+side_of: Callable[[tuple[int, Any]], Side] = partial(tuple.__new__, Side)
+joined_of: Callable[[tuple[str, Side | None, Side | None]], Joined] = partial(tuple.__new__, Joined)
 
 
 def sides(context: Context, streams: Sequence[SystemStream]) -> dict[SystemStreamPartition, int]:

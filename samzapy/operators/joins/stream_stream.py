@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any
@@ -18,7 +17,7 @@ from samzapy.errors import StoreError
 from samzapy.operators.columns import Messages, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
-from samzapy.operators.joins.sides import Joined, Side, key_of, sides
+from samzapy.operators.joins.sides import Joined, Side, joined_of, key_of, side_of, sides
 from samzapy.operators.joins.values import SAMPLE, TypedValues, typed_values
 
 #: One waiting message: [event time, whether it has met a partner, value]; see `TypedValues` for one of a class.
@@ -40,10 +39,6 @@ _INTERVAL = "within"
 _TEXT = frozenset({str})
 
 _has_met = itemgetter(1)
-
-# A Side and a Joined without the Python frames of their constructors.
-_side: Callable[[tuple[int, Any]], Side] = partial(tuple.__new__, Side)
-_joined: Callable[[tuple[str, Side | None, Side | None]], Joined] = partial(tuple.__new__, Joined)
 
 
 @dataclass(frozen=True)
@@ -217,7 +212,7 @@ class StreamStreamJoin:
             if waiting is not None:
                 near = [other for other in waiting[other_side] if first <= other[0] <= last]
                 if near:
-                    found += _pairs(key, side, _side((time_ms, value)), near, self._typed[other_side])
+                    found += _pairs(key, side, side_of((time_ms, value)), near, self._typed[other_side])
                     if not all(map(_has_met, near)):
                         waiting = _matched(waiting, other_side, first, last)
                         if bucket != home:
@@ -257,8 +252,8 @@ class StreamStreamJoin:
                 for time_ms, matched, *kept_value in gone:
                     if not matched:
                         value = kept_value[0] if typed is None else typed.message(key, *kept_value)
-                        lone = _side((time_ms, value))
-                        joined = _joined((key, lone, None) if side == _LEFT else (key, None, lone))
+                        lone = side_of((time_ms, value))
+                        joined = joined_of((key, lone, None) if side == _LEFT else (key, None, lone))
                         lonely.append((time_ms + waits_ms, joined))
         changed = [(place, bucket) for place, bucket in held.items() if bucket is not before[place]]
         self._store.put_all([(place, bucket) for place, bucket in changed if bucket is not None])
@@ -288,13 +283,13 @@ def _take_interval(store: KeyValueStore[str, Any], wanted: list[int], where: str
 def _pairs(key: str, side: int, message: Side, others: Sequence[Waiting], typed: TypedValues | None) -> list[Joined]:
     """A message of a side with each of the others."""
     if typed is not None:
-        partners = [_side((other[0], typed.message(key, *other[2:]))) for other in others]
+        partners = [side_of((other[0], typed.message(key, *other[2:]))) for other in others]
         if side == _LEFT:
-            return [_joined((key, message, partner)) for partner in partners]
-        return [_joined((key, partner, message)) for partner in partners]
+            return [joined_of((key, message, partner)) for partner in partners]
+        return [joined_of((key, partner, message)) for partner in partners]
     if side == _LEFT:
-        return [_joined((key, message, _side((other[0], other[2])))) for other in others]
-    return [_joined((key, _side((other[0], other[2])), message)) for other in others]
+        return [joined_of((key, message, side_of((other[0], other[2])))) for other in others]
+    return [joined_of((key, side_of((other[0], other[2])), message)) for other in others]
 
 
 def _matched(bucket: Bucket, side: int, first: int, last: int) -> Bucket:
