@@ -92,7 +92,6 @@ bench: java ## compare samzapy with bare loops on a real Kafka; writes benchmark
 
 bench-peers: java ## download other stream processors (Maven, PyPI) and compare on one topic; writes benchmarks/results/peers.*, the tables and the plot of the docs
 	$(BIN)/python -m benchmarks.peers
-	cp benchmarks/results/peers.svg docs/pictures/peers.svg
 	$(BIN)/python -m benchmarks.reporting.page
 
 pictures: install ## run the jobs of the gallery and draw their results into docs/pictures/gallery

@@ -20,7 +20,7 @@ from benchmarks.gate.against import checkout, compare
 from benchmarks.gate.changes import Change, changes, changes_table
 from benchmarks.kafka import Kafka, broker
 from benchmarks.queries import main as queries
-from benchmarks.reporting.results import Results, circumstances, ratios
+from benchmarks.reporting.results import LATEST, Results, circumstances, ratios
 from benchmarks.reporting.tables import TABLES
 from benchmarks.reporting.targets import targets
 from benchmarks.suite import VARIANTS, WORKLOADS
@@ -34,7 +34,6 @@ WITHOUT_KAFKA = {"fleet": fleet, "queries": queries}
 #: Columns that the widest table needs.
 WIDTH = 104
 FOLDER = Path(__file__).parent
-LATEST = FOLDER / "results" / "latest.json"
 EVENTS = 1_000_000
 #: What a run beside another commit measures unless the command line says.
 BESIDE_A_COMMIT = ("pass-through", "keyed-count")

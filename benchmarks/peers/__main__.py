@@ -21,12 +21,11 @@ from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.launchers import KEYED_COUNT, PASS_THROUGH, PeerUnavailable, Settings
 from benchmarks.peers.report import markdown, plot, rows, table
 from benchmarks.peers.running import measure
-from benchmarks.reporting.results import circumstances, summary
+from benchmarks.reporting.results import RESULTS, circumstances, summary
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement, MeasurementFailed
 from samzapy.errors import SamzapyError
 
-RESULTS = Path(__file__).parents[1] / "results"
 EVENTS, COMMIT_MS, REPEATS = 1_000_000, 10_000, 5
 WORKLOADS = (KEYED_COUNT, PASS_THROUGH)
 WIDTH = 170

@@ -30,6 +30,16 @@ class Row:
     times: Spread | None
 
     @property
+    def rate(self) -> Spread:
+        """Thousands of messages a second."""
+        return Spread.of([run.messages_per_s / 1_000 for run in self.repeats])
+
+    @property
+    def memory_mib(self) -> float:
+        """The most memory, at the median."""
+        return median(run.peak_rss["tree"] for run in self.repeats) / _MIB
+
+    @property
     def cpu(self) -> Spread:
         """CPU seconds a million messages, from the first to the last."""
         return Spread.of([run.cpu_s_per_million for run in self.repeats])
@@ -44,15 +54,13 @@ class Row:
 
     def cells(self) -> list[str]:
         """In the order of COLUMNS."""
-        rates = Spread.of([run.messages_per_s / 1_000 for run in self.repeats])
-        memory = median(run.peak_rss["tree"] for run in self.repeats) / _MIB
         return [
             self.peer.label,
-            _shown(rates, ".0f"),
+            _shown(self.rate, ".0f"),
             _shown(self.cpu, ".2f"),
             _shown(self.committed_cpu, ".2f") if self.committed_cpu else "-",
             _shown(self.times, ".1f") if self.times else "-",
-            f"{memory:.0f}",
+            f"{self.memory_mib:.0f}",
             self.peer.keeps[self.workload],
         ]
 

@@ -1,4 +1,5 @@
-"""Writes the tables of docs/reference/benchmarks.md from the files of results: python -m benchmarks.reporting.page
+"""Writes the tables of docs/reference/benchmarks.md from the files of results, and copies the plot beside it:
+python -m benchmarks.reporting.page
 
 A table of the page stands between `<!-- table: NAME -->` and `<!-- end -->`. A test holds the page against the files.
 """
@@ -6,28 +7,26 @@ A table of the page stands between `<!-- table: NAME -->` and `<!-- end -->`. A 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from benchmarks.operators import OPERATORS
 from benchmarks.peers.catalog import PEERS
 from benchmarks.peers.report import Row as PeerRow
 from benchmarks.peers.report import rows as peer_rows
-from benchmarks.reporting.results import FIRST_MESSAGE, ROOT, Repeats, Results, Spread, figures, ratios
+from benchmarks.reporting.results import FIRST_MESSAGE, LATEST, RESULTS, ROOT, Repeats, Results, Spread, figures, ratios
 from benchmarks.workloads.base import BARE, LOCAL, SPARK
 from benchmarks.workloads.operators import slug_of
 from benchmarks.workloads.takeover import FULL, STANDBY
 from samzapy.bench.measuring import Measurement
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
-FOLDER = ROOT / "benchmarks" / "results"
+#: The plot of the page, and the one of the results.
+PLOT, MEASURED_PLOT = ROOT / "docs" / "pictures" / "peers.svg", RESULTS / "peers.svg"
 
 _TABLE = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-_MIB = 1024 * 1024
 _COMPILED = "not-compiled"
 
 #: The lines of a table.
@@ -75,15 +74,11 @@ _OPERATOR_JOBS: Named = {
 }
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(NamedTuple):
     """What the tables need of the results."""
 
     repeats: Repeats
-    ratios: Mapping[str, Spread] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ratios", ratios(self.repeats))
+    ratios: Mapping[str, Spread]
 
     def rate(self, workload: str, variant: str) -> str:
         """Thousands of messages a second of the wall clock."""
@@ -205,9 +200,8 @@ def _operator_rows(workload: str, named: Named, batches: str, found: Figures) ->
 
 
 def _operators(found: Figures) -> Lines:
-    batches = ", batches"
-    named = {slug_of(name): name for name in OPERATORS if not name.endswith(batches)}
-    return _operator_rows("operators", named, slug_of(f"x{batches}")[1:], found)
+    named = {slug_of(name): name for name in OPERATORS if not name.endswith(", batches")}
+    return _operator_rows("operators", named, "-batches", found)
 
 
 TABLES: Mapping[str, Callable[[Figures], Lines]] = {
@@ -226,14 +220,13 @@ def peers_table(title: str, found: Sequence[PeerRow]) -> Lines:
     """A row for each stream processor."""
     yield from _head(title, "throughput", "CPU", "CPU, of samzapy", "memory")
     for row in found:
-        rate, memory = (median(figures(row.repeats)[name]) for name in ("messages_per_s", "peak_rss_bytes"))
         times = "" if row.times is None else spread(row.times, 1)
         yield _row(
             row.peer.label,
-            f"{rate / 1e3:,.0f} k msg/s",
+            f"{row.rate.median:,.0f} k msg/s",
             f"{row.cpu.median:.2f} CPU-s/M",
             times,
-            f"{memory / _MIB:.0f} MiB",
+            f"{row.memory_mib:.0f} MiB",
         )
 
 
@@ -242,7 +235,7 @@ _PEERS = {"keyed-count": "keyed count", "pass-through": "pass-through, one added
 
 def tables(repeats: Repeats, peers: Mapping[str, Mapping[str, Sequence[Measurement]]]) -> dict[str, str]:
     """The text of every table of the page, by name. `peers`: the repeats of each workload, by label."""
-    found = Figures(repeats)
+    found = Figures(repeats, ratios(repeats))
     made = {name: list(table(found)) for name, table in TABLES.items()}
     for workload, title in _PEERS.items():
         made[f"peers-{workload}"] = list(peers_table(title, peer_rows(PEERS, workload, peers[workload])))
@@ -254,16 +247,16 @@ def with_tables(page: str, made: Mapping[str, str]) -> str:
     return _TABLE.sub(lambda found: f"{found[1]}\n{made[found[2]]}\n\n{found[3]}", page)
 
 
-def of_files(folder: Path = FOLDER) -> dict[str, str]:
-    """The tables of the results in a folder."""
-    return tables(Results.read(folder / "latest.json").repeats, Results.read(folder / "peers.json").repeats)
+def of_files() -> dict[str, str]:
+    """The tables of the kept results."""
+    return tables(Results.read(LATEST).repeats, Results.read(RESULTS / "peers.json").repeats)
 
 
-def main() -> int:
-    """Rewrite the page."""
+def main() -> None:
+    """Rewrite the page and its plot."""
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), of_files()), encoding="utf-8")
-    return 0
+    PLOT.write_bytes(MEASURED_PLOT.read_bytes())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -19,6 +19,9 @@ from samzapy.bench.measuring import Measurement
 from samzapy.bench.report import describe_machine, describe_versions
 
 ROOT = Path(__file__).parents[2]
+#: The folder of the results, and the file of `make bench`.
+RESULTS = ROOT / "benchmarks" / "results"
+LATEST = RESULTS / "latest.json"
 #: A list of nothing but numbers, as it is indented.
 _NUMBERS = re.compile(r"\[[\s\d.,e+-]*\]")
 #: Repeats by workload and variant.
