@@ -16,6 +16,7 @@ from typing import Any
 from samzapy.api.context import Context
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
+from samzapy.operators.joins.sides import Side, side_of
 from samzapy.serializers.plain import PlainForm, json_form
 from samzapy.serializers.typed import is_plain, shown
 
@@ -56,6 +57,15 @@ class TypedValues:
                 f"store '{self._store}': the message of {self._stream} that waits at key {key!r:.100} is not a "
                 f"{shown(self._kind)}: {self._form.reason(cause)}"
             ) from cause
+
+    def sides(self, key: str, entries: Sequence[Sequence[Any]]) -> list[Side]:
+        """The messages of entries [event time, ..., what `kept` has added]."""
+        from_plain = self._form.from_plain
+        try:
+            return [side_of((time_ms, from_plain(value))) for time_ms, _, value in entries]
+        except ValueError:
+            # One of them is not an object, or does not fit.
+            return [side_of((entry[0], self.message(key, *entry[2:]))) for entry in entries]
 
     def check(self, key: str, value: Any, is_object: bool = True) -> None:
         """Raise ConfigError for the end of an entry that `message` would refuse."""

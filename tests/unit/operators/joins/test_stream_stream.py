@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, ordered, run
+from join_bench import LEFT, RIGHT, SOURCES, JoinBench, envelope, least_mark, on_time, ordered, run
 
 from samzapy import InitableTask, StreamTask, SystemStream, WindowableTask
 from samzapy.clock import SYSTEM_CLOCK
@@ -159,6 +159,32 @@ def test_a_message_meets_all_that_are_within_the_bounds_and_none_beyond(tmp_path
         found = bench.send(0, "a", 10, "left")
         assert [joined.right.time_ms for joined in found] == [8, 10, 13]
         assert {joined.left for joined in found} == {Side(10, "left")}
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_a_message_that_has_met_is_not_kept_when_no_more_partners_can_come(tmp_path, in_batches):
+    def send(source, key, time_ms):
+        sent = envelope(SOURCES[source], time_ms, key, time_ms, source)
+        return bench.join.add_all([sent]) if in_batches else bench.join.add(sent)
+
+    def kept():
+        return {key: bucket for key, bucket in bench.contents().items() if key.startswith("key/") and any(bucket)}
+
+    with JoinBench(tmp_path, make(after=10, lateness=5)) as bench:
+        for time_ms in (100, 105):
+            send(0, "a", time_ms)
+        send(1, "z", 200)
+        assert len(send(2, "a", 110)) == 2
+        assert [sides for sides in kept().values() if sides[1]] != [], "a left one of 110 would still be on time"
+        send(0, "z", 116)
+        waiting = kept()
+        assert len(send(2, "a", 110)) == 2
+        assert kept() == waiting, "both left partitions are past 110, and the right one has met its partners"
+        assert send(2, "b", 110) == []
+        assert len(kept()) == len(waiting) + 1, "one without a partner waits for its turn"
+        bench.drain()
+        bench.finish()
+        assert bench.kept() == {}
 
 
 def test_another_interval_is_refused_while_messages_wait(tmp_path):
