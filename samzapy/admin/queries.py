@@ -25,6 +25,7 @@ from samzapy.config.loader import load_job
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.errors import EnvironmentFailure, RetriableError, StoreError
 from samzapy.queries.questions import STANDBY_LAG
+from samzapy.serializers import from_json
 from samzapy.storage.inspection import store_of
 
 #: Seconds to wait for a connection and for an answer at the most, and for each of them at the deadline.
@@ -150,8 +151,8 @@ class _Again(Exception):
 
 def _body(data: bytes) -> Mapping[str, Any]:
     try:
-        found = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        found = from_json(data)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -8,20 +8,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
-import orjson
-
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin, SystemProducer, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, RetriableError, UnknownStream
-from samzapy.serializers import as_json, decode_failure, encode_failure
+from samzapy.serializers import as_json, decode_failure, encode_failure, from_json
 from samzapy.system.factories import system_factory
-
-
-def _json(text: str) -> Any:
-    return orjson.loads(text)
-
 
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "string": str,
@@ -40,12 +33,14 @@ class Literal:
 
     def __init__(self, name: str, serde: Serde) -> None:
         self._name, self._serde = name, serde
-        self._from_text = _FROM_TEXT.get(name, _json)
+        # What was written as JSON may have more than a task's first serde takes.
+        self._to_bytes = (serde.wider() or serde).to_bytes
+        self._from_text = _FROM_TEXT.get(name, from_json)
 
     def encode(self, text: str, where: str, part: str) -> bytes:
         """The bytes of the value in `text`. Raises SerdeError that names `where` and `part`."""
         try:
-            return self._serde.to_bytes(self._from_text(text))
+            return self._to_bytes(self._from_text(text))
         except Exception as cause:
             raise encode_failure(self._name, where, part, text, cause) from cause
 

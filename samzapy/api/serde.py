@@ -64,6 +64,11 @@ class Serde(ABC):
         Raises SerdeError if the job's settings do not fit, EnvironmentFailure for a service that does not answer.
         """
 
+    def rare_bytes(self, value: Any, cause: Exception) -> bytes | None:
+        """The bytes of a rare value of the format that `to_bytes` has refused with `cause`; None for all others.
+        `from_bytes` must make the value of them. A store asks for each value that `to_bytes` has refused."""
+        return None
+
     def wider(self) -> Serde | None:
         """A serde of the same format that takes more values and costs more. A stream switches to it when this serde
         has refused an output. None if there is none."""

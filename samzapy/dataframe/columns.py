@@ -11,7 +11,6 @@ from decimal import Context, Decimal, InvalidOperation
 from math import inf, isnan
 from typing import Any, NamedTuple
 
-import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql import types as sql
@@ -28,6 +27,7 @@ from samzapy.serializers import (
     StringSerde,
     UUIDSerde,
     as_json,
+    from_json,
 )
 
 #: From an object to the Spark value; None stays None and is not converted.
@@ -389,6 +389,6 @@ def plain_object(value: Any) -> Any:
 
 def _from_json_text(text: str) -> Any:
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as cause:
+        return from_json(text)
+    except (ValueError, RecursionError) as cause:
         raise SerdeError(f"a string column is read as JSON text, got {text!r:.100} ({cause})") from None

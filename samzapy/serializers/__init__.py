@@ -4,7 +4,7 @@ Each is as close to one call of a C function as its checks allow: they are mappe
 """
 
 from samzapy.serializers.annotations import MessageTypes, message_types
-from samzapy.serializers.documents import JsonSerde, JsonSerdeFactory, MsgpackSerde, as_json
+from samzapy.serializers.documents import JsonSerde, JsonSerdeFactory, MsgpackSerde, as_json, from_json
 from samzapy.serializers.primitives import BytesSerde, DoubleSerde, IntegerSerde, LongSerde, StringSerde, UUIDSerde
 from samzapy.serializers.refusals import decode_failure, encode_failure
 from samzapy.serializers.registry import SerdeRegistry, TaskSerdes, UnknownSerde, serde_registry, task_serdes
@@ -30,6 +30,7 @@ __all__ = [
     "as_json",
     "decode_failure",
     "encode_failure",
+    "from_json",
     "message_types",
     "serde_registry",
     "task_serdes",

@@ -17,6 +17,8 @@ from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import NULL, as_refusal, check_numbers
 from samzapy.serializers.typed import TypedSerde, typed_serde, unwritten
 
+#: The value of a document of JSON. Numbers without fraction or exponent are ints of any size. Raises ValueError or RecursionError.
+from_json: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
 _dumps = orjson.dumps
 #: A value of these types can only be refused because of its contents or its size.
 _TYPES = (dict, list, tuple, str, int)
@@ -36,8 +38,8 @@ class JsonSerde(DocumentSerde):
 
     Values outside of JSON come back changed, as from every JSON library: a tuple becomes a list, and a datetime, UUID,
     Enum or dataclass becomes orjson's form of it. NaN and the infinities are null in an output, and an error in a
-    store. An int beyond 64 bits, a key that is not a str and nesting deeper than orjson goes (about 250 written, 1024
-    read) are errors; an int beyond 64 bits that someone else wrote is read as a float.
+    store. A key that is not a str, and nesting deeper than the libraries go (about 250 written, 900 read) are errors. Ints
+    may have any size.
 
     An output may also be, or hold, a msgspec Struct or an object of an attrs class, in msgspec's form.
     `streams.ID.samza.msg.type` is required to write such objects at full speed, and to read them.
@@ -45,11 +47,18 @@ class JsonSerde(DocumentSerde):
 
     doubt = NULL
     to_bytes = staticmethod(orjson.dumps)  # type: ignore[assignment]
-    from_bytes = staticmethod(orjson.loads)  # type: ignore[assignment]
+    from_bytes = staticmethod(from_json)  # type: ignore[assignment]
 
     def refusal(self, value: Any, cause: Exception) -> str:
         """See `Serde.refusal`."""
         return as_refusal("json serde takes a value of JSON", value, cause, fits=isinstance(value, _TYPES))
+
+    def rare_bytes(self, value: Any, cause: Exception) -> bytes | None:
+        """See `Serde.rare_bytes`: ints beyond 64 bits."""
+        if _needs_long_ints(cause):
+            with suppress(TypeError):
+                return self.to_bytes(_with_long_ints(value))
+        return None
 
     def check(self, value: Any) -> None:
         """See `Serde.check`."""
@@ -84,12 +93,12 @@ class _JsonSerdeWithOptions(JsonSerde):
 
 
 class _JsonSerdeOfObjects(JsonSerde):
-    """JSON with objects as msgspec writes them."""
+    """JSON with objects as msgspec writes them, and with ints of any size."""
 
     def __init__(self, option: int = 0) -> None:
         order: Any = "sorted" if option & orjson.OPT_SORT_KEYS else None
         encode = msgspec.json.Encoder(order=order).encode
-        dumps = partial(_dumps, default=partial(_fragment, encode), option=option)
+        dumps = partial(to_json, default=partial(_fragment, encode), option=option)
 
         def to_bytes(value: Any) -> bytes:
             kind: Any = type(value)
@@ -104,6 +113,30 @@ class _JsonSerdeOfObjects(JsonSerde):
     def wider(self) -> Serde | None:
         """Return None: there is no wider serde."""
         return None
+
+
+def to_json(value: Any, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
+    """`orjson.dumps` with ints of any size."""
+    try:
+        return _dumps(value, default, option)
+    except TypeError as cause:
+        if not _needs_long_ints(cause):
+            raise
+    return _dumps(_with_long_ints(value), default, option)
+
+
+def _needs_long_ints(cause: Exception) -> bool:
+    """Whether orjson has refused a value because of an int beyond 64 bits."""
+    return "64-bit" in str(cause)
+
+
+def _with_long_ints(value: Any) -> Any:
+    """The value with its ints beyond 64 bits in the form that orjson takes."""
+    if type(value) is int and not -(2**63) <= value < 2**64:
+        return orjson.Fragment(str(value))
+    if isinstance(value, dict):
+        return {key: _with_long_ints(held) for key, held in value.items()}
+    return list(map(_with_long_ints, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _fragment(encode: Callable[[Any], bytes], value: Any) -> orjson.Fragment:
@@ -152,7 +185,7 @@ def as_json(value: object) -> str:
     """One line of JSON; bytes in hexadecimal, other values as their text."""
     option = orjson.OPT_NON_STR_KEYS
     try:
-        return orjson.dumps(value, _other, option).decode()
+        return to_json(value, _other, option).decode()
     except TypeError as cause:
         raise SerdeError(f"cannot be shown as JSON ({cause})") from cause
 

@@ -18,6 +18,7 @@ import pydantic
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from samzapy.errors import SerdeError
+from samzapy.serializers.documents import to_json
 from samzapy.serializers.refusals import check_numbers
 from samzapy.serializers.typed import Codec, Format
 
@@ -51,7 +52,7 @@ def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
         return Codec(lambda value: pack(dump(value, mode="json")), _unpacking(from_python, from_json), _reason)
 
     def sorted_json(value: Any) -> bytes:
-        return orjson.dumps(dump(value, mode="json"), None, orjson.OPT_SORT_KEYS)
+        return to_json(dump(value, mode="json"), option=orjson.OPT_SORT_KEYS)
 
     encode = sorted_json if sort_keys else adapter.serializer.to_json
     return Codec(encode, from_json, _reason, exact=not sort_keys)
@@ -80,7 +81,7 @@ def _as_written(value: Any, refused: ValidationError, as_json: Callable[[Any], b
 
 def _json_of_msgpack(value: Any) -> bytes:
     check_numbers(value)
-    return orjson.dumps(value)
+    return to_json(value)
 
 
 def plain_functions(kind: Any, unchanged: tuple[type, ...]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
@@ -107,7 +108,7 @@ def json_functions(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any
     """The functions that make values of JSON of models, and models of these."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     from_json = _by_both(adapter, adapter.validator.validate_json)
-    return partial(adapter.serializer.to_python, mode="json"), lambda value: from_json(orjson.dumps(value))
+    return partial(adapter.serializer.to_python, mode="json"), lambda value: from_json(to_json(value))
 
 
 def _as_in_json(unchanged: tuple[type, ...], value: Any) -> Any:

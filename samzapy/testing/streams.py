@@ -226,6 +226,6 @@ def _encode(serde: Serde | None, value: Any, stream: SystemStream, part: str) ->
     if serde is None:
         raise SerdeError(f"{stream}: {part}: no serde is configured, so it must be bytes, got {type(value).__name__}")
     try:
-        return serde.to_bytes(value)
+        return (serde.wider() or serde).to_bytes(value)
     except Exception as cause:
         raise SerdeError(f"{stream}: {part}: {cause} (got {value!r})") from cause

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import orjson
 from jsonschema import SchemaError, ValidationError
 from jsonschema.exceptions import best_match
 from jsonschema.validators import validator_for
@@ -15,6 +14,7 @@ from referencing import Resource
 from referencing.jsonschema import DRAFT202012
 
 from samzapy.errors import SerdeError
+from samzapy.serializers.documents import from_json, to_json
 from samzapy.serializers.refusals import NULL, check_numbers
 from samzapy.serializers.schemas.answers import KnownSchema
 from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
@@ -26,7 +26,7 @@ Check = Callable[[Any], None]
 
 def _document(value: Any, body: bytes) -> Any:
     # orjson writes NaN and the infinities as null, so the value is not the document.
-    return orjson.loads(body) if NULL in body else value
+    return from_json(body) if NULL in body else value
 
 
 def _unchecked(value: Any) -> None:
@@ -46,14 +46,14 @@ class JsonSchemaSerde(SchemaSerde):
     doubt = NULL
 
     def _functions(self) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
-        encode: Callable[[Any], bytes] = orjson.dumps
-        decode: Callable[[bytes], Any] = orjson.loads
+        encode: Callable[[Any], bytes] = to_json
+        decode: Callable[[bytes], Any] = from_json
         if self.object_type is None:
             return self._writing(encode, _document), self._reading(decode)
         typed = typed_serde("json", self.object_type)
         self.classes = typed.classes
         # An object is checked as the document it becomes.
-        write = self._writing(typed.to_bytes, lambda _, body: orjson.loads(body))
+        write = self._writing(typed.to_bytes, lambda _, body: from_json(body))
         read = self._reading(typed.from_bytes)
 
         def from_bytes(data: bytes) -> Any:
@@ -83,7 +83,7 @@ class JsonSchemaSerde(SchemaSerde):
 
     def _reading(self, decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
         known: dict[bytes, Check] = {}
-        plain = decode is orjson.loads
+        plain = decode is from_json
 
         def from_bytes(data: bytes) -> Any:
             check = known.get(data[:FRAME])
@@ -92,7 +92,7 @@ class JsonSchemaSerde(SchemaSerde):
             body = data[FRAME:]
             value = decode(body)
             if check is not _unchecked:
-                check(value if plain else orjson.loads(body))
+                check(value if plain else from_json(body))
             return value
 
         return from_bytes

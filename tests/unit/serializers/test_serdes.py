@@ -1,6 +1,7 @@
 """What each serde writes, reads and refuses."""
 
 import datetime as dt
+import json
 import math
 import uuid
 from contextlib import nullcontext
@@ -20,8 +21,10 @@ from samzapy.serializers import (
     MsgpackSerde,
     StringSerde,
     UUIDSerde,
+    as_json,
 )
 from samzapy.serializers.refusals import check_numbers
+from samzapy.storage.kv.codec import EntryCodec
 
 UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 WRITTEN = [
@@ -154,7 +157,6 @@ def test_the_wrong_number_of_bytes_is_refused_with_both_numbers(serde, data, mes
         (JsonSerde(), b"{"),
         (JsonSerde(), b""),
         (JsonSerde(), b"\xff"),
-        (JsonSerde(), b"[" * 100_000 + b"]" * 100_000),
         (MsgpackSerde(), b""),
         (MsgpackSerde(), b"\xc1"),
         (MsgpackSerde(), b"\x01\x02"),
@@ -166,6 +168,42 @@ def test_the_wrong_number_of_bytes_is_refused_with_both_numbers(serde, data, mes
 def test_bytes_that_are_not_the_serdes_own_are_a_value_error(serde, data):
     with pytest.raises(ValueError):
         serde.from_bytes(data)
+
+
+def test_json_that_is_nested_too_deep_is_an_error():
+    with pytest.raises(RecursionError):
+        JsonSerde().from_bytes(b"[" * 100_000 + b"]" * 100_000)
+
+
+@given(st.integers(-(2**200), 2**200) | st.integers(2**64 - 2, 2**64 + 2) | st.integers(-(2**63) - 2, -(2**63) + 2))
+def test_json_has_ints_of_any_size(number):
+    value = {"wei": number, "all": [number, {"n": (number, -1.5, None, "text")}], "yes": True}
+    data = json.dumps(value, separators=(",", ":")).encode()
+    read = JsonSerde().from_bytes(data)
+    assert read == json.loads(data)
+    assert type(read["wei"]) is int
+    assert JsonSerde().wider().to_bytes(value) == data
+    assert as_json(value) == data.decode()
+
+
+@given(st.integers(2**64, 2**90), st.booleans())
+def test_a_store_has_ints_of_any_size(number, negative):
+    codec = EntryCodec("s", StringSerde(), JsonSerde())
+    value = {"wei": -number if negative else number, "all": [number]}
+    data = codec.encode_values(["a", "b"], [value, {"n": 1}], False)
+    assert [codec.decode_value("a", each) for each in data] == [value, {"n": 1}]
+    with pytest.raises(SerdeError, match="Type is not JSON serializable: set"):
+        codec.encode_value("a", {"n": {1}})
+    with pytest.raises(SerdeError, match=r"key 'a'.*Integer exceeds 64-bit range"):
+        codec.encode_value("a", [number, {1}])
+    with pytest.raises(SerdeError, match="has no nan"):
+        codec.encode_value("a", [number, math.nan])
+
+
+@pytest.mark.parametrize("beside", [{1, 2}, object(), b"bytes"])
+def test_a_long_int_does_not_let_pass_what_json_has_not(beside):
+    with pytest.raises(TypeError):
+        JsonSerde().wider().to_bytes([2**64, beside])
 
 
 @pytest.mark.parametrize("serde", [serde for serde, *_ in WRITTEN])

@@ -84,6 +84,25 @@ def test_what_is_no_document_is_refused_all_the_same(task):
             driver.send("in", "odd")
 
 
+class PassingOn(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        collector.send_message(OUT, envelope.message)
+
+
+class PassingBatchesOn(BatchTask):
+    def process_batch(self, batch, collector, coordinator):
+        collector.send_batch(OUT, None, batch.messages)
+
+
+@pytest.mark.parametrize("task", [PassingOn, PassingBatchesOn])
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**30])
+def test_an_int_beyond_64_bits_passes_unchanged(task, number):
+    messages = [{"n": 1}, {"wei": number, "n": 1}, {"n": 2}]
+    with TaskTestDriver(task, JOB) as driver:
+        driver.send_batch("in", None, messages)
+        assert driver.outputs("out").messages == messages
+
+
 @pytest.mark.parametrize("value", OBJECTS)
 def test_the_bytes_are_those_of_msgspec(value):
     assert JsonSerde().wider().to_bytes(value) == msgspec.json.encode(value)
