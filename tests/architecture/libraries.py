@@ -51,7 +51,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/bench",
         "samzapy/metrics",
         "samzapy/serializers",
-        "samzapy/dataframe",
         "samzapy/system/database",
     ),
     # An exporter of metrics; imported only for a job that has one.

@@ -21,8 +21,8 @@ from samzapy.serializers import (
     MsgpackSerde,
     StringSerde,
     UUIDSerde,
-    as_json,
 )
+from samzapy.serializers.documents import as_json
 from samzapy.serializers.refusals import check_numbers
 from samzapy.storage.kv.codec import EntryCodec
 
