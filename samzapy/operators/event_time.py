@@ -183,15 +183,6 @@ class EventTime:
                 if type(time) is not int or not 0 <= time <= LATEST_MS:
                     self.refuse(envelope, time)
 
-    def marks_of(self, ssps: Iterable[SystemStreamPartition]) -> list[str]:
-        """The names of the marks of some partitions, for `least`."""
-        return [self._sources[ssp].entry for ssp in ssps]
-
-    def least(self, marks: Iterable[str]) -> int:
-        """The least of some marks; 0 while one of their partitions has brought nothing."""
-        get = self._get
-        return min([get(mark) or 0 for mark in marks])
-
     def look(self, now: float) -> bool:
         """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved."""
         self.recall()

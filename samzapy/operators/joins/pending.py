@@ -107,8 +107,6 @@ class PendingMessages:
         )
         #: Lets an entry (time, name, value) wait without counting it: no new message has brought it.
         self.keep = self._index.add
-        #: The names of the marks of some partitions, for `past`.
-        self.marks_of = self._time.marks_of
         self._get, self._put, self._hear = self.store.get, self.store.put, self._time.hear
         self._limit = limit
         self._longest = max(1, min(_LONGEST, limit // 16))
@@ -140,10 +138,6 @@ class PendingMessages:
         places = [place for place, time_ms in enumerate(times) if time_ms >= horizons[place] - lateness_ms]
         self._late.count += len(times) - len(places)
         return places
-
-    def past(self, marks: Iterable[str]) -> int:
-        """The time before which no more messages of some partitions, by their `marks_of`, come on time."""
-        return self._time.least(marks) - self._lateness_ms
 
     def add_all(self, envelope: IncomingMessageEnvelope, entries: Sequence[Sequence[Any]]) -> None:
         """Like `add` of each entry (time, name, value) of messages of one partition, of which `envelope` is the first."""

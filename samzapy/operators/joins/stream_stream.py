@@ -73,7 +73,6 @@ class StreamStreamJoin:
     2. A message without a partner is returned when none can come on time: from `advance` (call it in `window`),
        and from `add` if `limit` messages have come since the last call, so that a backlog does not outrun `window`.
        `finish` returns all waiting messages.
-       A message that has met is not kept when no more partners of it can come on time.
     3. Late messages are dropped and counted.
     4. The waiting messages of a key are one value in the store for each interval of event time. A lookup reads two values,
        also when one input is far ahead of the other. The join is for keys with few messages in an interval. Each side of
@@ -107,11 +106,6 @@ class StreamStreamJoin:
         _take_interval(self._store, [before_ms, after_ms], f"{context.task.task_name}: store '{store}'")
         #: The longest time for which a message of either side waits for the other.
         self._waits_ms = (after_ms, before_ms)
-        #: The marks of the partitions that bring the partners of a message, by its side.
-        self._partners = [
-            self._pending.marks_of([ssp for ssp, other in self._side.items() if other != side])
-            for side in (_LEFT, _RIGHT)
-        ]
         #: Wide enough that all partners of a message lie in two buckets.
         self._width_ms = max(before_ms + after_ms, 1)
         if any(self._typed):
@@ -132,8 +126,7 @@ class StreamStreamJoin:
             key_of(envelope)
         if not self._pending.on_time(envelope):
             return []
-        past_ms = self._pending.past(self._partners[side])
-        found, waits = self._meet(self._get, self._put, side, key, time_ms, envelope.message, past_ms)
+        found, waits = self._meet(self._get, self._put, side, key, time_ms, envelope.message)
         if waits:
             self._pending.add(envelope, time_ms + self._waits_ms[side], f"{side}{key}")
         if self._pending.is_full():
@@ -158,11 +151,10 @@ class StreamStreamJoin:
         held = self._buckets([keys[place] for place in places], [times[place] for place in places], side)
         get, put = (self._get, self._put) if held is None else (held.get, held.__setitem__)
         before = dict(held or ())
-        past_ms = self._pending.past(self._partners[side])
         found: list[Joined] = []
         entries = []
         for place in places:
-            pairs, waits = self._meet(get, put, side, keys[place], times[place], messages[place], past_ms)
+            pairs, waits = self._meet(get, put, side, keys[place], times[place], messages[place])
             found += pairs
             if waits:
                 entries.append([times[place] + self._waits_ms[side], f"{side}{keys[place]}", True])
@@ -205,10 +197,9 @@ class StreamStreamJoin:
         key: str,
         time_ms: int,
         value: Any,
-        past_ms: int,
     ) -> tuple[list[Joined], bool]:
-        """Join a message with the messages of the other side, of which no more come before `past_ms`. Let it wait for more,
-        if any can come, in the buckets that `get` and `put` reach. Also returns whether the index needs an entry for it."""
+        """Join a message with the messages of the other side, and let it wait for more, in the buckets that `get` and
+        `put` reach. Also returns whether the index needs an entry for it."""
         width_ms, other_side, typed = self._width_ms, 1 - side, self._typed[side]
         first, last = time_ms - self._waits_ms[other_side], time_ms + self._waits_ms[side]
         home, bucket, end = time_ms // width_ms, first // width_ms, last // width_ms
@@ -224,15 +215,13 @@ class StreamStreamJoin:
                     found += _pairs(key, side, side_of((time_ms, value)), near, self._typed[other_side])
                     if not all(map(_has_met, near)):
                         waiting = _matched(waiting, other_side, first, last)
-                        if bucket != home or last < past_ms:
+                        if bucket != home:
                             put(place, waiting)
             if bucket == home:
                 own_place = place
                 if waiting is not None:
                     own = waiting
             bucket += 1
-        if found and last < past_ms:
-            return found, False
         entry = [time_ms, bool(found), value] if typed is None else [time_ms, bool(found), *typed.kept(value)]
         others = own[side]
         put(own_place, [[*others, entry], own[1]] if side == _LEFT else [own[0], [*others, entry]])

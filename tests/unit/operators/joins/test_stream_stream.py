@@ -3,13 +3,14 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from join_bench import LEFT, RIGHT, SOURCES, JoinBench, envelope, least_mark, on_time, ordered, run
+from join_bench import JOB, LEFT, RIGHT, SOURCES, JoinBench, context, envelope, least_mark, on_time, ordered, run
 
 from samzapy import InitableTask, StreamTask, SystemStream, WindowableTask
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import StoreError
+from samzapy.metrics import Registry
 from samzapy.operators.joins import AsOfJoin, Joined, Side, StreamStreamJoin, TimeRules, Within
-from samzapy.testing import ManualClock, TaskTestDriver
+from samzapy.testing import ManualClock, TaskTestDriver, open_store
 
 messages = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 99)), max_size=12)
 steps = st.lists(st.sampled_from([0, 0, 1, 1, 2, 2, 2, "window", "commit", "crash"]), max_size=40)
@@ -161,30 +162,20 @@ def test_a_message_meets_all_that_are_within_the_bounds_and_none_beyond(tmp_path
         assert {joined.left for joined in found} == {Side(10, "left")}
 
 
-@pytest.mark.parametrize("in_batches", [False, True])
-def test_a_message_that_has_met_is_not_kept_when_no_more_partners_can_come(tmp_path, in_batches):
-    def send(source, key, time_ms):
-        sent = envelope(SOURCES[source], time_ms, key, time_ms, source)
-        return bench.join.add_all([sent]) if in_batches else bench.join.add(sent)
+def test_a_partition_that_comes_by_an_expansion_meets_what_came_before_it(tmp_path):
+    left, other_left, right = SOURCES
+    with open_store(JOB, "joined", tmp_path) as opened:
 
-    def kept():
-        return {key: bucket for key, bucket in bench.contents().items() if key.startswith("key/") and any(bucket)}
+        def join(*partitions):
+            return make(after=10)(context(opened.store, Registry(), partitions))
 
-    with JoinBench(tmp_path, make(after=10, lateness=5)) as bench:
-        for time_ms in (100, 105):
-            send(0, "a", time_ms)
-        send(1, "z", 200)
-        assert len(send(2, "a", 110)) == 2
-        assert [sides for sides in kept().values() if sides[1]] != [], "a left one of 110 would still be on time"
-        send(0, "z", 116)
-        waiting = kept()
-        assert len(send(2, "a", 110)) == 2
-        assert kept() == waiting, "both left partitions are past 110, and the right one has met its partners"
-        assert send(2, "b", 110) == []
-        assert len(kept()) == len(waiting) + 1, "one without a partner waits for its turn"
-        bench.drain()
-        bench.finish()
-        assert bench.kept() == {}
+        before = join(left, right)
+        before.add(envelope(left, 0, "a", 100, 0))
+        before.add(envelope(left, 1, "z", 200, 0))
+        assert len(before.add(envelope(right, 0, "a", 105, 0))) == 1
+        opened.commit()
+        after = join(left, other_left, right)
+        assert after.add(envelope(other_left, 0, "a", 103, 1)) == [Joined("a", Side(103, 1), Side(105, 0))]
 
 
 def test_another_interval_is_refused_while_messages_wait(tmp_path):
