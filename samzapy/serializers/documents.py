@@ -15,7 +15,7 @@ import orjson
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import NULL, as_refusal, check_numbers
-from samzapy.serializers.typed import TypedSerde, typed_serde, unwritten
+from samzapy.serializers.typed import TypedSerde, reason_of, typed_serde, unwritten
 
 #: The value of a document of JSON. Numbers without fraction or exponent are ints of any size. Raises ValueError or RecursionError.
 from_json: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
@@ -63,6 +63,10 @@ class JsonSerde(DocumentSerde):
     def check(self, value: Any) -> None:
         """See `Serde.check`."""
         check_numbers(value)
+
+    def misfit(self, cause: Exception) -> str:
+        """See `Serde.misfit`."""
+        return reason_of(cause)
 
     def wider(self) -> Serde | None:
         """See `Serde.wider`."""

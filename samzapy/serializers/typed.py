@@ -160,12 +160,12 @@ def shown(kind: Any) -> str:
 
 def _codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
     if name == "msgpack":
-        return Codec(msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(kind).decode, _reason)
+        return Codec(msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(kind).decode, reason_of)
     order: Literal["sorted"] | None = "sorted" if sort_keys else None
-    return Codec(msgspec.json.Encoder(order=order).encode, msgspec.json.Decoder(kind).decode, _reason)
+    return Codec(msgspec.json.Encoder(order=order).encode, msgspec.json.Decoder(kind).decode, reason_of)
 
 
-def _reason(cause: Exception) -> str:
+def reason_of(cause: Exception) -> str:
     """`$.user: Expected str, got int`, of "Expected `str`, got `int` - at `$.user`"."""
     text = str(cause)
     if not isinstance(cause, msgspec.ValidationError):

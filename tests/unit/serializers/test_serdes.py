@@ -186,6 +186,21 @@ def test_json_has_ints_of_any_size(number):
     assert as_json(value) == data.decode()
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b'{"a":x}', "JSON is malformed: invalid character (byte 5)"),
+        (b"[1,1e999]", "$[1]: Number out of range"),
+        (b'{"a"', "Input data was truncated"),
+    ],
+)
+def test_what_is_no_json_has_a_reason_with_its_place(data, reason):
+    serde = JsonSerde()
+    with pytest.raises(ValueError) as caught:
+        serde.from_bytes(data)
+    assert serde.misfit(caught.value) == reason
+
+
 @given(st.integers(2**64, 2**90), st.booleans())
 def test_a_store_has_ints_of_any_size(number, negative):
     codec = EntryCodec("s", StringSerde(), JsonSerde())
