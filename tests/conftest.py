@@ -26,6 +26,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """The files of the quick tests (`-m "not slow"`) are in memory, if there is room. To open, flush and close a RocksDB store
     takes two dozen waits for the disk, and they were half of the time of these tests. No test sees a difference: a kill
     loses nothing that was written, on either. All other runs have their files on disk, as jobs do."""
+    with suppress(ImportError):
+        from hypothesis import settings  # the tests on other versions of packages do without
+
+        # No test depends on the speed of its machine.
+        settings.register_profile("unhurried", deadline=None)
+        settings.load_profile("unhurried")
     if config.option.markexpr == "not slow" and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 

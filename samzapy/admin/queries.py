@@ -125,12 +125,12 @@ class JobQueries:
     def _pool(self, fingerprint: str) -> urllib3.PoolManager:
         pool = self._pools.get(fingerprint)
         if pool is None:
-            # A fingerprint replaces the check of authorities; without one, the authorities of this machine decide.
-            pool = self._pools[fingerprint] = urllib3.PoolManager(
-                retries=False,
-                cert_reqs="CERT_NONE" if fingerprint else None,
-                assert_fingerprint=fingerprint or None,
-            )
+            # A fingerprint replaces the check of authorities; without one, the authorities of this machine decide. Pools
+            # without TLS take none before urllib3 2.7.
+            pinned: dict[str, Any] = {}
+            if fingerprint:
+                pinned = {"cert_reqs": "CERT_NONE", "assert_fingerprint": fingerprint}
+            pool = self._pools[fingerprint] = urllib3.PoolManager(retries=False, **pinned)
         return pool
 
     def _where(self) -> tuple[str, str, str]:

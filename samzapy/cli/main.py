@@ -45,6 +45,8 @@ _TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint", "pack":
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 #: Errors of a write that has no more room.
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+#: A command without arguments that needs some, from click 8.2 on. Before, click prints the help itself.
+_NEEDS_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class _Log(logging.Handler):
@@ -164,7 +166,7 @@ def _report(error: Exception, *, debug: bool) -> None:
         return
     if debug:
         traceback.print_exception(error)
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+    if isinstance(error, _NEEDS_HELP):
         error.show()
     elif isinstance(error, click.ClickException):
         usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""

@@ -140,6 +140,15 @@ def _plain(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
     click.echo()
 
 
+class QuietProgress(Progress):
+    """Bars that print nothing where they are disabled. rich before 15 ends them with an empty line there."""
+
+    def stop(self) -> None:
+        """Remove the bars."""
+        if not self.disable:
+            super().stop()
+
+
 @final
 class Bars:
     """Shows progress bars; called with (name, done, total)."""
@@ -153,7 +162,7 @@ class Bars:
             TextColumn(unit),
             TimeRemainingColumn(),
         )
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._progress = QuietProgress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     SpinnerColumn,
     Task,
     TaskID,
@@ -23,7 +22,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from samzapy.cli.output import line_on
+from samzapy.cli.output import QuietProgress, line_on
 from samzapy.config.guarantee_warnings import counts_in_words
 from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
 
@@ -61,7 +60,7 @@ class RunDisplay:
             _TimeLeft(),
         )
         self._has_bars = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
-        self._progress = Progress(*columns, console=console, transient=True, disable=not self._has_bars)
+        self._progress = QuietProgress(*columns, console=console, transient=True, disable=not self._has_bars)
 
     def __enter__(self) -> RunDisplay:
         self._progress.start()

@@ -17,10 +17,10 @@ from types import FrameType, TracebackType
 from typing import final
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from samzapy.cli.options import look_at_target, pairs
-from samzapy.cli.output import json_text, line_on, status_console, table
+from samzapy.cli.output import QuietProgress, json_text, line_on, status_console, table
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.reading.secrets import Masked
 from samzapy.config.tasks.task import CLASS
@@ -171,7 +171,7 @@ class _Display(Listener):
         self._console = status_console()
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         shown = self._console.is_terminal
-        self._progress = Progress(
+        self._progress = QuietProgress(
             *columns, TimeElapsedColumn(), console=self._console, transient=True, disable=not shown
         )
         self._bar = self._progress.add_task("starting")

@@ -69,13 +69,10 @@ class CoordinatorClient:
     def __init__(self, url: str, token: str, fingerprint: str | None = None) -> None:
         """`fingerprint`: the SHA-256 of the coordinator's certificate, checked before the token is sent; None without TLS."""
         self._url = url
-        self._pool = _Pools(
-            headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
-            retries=False,
-            # The pinned fingerprint replaces the check of an authority.
-            cert_reqs="CERT_NONE",
-            assert_fingerprint=fingerprint,
-        )
+        # The pinned fingerprint replaces the check of an authority. Pools without TLS take none before urllib3 2.7.
+        pinned = {"cert_reqs": "CERT_NONE", "assert_fingerprint": fingerprint} if fingerprint else {}
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        self._pool = _Pools(headers=headers, retries=False, **pinned)
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> tuple[HttpLease, JobSpec]:
         """Register an attempt that runs as `process`; returns its lease and the job."""

@@ -16,7 +16,7 @@ import trustme
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from google.protobuf import descriptor_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jobs import schema_job as jobs
 from rigs.schema_registry import schema_registry, tls_of
@@ -106,7 +106,6 @@ def test_dicts_are_written_by_the_latest_schema(case, url):
 def test_any_text_and_number_comes_back(case, url):
     made = writing(case, url)
 
-    @settings(deadline=None)
     @given(st.text(), st.integers(-(2**63), 2**63 - 1))
     def check(user, amount):
         value = case.kind(user=user, amount=amount)
@@ -178,7 +177,6 @@ def test_any_bytes_are_read_or_refused_by_a_serde_error(case, url):
     made = writing(case, url)
     head = made.to_bytes(case.value)[:5]
 
-    @settings(deadline=None)
     @given(st.binary(max_size=30))
     def check(rest):
         for data in (rest, head + rest):

@@ -5,7 +5,18 @@ A corner, the oldest or the newest of everything, runs the tests that start Spar
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 @dataclass(frozen=True)
@@ -100,6 +111,14 @@ def _spark(python: str, spark: str, newer: str, steps: tuple[Step, ...] = SHORT)
     return Cell(f"python-{python} spark-{spark}", steps, python, (f"pyspark>={spark},<{newer}", *TEST_PACKAGES))
 
 
+def _lowest() -> Cell:
+    """The oldest of each package that samzapy says it works with, and of Python."""
+    needed = map(Requirement, tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["dependencies"])
+    oldest = {each.name: next(part.version for part in each.specifier if part.operator == ">=") for each in needed}
+    packages = [f"{name}=={version}" for name, version in oldest.items()]
+    return Cell("oldest packages", (DEMO, CLUSTER, *ON_A_BROKER), "3.10", (*packages, *TEST_PACKAGES))
+
+
 def _kafka(version: str) -> Cell:
     return Cell(f"kafka-{version}", ON_A_BROKER, environ=(("SAMZAPY_KAFKA_VERSION", version),))
 
@@ -111,6 +130,7 @@ CELLS = (
     _spark("3.12", "4.2", "5"),
     _spark("3.13", "4.2", "5", THOROUGH),
     _spark("3.14", "4.2", "5", THOROUGH),
+    _lowest(),
     _kafka("3.9"),
     _kafka("4.0"),
     _kafka("4.4"),

@@ -53,7 +53,7 @@ def problems_or_job(source, overrides=None, **environ):
         return error.problems or ("none",), None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
 def test_any_values_give_a_job_or_problems_each_with_a_key_and_a_line(changes):
     problems, job = problems_or_job({**SMALLEST, **changes}, X="y")
@@ -62,7 +62,7 @@ def test_any_values_give_a_job_or_problems_each_with_a_key_and_a_line(changes):
         assert problems_or_job(job.raw, X="y") == ((), job)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_job_or_problems(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("any") / "job.properties"
@@ -71,7 +71,7 @@ def test_any_bytes_give_a_job_or_problems(tmp_path_factory, data):
     assert bool(problems) == (job is None)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(PASSED_ON), st.text("abcdefghij", min_size=12, max_size=20))
 def test_a_secret_that_is_passed_on_never_shows(key, secret):
     _, job = problems_or_job({**SMALLEST, key: "${env:THE_PASSWORD}"}, THE_PASSWORD=secret)

@@ -183,5 +183,5 @@ class SystemMachine(RuleBasedStateMachine):
         return {key: value for key, value in found.items() if value is not None}
 
 
-SystemMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+SystemMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 TestSystemMachine = SystemMachine.TestCase

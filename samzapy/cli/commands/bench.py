@@ -15,7 +15,7 @@ from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError
 
 
-class _Percent(click.ParamType[float]):
+class _Percent(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
     name = "percent"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from samzapy.admin.running import refuse_if_running
-from samzapy.cli.output import status_console
+from samzapy.cli.output import QuietProgress, status_console
 from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure
@@ -110,6 +110,6 @@ def _run(config: JobConfig, runner: Runner, console: Console, *, verbose: bool) 
 @contextmanager
 def _bar(console: Console, description: str) -> Iterator[Callable[[int, int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with QuietProgress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(description, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -92,7 +92,7 @@ keys = st.binary(max_size=3)
 writes = st.lists(st.dictionaries(keys, st.none() | st.binary(max_size=4), max_size=8), max_size=6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(writes, st.none() | keys, st.none() | keys, st.integers(1, 4), st.integers(1, 12))
 @pytest.mark.parametrize("kind", FACTORIES, ids=["memory", "rocksdb"])
 def test_pages_put_together_are_the_range_of_a_dict(kind, tmp_path_factory, changes, lower, upper, most, most_bytes):

@@ -215,7 +215,7 @@ def run_job(logs, made, plan, check):
         check(rig)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs=st.lists(times, min_size=4, max_size=4), plan=actions)
 def test_a_state_is_the_fold_of_all_inputs_and_each_output_is_committed_once(logs, plan):
     run_job(logs, lambda: NonWindowState(Distinct()), plan, check_fold)
@@ -225,7 +225,7 @@ def check_fold(rig):
     assert rig.task.state.value == rig.seen()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     logs=st.lists(times, min_size=4, max_size=4),
     plan=actions,

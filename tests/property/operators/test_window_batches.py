@@ -105,7 +105,7 @@ def outcome(path, aggregation, steps, feed):
 
 
 @pytest.mark.parametrize("feed", [as_a_list, as_batches])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     windows=st.sampled_from(WINDOWS),
     fold=st.sampled_from(AGGREGATIONS),
@@ -119,7 +119,7 @@ def test_a_batch_leaves_what_its_messages_would_have_left(tmp_path_factory, feed
     assert outcome(path / "all", aggregation, steps, feed) == expected
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     windows=st.sampled_from([PANED, Hopping(5, 1), Hopping(20, 2, grace=9, offset=1)]),
     fold=st.sampled_from([Count(), Sum(), Min(), Mean(), Top(2)]),

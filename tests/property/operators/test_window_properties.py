@@ -146,21 +146,21 @@ def check(inputs, steps, windows, limit, expected, alike=lambda values: values, 
             assert [each for each in results if each[0] == key] == [each for each in in_time if each[0] == key]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(inputs=INPUTS, steps=STEPS, size=st.integers(1, 9), grace=GRACE, limit=LIMIT)
 def test_tumbling_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, size, grace, limit):
     expected = expected_aligned(inputs, size, size, grace)
     check(inputs, steps, Tumbling(size, grace=grace), limit, expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(inputs=INPUTS, steps=STEPS, advance=st.integers(1, 9), more=st.integers(0, 12), grace=GRACE, limit=LIMIT)
 def test_hopping_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, advance, more, grace, limit):
     expected = expected_aligned(inputs, advance + more, advance, grace)
     check(inputs, steps, Hopping(advance + more, advance, grace=grace), limit, expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(inputs=INPUTS, steps=STEPS, advance=st.integers(1, 5), overlap=st.integers(4, 7), grace=GRACE, limit=LIMIT)
 def test_windows_in_panes_are_those_of_the_complete_inputs_whatever_happens(
     inputs, steps, advance, overlap, grace, limit
@@ -173,13 +173,13 @@ def test_windows_in_panes_are_those_of_the_complete_inputs_whatever_happens(
     check(inputs, steps, windows, limit, (sums, late), fold=Sum(), value=lambda number: 2**number)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(inputs=INPUTS, steps=STEPS, size=st.integers(1, 9), grace=GRACE, limit=LIMIT)
 def test_sliding_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, size, grace, limit):
     check(inputs, steps, Sliding(size, grace=grace), limit, expected_sliding(inputs, size, grace))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(inputs=INPUTS, steps=STEPS, gap=st.integers(1, 5), grace=GRACE, limit=LIMIT)
 def test_sessions_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, gap, grace, limit):
     check(inputs, steps, Sessions(gap, grace=grace), limit, expected_sessions(inputs, gap, grace), sorted)

@@ -66,7 +66,7 @@ def done(heap: HeapStore, kind: str, item: int, score: int) -> object:
     return heap.pop() if kind == "pop" else heap.remove(item)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MESSAGES, st.integers(1, 4), st.integers(2, 3))
 @example(LEARNS_AND_FAILS, 2, 2)
 def test_undone_messages_leave_a_bounded_heap_as_it_was(tmp_path_factory, messages, size, block):

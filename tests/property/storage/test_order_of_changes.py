@@ -2,7 +2,6 @@
 
 import pytest
 from hypothesis import example, given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from samzapy.api.engine import EngineSettings
@@ -109,7 +108,6 @@ def call(stack, last, kind, argument, value):
 
 @pytest.mark.parametrize(("cache", "batch"), SIZES)
 @pytest.mark.parametrize("settings", [{}, {"object_cache_mode": "copy"}], ids=["reference", "copy"])
-@hypothesis_settings(deadline=None)
 @given(calls=calls)
 @example(calls=[("put", "k1"), ("put", "k2"), ("put", "k1")])
 @example(calls=[("put_all", ["k1", "k2", "k1"])])
@@ -122,7 +120,6 @@ def test_records_of_a_commit_are_in_the_order_of_each_keys_last_change(cache, ba
     last.check(stack)
 
 
-@hypothesis_settings(deadline=None)
 @given(calls=calls)
 def test_ranges_find_keys_that_were_put_again_since_the_last_look(calls):
     stack, held = stack_of(0, 0), {}

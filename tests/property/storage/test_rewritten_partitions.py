@@ -62,7 +62,7 @@ def applied(store, records):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@hypothesis_settings(max_examples=25, deadline=None)
+@hypothesis_settings(max_examples=25)
 @given(old=OLD, moves=MOVES)
 def test_the_records_turn_the_old_store_into_the_new_one(size, old, moves, tmp_path_factory):
     folder = tmp_path_factory.mktemp("files") if size else None
@@ -74,7 +74,6 @@ def test_the_records_turn_the_old_store_into_the_new_one(size, old, moves, tmp_p
         assert applied(as_bytes(old), records) == expected
 
 
-@hypothesis_settings(deadline=None)
 @given(old=OLD, moves=MOVES, cut=st.integers(0, 20), compacted=st.booleans())
 def test_a_second_attempt_without_transactions_makes_the_same_store(old, moves, cut, compacted):
     old_bytes, expected = as_bytes(old), model(old, moves)

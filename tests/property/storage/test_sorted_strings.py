@@ -46,7 +46,7 @@ def read(held, rows):
     return [string for first in range(0, len(rows), part) for string in reader(rows[first : first + part])]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(STRINGS)
 def test_strings_come_in_the_order_of_their_bytes_and_equal_ones_as_they_arrived(strings):
     order, new = key_order(filled(strings), np.arange(len(strings)))
@@ -55,7 +55,7 @@ def test_strings_come_in_the_order_of_their_bytes_and_equal_ones_as_they_arrived
     assert new.tolist()[:1] == [True] * min(1, len(strings))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(STRINGS)
 def test_the_last_row_of_each_string_is_never_replaced_and_who_is_has_a_later_one(strings):
     rows = unreplaced(filled(strings)).tolist()
@@ -69,7 +69,7 @@ def test_most_rows_that_are_replaced_go():
     assert 1_000 <= len(unreplaced(filled(strings))) < 3_000
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(STRINGS, STRINGS, st.randoms(use_true_random=False))
 def test_rows_that_are_kept_are_those_that_were_there(strings, more, chance):
     held = filled(strings)
@@ -85,7 +85,7 @@ def test_rows_that_are_kept_are_those_that_were_there(strings, more, chance):
 BATCHES = st.lists(st.lists(st.tuples(LONG, st.none() | st.binary(max_size=6)), max_size=12), max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(BATCHES, BATCHES, st.sampled_from([1, 1_000, 100_000]))
 def test_a_store_that_is_loaded_twice_holds_the_last_value_of_each_key(tmp_path_factory, first, second, memory):
     path, expected = tmp_path_factory.mktemp("store"), dict[bytes, bytes]()

@@ -230,7 +230,7 @@ class MemoryStoreMachine(StoreMachine):
     engine = "inmemory"
 
 
-QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), stateful_step_count=40)
+QUICK = settings(suppress_health_check=list(HealthCheck), stateful_step_count=40)
 StoreMachine.TestCase.settings = settings(QUICK, max_examples=50)
 MemoryStoreMachine.TestCase.settings = settings(QUICK, max_examples=50)
 

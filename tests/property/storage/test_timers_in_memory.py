@@ -92,7 +92,7 @@ SHARED_ENTRY = [
 @example(UNDONE)
 @example(SET_BACK)
 @example(SHARED_ENTRY)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(CALLS, min_size=30, max_size=80))
 def test_what_is_due_comes_once_and_in_order_whatever_was_set_moved_cancelled_and_undone(calls):
     engine = InMemoryStorageEngineFactory().open(None, EngineSettings("timers"))

@@ -362,7 +362,7 @@ class BloomMachine(SketchMachine):
         assert found == set(self.now.get(key, []))
 
 
-QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), stateful_step_count=20)
+QUICK = settings(suppress_health_check=list(HealthCheck), stateful_step_count=20)
 for machine, examples in (
     (HeapMachine, 30),
     (IndexMachine, 20),

@@ -43,7 +43,7 @@ def deliver(changes: Changes, reported: Reported, report: ContainerReport) -> Re
 
 
 @given(st.lists(st.tuples(REPORTS, st.sampled_from(["arrives", "lost", "unanswered"])), max_size=6), REPORTS)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_whatever_was_lost_on_the_way_the_coordinator_has_the_newest_report(sent, last):
     changes, reported = Changes(), Reported(7)
     metrics: dict[str, dict[str, float]] = {}

@@ -65,7 +65,7 @@ def _model(containers, limit, most_buckets):
 
 
 @given(st.lists(_containers(), max_size=4), st.integers(0, 12), st.integers(0, 6))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 def test_the_series_of_a_job_are_those_of_a_look_at_each_value(containers, limit, most_buckets):
     snapshots = [ContainerSnapshot(str(n), frozenset(TASKS), groups) for n, groups in enumerate(containers)]
     made = job_series(JobSnapshot("j", tuple(snapshots)), Bounds(limit, buckets=most_buckets))
@@ -83,7 +83,7 @@ def test_the_series_of_a_job_are_those_of_a_look_at_each_value(containers, limit
 
 
 @given(_containers())
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_columns_are_the_mapping_that_they_were_made_of(groups):
     made = MetricColumns.of(groups)
     assert dict(made) == groups

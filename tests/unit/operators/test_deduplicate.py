@@ -1,7 +1,7 @@
 """Repetitions dropped, by output id and by a key of one's own."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from samzapy import IncomingMessageEnvelope, SystemStreamPartition
@@ -88,7 +88,6 @@ def test_what_was_seen_is_known_again_after_a_commit_and_a_crash(seen):
     assert again.is_new_key("uuid-2")
 
 
-@settings(deadline=None)
 @given(keys=st.lists(st.integers(0, 12).map(str), max_size=60), capacity=st.integers(1, 6))
 def test_the_last_keys_are_remembered_and_no_more(keys, capacity, tmp_path_factory):
     with open_store(JOB, "seen", tmp_path_factory.mktemp("seen")) as opened:
@@ -118,7 +117,6 @@ def new(deduplicator, ids):
     return [each for each in ids if deduplicator.is_new_id(message(b"2:j:1:s:t:x:0::out:%d:%d" % each))]
 
 
-@settings(deadline=None)
 @given(
     start=st.integers(0, 3),
     order=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 2)), max_size=120),
@@ -135,7 +133,6 @@ def test_ids_in_any_order_are_new_once_if_no_more_than_the_window_came_since(sta
         assert new(deduplicator, [*before, *after]) == []
 
 
-@settings(deadline=None)
 @given(ids=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1)), max_size=300), window=st.integers(1, 70))
 def test_an_id_is_never_new_twice_whatever_the_window(ids, window, tmp_path_factory):
     with open_store(JOB, "seen", tmp_path_factory.mktemp("seen")) as opened:

@@ -31,7 +31,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=steps)
 def test_what_is_due_comes_once_oldest_first_over_commits_and_crashes(steps, tmp_path_factory):
     with open_store(JOB, "waiting", tmp_path_factory.mktemp("expiry")) as opened:

@@ -222,7 +222,7 @@ def batch_of(messages):
 @pytest.mark.parametrize("windowed", [False, True])
 @pytest.mark.parametrize("name", ITEMS)
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_batch_adds_what_its_messages_add(name, windowed, data):
     monoid, items = ITEMS[name]
     made = [WindowState(monoid(), 20, 10) if windowed else NonWindowState(monoid()) for _ in range(2)]

@@ -33,7 +33,7 @@ def gathered(aggregation, values):
 
 
 @pytest.mark.parametrize(("aggregation", "expected"), CASES, ids=lambda case: getattr(case, "name", ""))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(values=VALUES, cut=st.integers(1, 11))
 def test_a_fold_is_the_function_of_all_values_in_one_go_or_merged(aggregation, expected, values, cut):
     assert aggregation.result(gathered(aggregation, values)) == expected(values)

@@ -76,7 +76,7 @@ def played(events, **how):
     return log
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(EVENTS, st.booleans(), st.booleans(), st.sampled_from(["0", "1000000"]))
 def test_a_state_that_is_not_refused_is_that_of_the_commit(events, transactions, known, retention_ms):
     log = played(events, transactions=transactions, retention_ms=retention_ms)
@@ -85,14 +85,14 @@ def test_a_state_that_is_not_refused_is_that_of_the_commit(events, transactions,
             assert log.fold(last) == state
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(EVENTS)
 def test_without_a_cleaning_every_known_commit_is_there(events):
     log = played([event for event in events if event != "clean"])
     assert [log.lost(last) for last, _ in log.commits] == [None] * len(log.commits)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(EVENTS)
 def test_the_last_commit_is_there_after_any_cleaning(events):
     log = played(events)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jobs import schema_job as jobs
 
@@ -193,7 +193,6 @@ def test_without_validation_a_value_is_written_as_it_can_be():
 def test_whatever_is_written_comes_back_equal(kind):
     made = serde(kind)
 
-    @settings(deadline=None)
     @given(
         st.integers()
         | st.floats(allow_nan=False)

@@ -8,7 +8,7 @@ import attrs
 import msgspec
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jobs.typed_views import (
     AttrsView,
@@ -75,7 +75,6 @@ def test_the_functions_of_a_stream_are_those_of_a_c_library(kind):
     assert type(serde.from_bytes).__name__ == "builtin_function_or_method"
 
 
-@settings(deadline=None)
 @given(st.text(), st.text())
 def test_json_of_a_class_and_plain_json_are_the_same_text(user, page):
     value = PageView(user, page)

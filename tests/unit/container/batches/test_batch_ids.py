@@ -38,7 +38,7 @@ def cut_into(messages, size):
         return [(ids_of(found), list(ids_of(found))) for found in (driver.outputs("out"), driver.outputs("other"))]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(1, 12))
 def test_an_output_has_the_same_id_content_and_partition_wherever_batches_end(messages, size):
     (ids, order), other = cut_into(messages, size)

@@ -66,7 +66,7 @@ def test_a_batch_ends_the_attempt_where_its_messages_would_and_commits_as_much(g
     assert "process of sys.in[0]@12 failed: ValueError: too many: [('a', 4)]" in found[0]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(keys=st.lists(st.sampled_from("abcde"), min_size=16, max_size=40))
 def test_whatever_the_batch_the_first_message_that_fails_is_named(keys):
     assert failure_of(Limited, keys)[0] == failure_of(LimitedMessages, keys)[0]

@@ -45,7 +45,7 @@ def summing():
         yield driver
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(signs=st.lists(st.booleans(), min_size=1, max_size=40))
 def test_all_others_are_processed_once_and_in_order_whichever_messages_fail(summing, signs):
     driver, task = summing, summing.task()

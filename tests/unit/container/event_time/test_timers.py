@@ -188,7 +188,7 @@ def test_a_late_message_that_sets_a_timer_for_a_time_that_has_passed_sees_it_fir
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(

@@ -109,7 +109,7 @@ flights = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(flights=flights, data=st.data())
 def test_the_order_of_planes_and_flights_does_not_change_the_answer(flights, data):
     messages = data.draw(

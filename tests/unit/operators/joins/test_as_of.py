@@ -32,7 +32,7 @@ def expected(inputs, tolerance_ms, lateness_ms):
     return found
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     inputs=st.tuples(messages, messages, messages),
     steps=steps,
@@ -54,7 +54,7 @@ def test_each_message_meets_the_last_one_before_it_whatever_the_order_and_the_cr
         assert ordered(bench.outputs) == ordered(answer)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(inputs=st.tuples(messages, messages, messages), lateness_ms=st.integers(0, 10))
 def test_every_late_message_is_counted(tmp_path_factory, inputs, lateness_ms):
     with JoinBench(tmp_path_factory.mktemp("late"), make(5, lateness_ms), inputs) as bench:

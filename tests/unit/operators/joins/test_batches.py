@@ -32,7 +32,7 @@ def one_by_one(join, envelopes):
     return [joined for each in envelopes for joined in join.add(each)]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     runs=runs,
     join=st.sampled_from(sorted(JOINS)),
@@ -65,7 +65,7 @@ def test_a_batch_joins_as_its_messages_do(tmp_path_factory, runs, join, limit, w
 rows = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["a", "b", None]), values), max_size=20)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=rows)
 def test_a_batch_meets_the_rows_that_its_messages_meet(tmp_path_factory, rows):
     found = []
@@ -95,7 +95,7 @@ def test_a_batch_with_a_key_that_is_no_string_is_refused(tmp_path, join):
         bench.join.add_all(batch_of([envelope(SOURCES[0], 0, "a", 1, 1), envelope(SOURCES[0], 1, 7, 1, 1)]))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.none() | st.integers(0, 2)), max_size=30))
 def test_a_batch_changes_the_joined_rows_as_its_messages_do(tmp_path_factory, rows):
     found = []

@@ -15,7 +15,7 @@ JOINS = {
 }
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(inputs=st.tuples(messages, messages, messages), steps=steps, join=st.sampled_from(sorted(JOINS)))
 def test_a_message_that_was_undone_leaves_nothing_behind(tmp_path, inputs, steps, join):
     failed = set()

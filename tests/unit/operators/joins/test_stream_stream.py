@@ -46,7 +46,7 @@ def expected(inputs, before_ms, after_ms, lateness_ms):
     return pairs, lonely
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     inputs=st.tuples(messages, messages, messages),
     steps=steps,
@@ -68,7 +68,7 @@ def test_pairs_and_the_rest_are_those_of_the_whole_lists_whatever_the_order_and_
         assert bench.kept() == {}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(inputs=st.tuples(messages, messages, messages), lateness_ms=st.integers(0, 10))
 def test_every_late_message_is_counted(tmp_path_factory, inputs, lateness_ms):
     with JoinBench(tmp_path_factory.mktemp("late"), make(5, 5, lateness_ms), inputs) as bench:

@@ -36,7 +36,7 @@ def folded(records):
     return rows
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=changes, crashes=st.sets(st.integers(0, 30), max_size=3), every=st.integers(1, 5))
 def test_the_changelog_is_the_join_of_the_tables_over_crashes(tmp_path, changes, crashes, every):
     with JoinBench(tmp_path, table_table) as bench:

@@ -98,7 +98,7 @@ def unpacked(found: list[Joined]) -> list[tuple]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("join", JOINS)
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs=runs, batches=st.booleans(), crash=st.integers(0, 9))
 def test_a_join_of_objects_finds_what_the_join_of_their_numbers_finds(
     tmp_path_factory, kind, join, runs, batches, crash

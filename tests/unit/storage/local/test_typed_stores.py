@@ -90,7 +90,6 @@ def test_an_entry_that_does_not_fit_is_found_among_many_of_another_kind(opened_a
         pass
 
 
-@settings(deadline=None)
 @given(st.sets(st.binary(max_size=6), max_size=300))
 def test_a_sample_has_the_first_entries_and_one_after_each_kind_of_key(keys):
     engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
@@ -175,7 +174,7 @@ def test_an_object_of_another_class_is_refused(opened_as):
             opened.commit()
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.dictionaries(st.text(min_size=1), st.integers(-(2**62), 2**62)), st.sampled_from(["json", "msgpack"]))
 def test_whatever_is_put_is_there_after_a_commit_and_a_crash(counts, serde):
     job = {**JOB, **VISITS, "stores.s.msg.serde": serde, "stores.s.factory": "inmemory"}
