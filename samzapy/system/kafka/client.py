@@ -45,7 +45,9 @@ LOGGER.addHandler(logging.NullHandler())
 
 #: The longest time in which a client tries to reach its cluster, in seconds.
 REACH_S = 10.0
-_ATTEMPT_S = 1.0
+#: The longest wait of the first attempt. Each one waits twice as long as the one before: a busy broker may take seconds, and the
+#: answer to an attempt that was given up is lost.
+_FIRST_ATTEMPT_S = 1.0
 _PAUSE_S = 0.1
 #: librdkafka's names for its lines about lost connections and requests without an answer.
 _DISTURBANCES = frozenset({"FAIL", "REQTMOUT"})
@@ -129,15 +131,17 @@ def reach(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK,
     cluster refuses this client, or does not answer within 10 s.
     """
     deadline = clock.monotonic() + REACH_S
+    attempt_s = _FIRST_ATTEMPT_S
     while True:
         left = deadline - clock.monotonic()
         cause: KafkaException | None = None
         try:
-            metadata = client.list_topics(topic, timeout=max(0.1, min(left, _ATTEMPT_S)))
+            metadata = client.list_topics(topic, timeout=max(0.1, min(left, attempt_s)))
             if metadata.brokers:
                 return metadata
         except KafkaException as failure:
             cause = failure
+        attempt_s *= 2
         # poll delivers errors; its wait also keeps a refused connection from being retried in a busy loop.
         client.poll(_PAUSE_S)
         client_errors.check_first_contact()

@@ -4,7 +4,7 @@ import logging
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
@@ -66,6 +66,36 @@ def test_an_answer_without_brokers_is_none_and_is_asked_for_again():
     assert reach(StartingBroker(clock, 3), ClientErrors("kafka", "here:9092"), clock).brokers
     with pytest.raises(EnvironmentFailure, match="cannot reach here:9092 within 10 s"):
         reach(StartingBroker(clock, 1_000_000), ClientErrors("kafka", "here:9092"), clock)
+
+
+class BusyBroker:
+    """A client of librdkafka whose broker takes `answer_s` for each answer; one that comes too late is lost."""
+
+    def __init__(self, clock, answer_s):
+        self._clock, self._answer_s = clock, answer_s
+
+    def list_topics(self, topic, timeout):
+        self._clock.advance(min(timeout, self._answer_s))
+        if timeout < self._answer_s:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return SimpleNamespace(brokers={1: "here:9092"})
+
+    def poll(self, timeout):
+        self._clock.advance(timeout)
+
+
+@pytest.mark.parametrize("answer_s", [0.5, 1.5, 3.5])
+def test_a_busy_broker_is_given_time_for_its_answer(answer_s):
+    clock = ManualClock()
+    assert reach(BusyBroker(clock, answer_s), ClientErrors("kafka", "here:9092"), clock).brokers
+    assert clock.monotonic() < 10
+
+
+def test_a_broker_that_is_too_slow_is_given_up_in_time():
+    clock = ManualClock()
+    with pytest.raises(EnvironmentFailure, match="cannot reach here:9092 within 10 s"):
+        reach(BusyBroker(clock, 60), ClientErrors("kafka", "here:9092"), clock)
+    assert 10 <= clock.monotonic() < 11
 
 
 def test_a_seek_mends_an_offset_out_of_range_of_its_own_partition_only():
