@@ -152,7 +152,7 @@ class _Again(Exception):
 def _body(data: bytes) -> Mapping[str, Any]:
     try:
         found = from_json(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
