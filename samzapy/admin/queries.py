@@ -23,6 +23,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.log_files import PageAddress
+from samzapy.coordinator.client import pinned_to
 from samzapy.errors import EnvironmentFailure, RetriableError, StoreError
 from samzapy.queries.questions import STANDBY_LAG
 from samzapy.serializers import from_json
@@ -125,12 +126,7 @@ class JobQueries:
     def _pool(self, fingerprint: str) -> urllib3.PoolManager:
         pool = self._pools.get(fingerprint)
         if pool is None:
-            # A fingerprint replaces the check of authorities; without one, the authorities of this machine decide. Pools
-            # without TLS take none before urllib3 2.7.
-            pinned: dict[str, Any] = {}
-            if fingerprint:
-                pinned = {"cert_reqs": "CERT_NONE", "assert_fingerprint": fingerprint}
-            pool = self._pools[fingerprint] = urllib3.PoolManager(retries=False, **pinned)
+            pool = self._pools[fingerprint] = urllib3.PoolManager(retries=False, **pinned_to(fingerprint))
         return pool
 
     def _where(self) -> tuple[str, str, str]:

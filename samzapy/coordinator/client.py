@@ -59,6 +59,12 @@ _PATIENCE = urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
 _NOT_OURS = {403, 404}
 
 
+def pinned_to(fingerprint: str | None) -> dict[str, Any]:
+    """What a pool takes to accept only the certificate with this SHA-256 fingerprint; without one, authorities decide."""
+    # A pool that never uses TLS takes no fingerprint at all before urllib3 2.7, not even None.
+    return {"cert_reqs": "CERT_NONE", "assert_fingerprint": fingerprint} if fingerprint else {}
+
+
 class CoordinatorClient:
     """Calls one coordinator. Safe to use from several threads.
 
@@ -69,10 +75,8 @@ class CoordinatorClient:
     def __init__(self, url: str, token: str, fingerprint: str | None = None) -> None:
         """`fingerprint`: the SHA-256 of the coordinator's certificate, checked before the token is sent; None without TLS."""
         self._url = url
-        # The pinned fingerprint replaces the check of an authority. Pools without TLS take none before urllib3 2.7.
-        pinned = {"cert_reqs": "CERT_NONE", "assert_fingerprint": fingerprint} if fingerprint else {}
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
-        self._pool = _Pools(headers=headers, retries=False, **pinned)
+        self._pool = _Pools(headers=headers, retries=False, **pinned_to(fingerprint))
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> tuple[HttpLease, JobSpec]:
         """Register an attempt that runs as `process`; returns its lease and the job."""

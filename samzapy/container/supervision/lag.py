@@ -110,7 +110,7 @@ class LagWatch:
         self._lags: dict[str, PartitionLag] | None = None
         self._open: tuple[str, ...] = ()
         self._mirrored: dict[SystemStreamPartition, int] = {}
-        self._warned = False
+        self._unmirrored = self._warned = False
         self._asked_at: float | None = None
         self._cause: Exception | None = None
         self._failing = False
@@ -203,13 +203,18 @@ class LagWatch:
         try:
             self._mirror(progress.committed)
         except SamzapyError as cause:
+            # A broker is busy while many containers start: a failure that may pass is reported when the next look fails as well.
+            is_news = not self._warned and (self._unmirrored or not isinstance(cause, RetriableError | Unreachable))
             logger.log(
-                logging.DEBUG if self._warned else logging.WARNING,
+                logging.WARNING if is_news else logging.DEBUG,
                 "The positions were not copied to the consumer group '%s' (job.offsets.mirror): %s",
                 self._group,
                 cause,
             )
-            self._warned = True
+            self._warned |= is_news
+            self._unmirrored = True
+        else:
+            self._unmirrored = False
 
     def _measured(self, ends: Positions, progress: Progress) -> dict[str, PartitionLag]:
         now_ms, wall_ms = round(self._clock.monotonic() * 1000), self._clock.wall_ms()

@@ -1,10 +1,11 @@
+import logging
 import threading
 
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.lag import EndsSeen, LagWatch, Progress
-from samzapy.errors import EnvironmentFailure, Unreachable
+from samzapy.errors import EnvironmentFailure, RetriableError, Unreachable
 from samzapy.job.facts import PartitionLag
 from samzapy.testing import ManualClock
 
@@ -18,6 +19,7 @@ class Broker:
         self.ends_now = {A: ends.get("a", 0), B: ends.get("b", 0)}
         self.readable = {}
         self.away = False
+        self.refuses_copies = None
         self.mirrored = []
 
     def ends(self, ssps, *, committed=False):
@@ -28,6 +30,8 @@ class Broker:
     def mirror(self, group, positions):
         if self.away:
             raise Unreachable("kafka does not answer")
+        if self.refuses_copies:
+            raise self.refuses_copies
         self.mirrored.append((group, dict(positions)))
 
     def close(self):
@@ -152,6 +156,35 @@ def test_nothing_is_copied_without_a_group(broker, clock):
     lag = watch(broker, clock, Progress({A: 7}, {A: 6}))
     lag.look()
     assert broker.mirrored == []
+
+
+def warnings_of_looks(lag, caplog, times):
+    caplog.clear()
+    for _ in range(times):
+        lag.look()
+    return [line.message for line in caplog.records if line.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("kind", [Unreachable, RetriableError])
+def test_positions_that_were_not_copied_once_by_a_busy_broker_are_no_warning(kind, broker, clock, caplog):
+    lag = watch(broker, clock, Progress({A: 7}, {A: 6}), group="counts-1")
+    broker.refuses_copies = kind("the broker is busy")
+    assert warnings_of_looks(lag, caplog, 1) == []
+    broker.refuses_copies = None
+    assert warnings_of_looks(lag, caplog, 1) == []
+    assert broker.mirrored == [("counts-1", {A: 6})]
+    lag.follow(lambda: Progress({A: 9}, {A: 9}))
+    broker.refuses_copies = kind("the broker is busy")
+    assert warnings_of_looks(lag, caplog, 1) == []
+    assert len(warnings_of_looks(lag, caplog, 3)) == 1
+
+
+def test_copies_that_are_not_allowed_are_one_warning_at_once(broker, clock, caplog):
+    lag = watch(broker, clock, Progress({A: 7}, {A: 6}), group="counts-1")
+    broker.refuses_copies = EnvironmentFailure("it is not allowed")
+    (line,) = warnings_of_looks(lag, caplog, 3)
+    assert "'counts-1'" in line
+    assert "it is not allowed" in line
 
 
 def test_a_run_that_ends_before_the_first_look_leaves_its_positions_all_the_same(broker, clock):
