@@ -40,7 +40,7 @@ test-matrix: java ## try other versions of Python, Spark and Kafka: make test-ma
 torture: java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
 	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile -m "not large" tests/torture $(if $(TABLE),--torture-table $(TABLE))
 
-torture-large: java ## kill workers, executors and drivers of 64 containers with 1,000 tasks (an hour on two cores)
+torture-large: java ## kill workers, executors and drivers of 64 containers with 1,000 tasks (25 minutes on two cores)
 	$(BIN)/python -m pytest -q -m large tests/torture
 
 mutants: java ## break the product in known ways, one at a time in a copy, and see that the tests notice: make mutants [ONLY=text]
