@@ -1,8 +1,9 @@
 """Batches of messages as Arrow tables, and tables as outputs. Needs `samzapy[arrow]`.
 
 The annotations of the messages' class give the type of a column, so that it is the same in every batch: int, float,
-bool, str and bytes, dates and times, lists of these, classes with fields, and `| None` of each. For any other
-annotation, and for dicts, the values give the type. A value that its column would change is refused.
+bool, str and bytes, dates, times and durations, lists of these, classes with fields, and `| None` of each. An Enum or a
+Literal has the type of its values, and a UUID is text. For any other annotation, and for dicts, the values give the type. A
+value that its column would change is refused.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import typing
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
+from enum import Enum
 from functools import lru_cache, partial
 from itertools import chain
 from numbers import Number
 from operator import attrgetter, methodcaller
 from typing import Any
+from uuid import UUID
 
 _KEY, _MESSAGE, _OFFSET, _TIMESTAMP = "key", "message", "offset", "timestamp"
 
@@ -232,7 +235,7 @@ def _array(pa: Any, name: str, values: Sequence[Any], wanted: Any) -> Any:
             taken = values if wanted is None else _plain(values, wanted)
             column = pa.array(taken, wanted)
         except pa.ArrowException:
-            taken = list(map(_as_dicts, values))
+            taken = list(map(_as_plain, values))
             column = pa.array(taken, wanted)
         if check := _check_of(column.type, _check_of_found if wanted is None else _check_of_typed):
             check(taken)
@@ -280,6 +283,8 @@ def _check_of_typed(kind: Any) -> _Check | None:
         return partial(_refuse, "int", int, lambda value: int(value) != value)
     if types_of.is_timestamp(kind):
         return partial(_refuse, "datetime", datetime, lambda value: isinstance(value, Number))
+    if types_of.is_duration(kind):
+        return partial(_refuse, "timedelta", timedelta, lambda value: isinstance(value, Number))
     return _check_of_day_or_clock(kind)
 
 
@@ -316,15 +321,20 @@ def _refuse_some_zones(values: Sequence[Any]) -> None:
         raise TypeError("expected times that all have a zone, or none, got both")
 
 
-def _as_dicts(value: Any) -> Any:
-    """The value with dicts in place of objects with fields, and lists in place of sets, at any depth."""
+def _as_plain(value: Any) -> Any:
+    """The value with dicts in place of objects with fields, lists in place of sets, the values of Enums and the text of
+    UUIDs, at any depth."""
     if isinstance(value, dict):
-        return {name: _as_dicts(each) for name, each in value.items()}
+        return {_as_plain(name): _as_plain(each) for name, each in value.items()}
     if isinstance(value, (list, set, frozenset)):
-        return list(map(_as_dicts, value))
+        return list(map(_as_plain, value))
+    if isinstance(value, Enum):
+        return _as_plain(value.value)
+    if isinstance(value, UUID):
+        return str(value)
     kind: Any = type(value)
     names = _fields(kind)
-    return value if names is None else {name: _as_dicts(getattr(value, name)) for name in names}
+    return value if names is None else {name: _as_plain(getattr(value, name)) for name in names}
 
 
 def _plain(values: Sequence[Any], wanted: Any) -> Sequence[Any]:
@@ -388,12 +398,21 @@ def _type(pa: Any, hint: Any, within: tuple[Any, ...] = ()) -> Any:
     if origin in {typing.Union, types.UnionType}:
         others = [each for each in arguments if each is not types.NoneType]
         return _type(pa, others[0], within) if len(others) == 1 else None
+    is_enum = isinstance(hint, type) and issubclass(hint, Enum)
+    if is_enum or origin is typing.Literal:
+        return _of_values(pa, [each.value for each in hint] if is_enum else arguments)
     if origin in {list, set, frozenset, Sequence}:
         if not arguments:  # `typing.List` alone
             return None
         inner = _type(pa, arguments[0], within)
         return None if inner is None else pa.list_(inner)
     return _simple_types().get(hint) or _struct(pa, hint, within)
+
+
+def _of_values(pa: Any, values: Iterable[Any]) -> Any:
+    """The Arrow type of one of these values, None to leave it to the values of a batch."""
+    kinds = {type(value) for value in values} - {types.NoneType}
+    return _type(pa, kinds.pop()) if len(kinds) == 1 else None
 
 
 @lru_cache(maxsize=1)
@@ -408,6 +427,8 @@ def _simple_types() -> dict[Any, Any]:
         date: pa.date32(),
         time: pa.time64("us"),
         datetime: pa.timestamp("us", "UTC"),
+        timedelta: pa.duration("us"),
+        UUID: pa.string(),
     }
 
 

@@ -2,8 +2,10 @@
 
 import sys
 from dataclasses import dataclass
-from datetime import date, datetime
-from typing import NamedTuple, Optional, TypedDict, Union
+from datetime import date, datetime, timedelta
+from enum import Enum
+from typing import Literal, NamedTuple, Optional, TypedDict, Union
+from uuid import UUID
 
 import attrs
 import msgspec
@@ -196,6 +198,83 @@ def test_a_field_keeps_its_name_when_an_own_column_has_it():
 def test_an_own_column_gets_a_name_that_no_field_has():
     found = batch_of({"key": 1, "_key": 2}).to_arrow()
     assert found.to_pylist() == [{"__key": "k0", "key": 1, "_key": 2, "offset": 10, "timestamp": None}]
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Size(Enum):
+    SMALL = 1
+    LARGE = 2
+
+
+class Odd(Enum):
+    TEXT = "x"
+    NUMBER = 1
+
+
+class Thing(msgspec.Struct):
+    colour: Colour | None
+    size: Size
+    id: UUID
+    span: timedelta
+    state: Literal["new", "sold"] | None
+    level: Literal[1, 2, None]  # noqa: PYI061  # both spellings
+    colours: list[Colour]
+    part: "Part"
+    odd: Odd | None = None
+
+
+class Part(msgspec.Struct):
+    id: UUID
+    colour: Colour
+    by_colour: dict[Colour, UUID] = {}
+
+
+ID, THIS = UUID(int=7), timedelta(days=1, microseconds=3)
+THING = Thing(Colour.RED, Size.LARGE, ID, THIS, "new", 2, [Colour.BLUE], Part(ID, Colour.BLUE, {Colour.RED: ID}))
+
+
+def test_enums_and_ids_have_the_columns_of_their_json_and_durations_their_own():
+    found = batch_of(THING, None).to_arrow()
+    types = {field.name: field.type for field in found.schema}
+    text = pa.string()
+    assert (types["colour"], types["id"], types["state"], types["colours"]) == (text, text, text, pa.list_(text))
+    assert (types["size"], types["level"], types["span"]) == (pa.int64(), pa.int64(), pa.duration("us"))
+    id_ = str(ID)
+    expected = {"colour": "red", "size": 2, "id": id_, "span": THIS, "state": "new", "level": 2, "colours": ["blue"]}
+    expected["part"] = {"id": id_, "colour": "blue", "by_colour": {"red": id_}}
+    row = found.to_pylist()[0]
+    assert {name: row[name] for name in expected} == expected
+    assert batch_of(THING).to_pandas()["colour"].tolist() == ["red"]
+
+
+def test_the_columns_of_enums_and_ids_are_the_same_in_a_batch_of_nulls():
+    whole, nulls = (batch_of(*messages).to_arrow(Piece) for messages in ([Piece(Colour.RED, ID, THIS)], [None]))
+    assert whole.schema == nulls.schema
+    assert whole.to_pylist()[0]["colour"] == "red"
+
+
+@dataclass
+class Piece:
+    colour: Colour
+    id: UUID
+    span: timedelta
+
+
+def test_a_number_is_no_duration():
+    with pytest.raises(TypeError, match="column 'span': expected timedelta, got 5"):
+        batch_of(Piece(Colour.RED, ID, 5)).to_arrow()
+
+
+def test_an_enum_of_texts_and_numbers_has_the_type_of_its_values():
+    assert batch_of(msgspec.structs.replace(THING, odd=Odd.NUMBER)).to_arrow()["odd"].to_pylist() == [1]
+
+
+def test_keys_may_be_enums():
+    assert batch_of("x", "y", keys=[Colour.RED, None]).to_arrow()["key"].to_pylist() == ["red", None]
 
 
 class Seen(msgspec.Struct, tag=True):
