@@ -186,8 +186,9 @@ def _with_index(frame: Any, wanted: Collection[str] | None) -> Any:
 
 def _kinds(messages: Sequence[Any], kind: Any) -> list[Any]:
     """The classes of the messages: the members of a union, or the types of the messages themselves."""
+    kind = _unnamed(kind)
     if typing.get_origin(kind) in {typing.Union, types.UnionType}:
-        return [each for each in typing.get_args(kind) if each is not types.NoneType]
+        return [_unnamed(each) for each in typing.get_args(kind) if each is not types.NoneType]
     if kind is not None:
         return [kind]
     return list(dict.fromkeys(type(message) for message in messages if message is not None)) or [None]
@@ -390,11 +391,24 @@ def _fields(kind: Any) -> dict[str, Any] | None:
 _WRAPPERS = ("Annotated", "Required", "NotRequired")
 
 
+def _unnamed(hint: Any) -> Any:
+    """The annotation itself, for another name of it (NewType, `type`) or one with more about it (Annotated)."""
+    while True:
+        origin = typing.get_origin(hint)
+        if hasattr(hint, "__supertype__"):
+            hint = hint.__supertype__
+        elif hasattr(hint, "__value__"):
+            hint = hint.__value__
+        elif getattr(origin, "_name", getattr(origin, "__name__", "")) in _WRAPPERS:
+            hint = typing.get_args(hint)[0]
+        else:
+            return hint
+
+
 def _type(pa: Any, hint: Any, within: tuple[Any, ...] = ()) -> Any:
     """The Arrow type of an annotation, None to leave it to the values. `within`: the classes around it."""
+    hint = _unnamed(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if getattr(origin, "_name", getattr(origin, "__name__", "")) in _WRAPPERS:
-        return _type(pa, arguments[0], within)
     if origin in {typing.Union, types.UnionType}:
         others = [each for each in arguments if each is not types.NoneType]
         return _type(pa, others[0], within) if len(others) == 1 else None

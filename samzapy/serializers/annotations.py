@@ -3,8 +3,8 @@ first parameter of `process`.
 
 1. The brackets of the task's base count first, then the parameter's: `IncomingMessageEnvelope[str, PageView]`,
    or `MessageBatch[str, PageView]` of `process_batch`.
-2. Only types with a class of the user count: `PageView`, `list[PageView]`, `PageView | Click`. `str`, `dict[str, int]`,
-   `Any` and type variables have no effect; they are for the type checker.
+2. Only types with a class of the user count: `PageView`, `list[PageView]`, `PageView | Click`, or another name of one
+   (NewType, `type`). `str`, `dict[str, int]`, `Any` and type variables have no effect; they are for the type checker.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _METHODS: Mapping[type, str] = {
     AsyncStreamTask: "process_async",
     BatchTask: "process_batch",
 }
+#: The attribute of another name of a type that has the type.
+_NAMED = ("__supertype__", "__value__")
 _CARRIERS = (IncomingMessageEnvelope, MessageBatch)
 
 
@@ -132,7 +134,9 @@ def _counting(kind: Any) -> Any:
 
 
 def _is_more_than_builtin(kind: Any) -> bool:
-    parts = get_args(kind)
+    # Of a NewType, and of an alias by `type`, which may have brackets.
+    named = [getattr(each, name) for each in (kind, get_origin(kind)) for name in _NAMED if hasattr(each, name)]
+    parts = (*named, *get_args(kind))
     if parts:
         return any(map(_is_more_than_builtin, parts))
     return isinstance(kind, type) and kind.__module__ not in {"builtins", "typing"}

@@ -243,6 +243,8 @@ def _classes(info: inspect.Type) -> frozenset[type] | None:
         return None if None in each else frozenset().union(*filter(None, each))
     if isinstance(info, inspect.LiteralType):
         return frozenset(map(type, info.values))
+    if isinstance(info, inspect.Metadata):
+        return _classes(info.type)
     found = _PLAIN.get(type(info))
     if found is not None:
         return frozenset(found)

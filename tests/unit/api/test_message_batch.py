@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import Enum
-from typing import Literal, NamedTuple, Optional, TypedDict, Union
+from typing import Annotated, Literal, NamedTuple, NewType, Optional, TypedDict, Union
 from uuid import UUID
 
 import attrs
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import TypeAliasType
 
 from samzapy import IncomingMessageEnvelope, MessageBatch, SystemStreamPartition, arrow
 from samzapy.serializers import JsonSerde
@@ -172,6 +173,30 @@ def test_parts_of_a_batch_and_joined_batches_know_the_class_of_nulls():
     other = batch_of({"a": None})
     other.message_type = Dict
     assert other.to_arrow().schema.names == ["key", "a", "offset", "timestamp"]
+
+
+View = NewType("View", Data)
+
+
+@pytest.mark.parametrize(
+    "kind", [View, Annotated[Data, "seen"], View | None, TypeAliasType("Views", Annotated[View, "seen"])]
+)
+def test_another_name_of_a_class_has_the_columns_of_the_class(kind):
+    expected = batch_of(Data("ann", 1), None).to_arrow(Data)
+    assert batch_of(Data("ann", 1), None).to_arrow(kind) == expected
+    assert batch_of(None).to_arrow(kind).schema == expected.schema
+
+
+class Named(msgspec.Struct):
+    n: NewType("Number", int)
+    many: list[NewType("Text", str)]
+    inner: View
+
+
+def test_another_name_of_a_field_has_its_type():
+    schema = batch_of(None).to_arrow(Named).schema
+    assert (schema.field("n").type, schema.field("many").type) == (pa.int64(), pa.list_(pa.string()))
+    assert schema.field("inner").type == pa.struct([("user", pa.string()), ("n", pa.int64())])
 
 
 @pytest.mark.parametrize("kind", [dict, dict[str, int], dict | None])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeAlias, TypeVar
+from typing import Annotated, Generic, NewType, TypeAlias, TypeVar
 
 import pytest
 from jobs import typed_views
 from jobs.typed_views import PageView, Place
+from typing_extensions import TypeAliasType
 
 from samzapy import IncomingMessageEnvelope, StreamTask
 from samzapy.api.stream import SystemStream
@@ -52,6 +53,27 @@ def test_the_brackets_of_an_operators_task_name_the_classes_too(base):
 
     assert message_types(Local) == (None, PageView)
     assert message_types(base) == (None, None)
+
+
+View = NewType("View", PageView)
+Views = TypeAliasType("Views", list[PageView])
+Pair = TypeAliasType("Pair", tuple[V, PageView], type_params=(V,))
+
+
+@pytest.mark.parametrize("kind", [View, Views, Pair[int], Annotated[PageView, "seen"], NewType("Again", View)])
+def test_another_name_of_a_class_names_it_too(kind):
+    class Local(StreamTask[str, kind]):
+        def process(self, envelope, collector, coordinator): ...
+
+    assert message_types(Local) == (None, kind)
+
+
+@pytest.mark.parametrize("kind", [NewType("UserId", str), TypeAliasType("Counts", dict[str, int])])
+def test_another_name_of_a_built_in_type_is_for_the_checker_alone(kind):
+    class Local(StreamTask[kind, kind]):
+        def process(self, envelope, collector, coordinator): ...
+
+    assert message_types(Local) == (None, None)
 
 
 Envelope: TypeAlias = IncomingMessageEnvelope[Place, PageView]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, NewType, TypeVar
 
 import attrs
 import msgspec
@@ -131,6 +131,9 @@ class Mobile(PageView):
         (UserMap, [("ann", 1)], "expected dict[str, int], got list"),
         (DictView, PageView("ann"), "expected DictView, got PageView"),
         (Event, PageView("ann"), "got PageView"),
+        (Annotated[PageView, msgspec.Meta(title="view")], Mobile("ann"), "got Mobile"),
+        (Annotated[ModelView, "view"], PageView("ann"), "got PageView"),
+        (NewType("View", PageView), Mobile("ann"), "got Mobile"),
     ],
 )
 def test_an_object_of_another_class_is_refused_with_both_names(serde, kind, value, named):
