@@ -68,10 +68,10 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     ),
     "packaging": ("samzapy/admin",),
     "py4j": ("samzapy/runner/spark",),
-    "pandas": ("samzapy/arrow.py",),
-    "polars": ("samzapy/arrow.py",),
+    "pandas": ("samzapy/arrow",),
+    "polars": ("samzapy/arrow",),
     # Batches of messages, stores as DataFrames of Spark, and the example of a group-by.
-    "pyarrow": ("samzapy/arrow.py", "samzapy/dataframe", "samzapy/examples/sales.py"),
+    "pyarrow": ("samzapy/arrow", "samzapy/dataframe", "samzapy/examples/sales.py"),
     # Models of messages; imported only for a job that has one.
     "pydantic": ("samzapy/serializers",),
     # Jobs on Spark, and stores as its DataFrames.
