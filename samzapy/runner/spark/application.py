@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import dropwhile, takewhile
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
@@ -266,10 +267,21 @@ class SparkApplication:
         self._jvm.kill()
 
 
+_TRACEBACK = "Traceback (most recent call last):\n"
+
+
 def one_line(cause: BaseException) -> str:
-    """The message of a Java exception, without its stack."""
+    """The message of a Java exception, without its stack; of an error of a Python worker, the worker's."""
     java = getattr(cause, "java_exception", None)
-    return " ".join(str(java if java is not None else cause).split())[:500]
+    text = str(java if java is not None else cause)
+    _, found, traceback = text.rpartition(_TRACEBACK)
+    if found:
+        # The frames are indented, and so is Java's stack, which follows behind an empty line.
+        behind = dropwhile(lambda line: not line or line[0].isspace(), traceback.splitlines())
+        error = list(takewhile(lambda line: line.strip() and not line.startswith("\tat "), behind))
+        if error:
+            text = f"a Python worker failed: {' '.join(error)}"
+    return " ".join(text.split())[:500]
 
 
 @contextmanager

@@ -243,7 +243,7 @@ class Supervisor:
         """Run until every container is done, or has stopped after a `stop`. Raises JobFailed, JobTakenOver,
         EnvironmentFailure; StoppedUncommitted if a container that ran at the stop has not committed."""
         while not self.stopped:
-            started = self._clock.monotonic()
+            started, failed = self._clock.monotonic(), self._failures_told
             submission = self._submit(self._open(), self._wake.set)
             status = self._watch(submission)
             permanent = self._permanent(status)
@@ -255,7 +255,7 @@ class Supervisor:
             if reason is None or not self._open():
                 return self._tell()
             self._spark.check()
-            self._wait(status, reason, started)
+            self._wait(status, reason, started, failed)
         # The stop has come before the first submission, or between two of them: no container runs.
         self._pass_on_stop()
         return self._tell()
@@ -334,9 +334,10 @@ class Supervisor:
         elif now > self._deadline:
             raise JobFailed(f"task.shutdown.ms: containers did not stop within {self._shutdown_s:g} s")
 
-    def _wait(self, status: JobStatus, reason: str, started: float) -> None:
-        """Wait before the next submission; the last one began at `started`. Raises JobFailed after too many failures."""
+    def _wait(self, status: JobStatus, reason: str, started: float, failed: int) -> None:
+        """Wait before the next submission; the last one began at `started`, after `failed` failures of containers. Raises JobFailed after too many failures."""
         why = self._newest(status) or reason
+        unreported = "" if status.failed > failed else f" ({reason})"
         delay = self._backoff.after(self._clock.monotonic() - started)
         if delay is None:
             code = status.failures[-1].exit_code if status.failures else 1
@@ -344,7 +345,7 @@ class Supervisor:
         if self.stopped:
             return
         count = f"{self._backoff.failures} of {self._backoff.limit}"
-        self._options.on_event(f"Spark gave up; submitting again {starts(delay)} ({count})")
+        self._options.on_event(f"Spark gave up{unreported}; submitting again {starts(delay)} ({count})")
         until = self._clock.monotonic() + delay
         while not self.stopped and self._clock.monotonic() < until:
             self._wake.clear()

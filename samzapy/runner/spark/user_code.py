@@ -146,12 +146,20 @@ class TravellingCode:
         return cls(path, _pickled(config))
 
     def arrive(self) -> None:
-        """Make the code importable in this process."""
+        """Make the code importable in this process. Raises ConfigError for code that this Python cannot read."""
         if self.path is not None:
             self.path.arrive()
         if not self.objects:
             return
-        for path, (found, names) in cloudpickle.loads(self.objects).items():
+        try:
+            objects = cloudpickle.loads(self.objects)
+        except Exception as cause:
+            message = (
+                f"an executor's Python cannot read the code of the program ({type(cause).__name__}: {cause}): put it, and what it "
+                "uses, into a module beside the job file, and install what it imports there"
+            )
+            raise ConfigError([ConfigProblem("task.class", None, message)]) from cause
+        for path, (found, names) in objects.items():
             plugins.place(path, found)
             for function in _functions(found):
                 for name, value in names.items():
@@ -189,8 +197,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # pyspark is not typ
         if type(obj).__module__ == "dataclasses" and type(obj).__qualname__ == "_FIELD_BASE":
             # Dataclasses compare these by identity, which Spark 3.5 does not keep: the class would have no fields.
             return getattr, (dataclasses, obj.name)
-        if is_constraint(obj):
-            return constraint_again, (arguments_of(obj),)
+        small = (constraint_again, (arguments_of(obj),)) if is_constraint(obj) else _name_reduced(obj)
+        if small is not None:
+            return small
         if not isinstance(obj, type) or not _is_own(obj):
             return super().reducer_override(obj)
         if is_struct(obj):
@@ -204,6 +213,29 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # pyspark is not typ
             return made
         function, arguments, state, *_, fill = made
         return function, arguments, (fill, state, read), None, None, _fill_and_annotate
+
+
+_NEW_TYPE: Any = typing.NewType
+
+
+def _name_reduced(obj: Any) -> tuple[Any, ...] | None:
+    """For another name of a type (NewType, an alias) that the worker does not have: how it is made again there."""
+    if isinstance(obj, _NEW_TYPE) and _is_own(obj):
+        return _name_again, (obj.__name__, obj.__qualname__, obj.__module__, obj.__supertype__)
+    # Of Python 3.12, and of typing_extensions.
+    if type(obj).__name__ == "TypeAliasType" and _is_own(obj):
+        return _alias_again, (type(obj), obj.__name__, obj.__value__, obj.__type_params__)
+    return None
+
+
+def _name_again(name: str, qualname: str, module: str, supertype: Any) -> Any:
+    made = _NEW_TYPE(name, supertype)
+    made.__qualname__, made.__module__ = qualname, module
+    return made
+
+
+def _alias_again(kind: Any, name: str, value: Any, parameters: tuple[Any, ...]) -> Any:
+    return kind(name, value, type_params=parameters)
 
 
 def _fill_and_annotate(found: Any, state: tuple[Callable[[Any, Any], object], Any, dict[str, Any]]) -> None:
@@ -227,12 +259,12 @@ def _resolved(found: Any) -> dict[str, Any]:
     return {} if read == written else read
 
 
-def _is_own(found: type) -> bool:
-    """Whether no module has the class by its name, or only this program."""
+def _is_own(found: Any) -> bool:
+    """Whether no module has the class, or another name of one, by its name, or only this program."""
     if found.__module__ == "__main__":
         return True
     named: Any = sys.modules.get(found.__module__)
-    for name in found.__qualname__.split("."):
+    for name in getattr(found, "__qualname__", found.__name__).split("."):
         named = getattr(named, name, None)
     return named is not found
 

@@ -193,15 +193,14 @@ def run_containers(
     coordinator: CoordinatorAddress, code: TravellingCode, container_ids: Iterable[str]
 ) -> Iterator[ContainerReport]:
     """Run the containers one after the other, and yield their last reports."""
-    code.arrive()
     for container_id in container_ids:
-        report = attempt(coordinator, container_id)
+        report = attempt(coordinator, container_id, code)
         if report is not None:
             yield report
 
 
-def attempt(coordinator: CoordinatorAddress, container_id: str) -> ContainerReport | None:
-    """Register, build and run; returns None after a permanent failure. Raises AttemptFailed, RetriableError, TaskMigrated."""
+def attempt(coordinator: CoordinatorAddress, container_id: str, code: TravellingCode) -> ContainerReport | None:
+    """Register, take the user's code, build and run; returns None after a permanent failure. Raises AttemptFailed, RetriableError, TaskMigrated."""
     global _running  # noqa: PLW0603  # the question is about the process
     if _running:
         raise AttemptFailed(f"container {container_id}: another attempt still runs in this Python worker")
@@ -217,16 +216,18 @@ def attempt(coordinator: CoordinatorAddress, container_id: str) -> ContainerRepo
         lease, spec = client.register(container_id, this_process(_spark_task()))
         if lease.predecessor is not None:
             end_predecessor(lease.predecessor)
-        return _run(client, lease, spec, container_id, token)
+        return _run(client, lease, spec, container_id, token, code)
     finally:
         _running = False
         client.close()
 
 
 def _run(
-    client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_id: str, token: str
+    client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_id: str, token: str, code: TravellingCode
 ) -> ContainerReport | None:
     try:
+        # Only now, so that the coordinator gets the reason why it cannot be read.
+        code.arrive()
         if spec.directory is not None:
             os.chdir(spec.directory)
         config = load_job(spec.raw)

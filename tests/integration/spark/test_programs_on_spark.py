@@ -152,3 +152,19 @@ def test_a_notebook_runs_a_job_with_a_class_of_a_cell(place, monkeypatch):
     shown = [cell.outputs[-1]["data"]["text/plain"] for cell in notebook.cells[1:]]
     assert shown == ["4", "True"]
     assert outputs(place) == sorted(PAGES)
+
+
+@pytest.mark.slow
+def test_code_that_an_executor_cannot_read_ends_the_job_at_the_first_attempt(place):
+    program = (
+        "import samzapy\n"
+        "class Unread:\n    def __reduce__(self):\n        return int, ('seven',)\n"
+        "unread = Unread()\n"
+        "class Task(samzapy.StreamTask):\n    def process(self, envelope, collector, coordinator):\n        print(unread)\n"
+        "try:\n    samzapy.run('job.properties', Task, until_end=True, progress=False)\n"
+        "except samzapy.JobFailed as failed:\n    print(failed.exit_code, failed)\n"
+    )
+    (place / "program.py").write_text(program)
+    (line,) = call(sys.executable, "program.py", folder=place).splitlines()
+    assert line.startswith("2 container ")
+    assert "an executor's Python cannot read the code of the program (ValueError: invalid literal for int()" in line

@@ -99,6 +99,12 @@ def test_a_worker_refuses_the_task_of_another_version_before_it_unpickles_anythi
         list(run_task("9.9.9", b"nothing that can be unpickled", ["0"]))
 
 
+def test_an_error_of_a_python_worker_is_told_by_its_last_line_however_long_its_traceback_is():
+    frames = "\n".join(f'  File "/a/long/path/to/a/module_{n}.py", line {n}, in work\n    work({n})' for n in range(40))
+    told = why(f"{frames}\nValueError: seven is\nno number")
+    assert told == "a Python worker failed: ValueError: seven is no number"
+
+
 def test_a_module_that_only_the_users_code_wants_is_not_samzapys_to_install():
     told = why("ModuleNotFoundError: No module named 'my_models'")
     assert "my_models" in told

@@ -350,6 +350,55 @@ def test_a_class_that_is_text_in_the_brackets_of_the_task_travels_with_it(tmp_pa
     assert lines == ["Order Place NEW 15 True", "Expected `int` >= 1 - at `$.box.held.unitPrice`"]
 
 
+#: Python 3.12 has the statement `type` for the alias.
+NAMES = """
+from typing import NewType
+from typing_extensions import TypeAliasType
+import msgspec, samzapy
+Text = NewType("Text", str)
+class Seen(msgspec.Struct):
+    user: Text
+    by: dict[Text, int] = {}
+View = NewType("View", Seen)
+Views = TypeAliasType("Views", list[View])
+class Task(samzapy.StreamTask[str, View]):
+    def process(self, envelope, collector, coordinator):
+        return View(Seen(Text("u"))), Views.__value__
+"""
+
+
+def test_another_name_of_a_type_travels_with_the_program(tmp_path):
+    sends = (
+        "import pickle, sys\nfrom samzapy.config.loader import load_job\n"
+        "from samzapy.runner.spark.user_code import TravellingCode\n"
+        f"job = load_job({JOB} | {{'task.class': '__main__:Task'}})\n"
+        "sys.stdout.buffer.write(pickle.dumps(TravellingCode.of(job, on_this_machine=True)))\n"
+    )
+    takes = (
+        "import pickle, sys, msgspec\npickle.loads(sys.stdin.buffer.read()).arrive()\n"
+        "from samzapy.plugins import load_class\nfrom samzapy.serializers.annotations import message_types\n"
+        "task = load_class('__main__:Task')\nmade, listed = task().process(None, None, None)\n"
+        "view = message_types(task).message\nassert listed == list[view]\n"
+        'assert msgspec.json.decode(b\'{"user":"u"}\', type=view) == made\nprint(view.__name__, view.__module__)\n'
+    )
+    code = in_a_process(tmp_path, NAMES + sends)
+    assert in_a_process(tmp_path, takes, code) == b"View __main__\n"
+
+
+def test_code_that_does_not_arrive_is_refused_with_what_to_do():
+    class Evil:
+        def __reduce__(self):
+            return int, ("seven",)
+
+    code = TravellingCode(None, pickle.dumps({"__main__:Task": Evil()}))
+    with pytest.raises(ConfigError) as refused:
+        code.arrive()
+    assert str(refused.value) == (
+        "task.class: an executor's Python cannot read the code of the program (ValueError: invalid literal for int() with base "
+        "10: 'seven'): put it, and what it uses, into a module beside the job file, and install what it imports there"
+    )
+
+
 def test_a_struct_that_names_what_is_not_there_is_refused_with_what_to_do():
     class Local(msgspec.Struct):
         other: "Missing"  # noqa: F821

@@ -152,6 +152,18 @@ def test_what_is_not_done_is_submitted_again(coordinator, supervise, events):
     assert events == ["container 1 failed: no 0", "Spark gave up; submitting again in 1 s (1 of 8)"]
 
 
+def test_a_reason_that_no_container_has_reported_is_told(coordinator, supervise, events):
+    def unreported(spark, ids):
+        return "a Python worker failed: ValueError: no number"
+
+    supervise(Spark(coordinator, unreported, fails("1"), well)).run()
+    assert events == [
+        "Spark gave up (a Python worker failed: ValueError: no number); submitting again in 1 s (1 of 8)",
+        "container 1 failed: no 0",
+        "Spark gave up; submitting again in 2 s (2 of 8)",
+    ]
+
+
 def test_a_job_that_fails_at_the_same_place_is_given_up(coordinator, supervise):
     spark = Spark(coordinator, *[fails("0", at=7, exit_code=3)] * 3)
     with pytest.raises(JobFailed, match="gave up after 3 failed runs in a row: no 7") as failed:
