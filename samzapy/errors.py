@@ -13,6 +13,7 @@ StoreLocked          wait for the holder; never delete the store   3
 TaskMigrated         let go: another attempt owns the task         1
 JobTakenOver         end for good: another run owns the job        1
 TaskFailed           the user's code failed; restart from commit   1
+JobFailed            the run was given up: see its last failure    its
 ForeignRecords       find the other writer, or adopt its records   3
 ==================== ============================================= =========
 
@@ -237,6 +238,14 @@ class RestoreStalled(RestoreError):
 
 class TaskFailed(SamzapyError):
     """Raised when the user's code raised; the cause is chained and the message names the input's position."""
+
+
+class JobFailed(SamzapyError):
+    """Raised when the runner gives a job up. `exit_code` is the last failure's."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        self.exit_code = exit_code
+        super().__init__(message)
 
 
 class TaskMigrated(SamzapyError):

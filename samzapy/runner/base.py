@@ -17,7 +17,6 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.progress import JobStatus
-from samzapy.errors import SamzapyError
 from samzapy.job.model import JobModel
 
 #: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a random one.
@@ -70,14 +69,6 @@ class StartableJob(ABC):
     @abstractmethod
     def claim(self) -> PreparedJob:
         """Make this run the owner of the job. Raises ConfigError, EnvironmentFailure."""
-
-
-class JobFailed(SamzapyError):
-    """Raised when the runner gives a job up. `exit_code` is the last failure's."""
-
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        self.exit_code = exit_code
-        super().__init__(message)
 
 
 @dataclass(frozen=True)

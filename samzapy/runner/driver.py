@@ -27,10 +27,10 @@ from samzapy.container.supervision.job_records import HandoverRequest, JobRecord
 from samzapy.container.supervision.log_lines import record_of
 from samzapy.coordinator.coordinator import Coordinator, Oversight
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import JobTakenOver, SamzapyError
+from samzapy.errors import JobFailed, JobTakenOver, SamzapyError
 from samzapy.failpoints import reach
 from samzapy.job.facts import Facts, UserFailure
-from samzapy.runner.base import JobFailed, PreparedJob
+from samzapy.runner.base import PreparedJob
 
 
 def _nothing() -> None:

@@ -13,6 +13,7 @@ from typing import Protocol
 from samzapy.clock import Clock
 from samzapy.config.spark import SparkConfig
 from samzapy.errors import (
+    JobFailed,
     JobTakenOver,
     ProducerError,
     RecordRefused,
@@ -22,7 +23,6 @@ from samzapy.errors import (
     TaskMigrated,
     Unreachable,
 )
-from samzapy.runner.base import JobFailed
 
 #: After these failures another start may succeed. A broker that does not answer may also cost the lease.
 _MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMigrated)

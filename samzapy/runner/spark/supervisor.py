@@ -28,9 +28,9 @@ from samzapy.clock import Clock
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.progress import ContainerFailure, ContainerStatus, JobStatus
-from samzapy.errors import JobTakenOver, SamzapyError
+from samzapy.errors import JobFailed, JobTakenOver, SamzapyError
 from samzapy.job.model import active_of
-from samzapy.runner.base import JobFailed, RunOptions
+from samzapy.runner.base import RunOptions
 from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff, starts
 from samzapy.runner.spark.placement import NO_ROOM, ContainerSlot, PlacementPolicy, SparkAttempt

@@ -162,7 +162,7 @@ def test_code_that_an_executor_cannot_read_ends_the_job_at_the_first_attempt(pla
         "unread = Unread()\n"
         "class Task(samzapy.StreamTask):\n    def process(self, envelope, collector, coordinator):\n        print(unread)\n"
         "try:\n    samzapy.run('job.properties', Task, until_end=True, progress=False)\n"
-        "except samzapy.JobFailed as failed:\n    print(failed.exit_code, failed)\n"
+        "except samzapy.errors.JobFailed as failed:\n    print(failed.exit_code, failed)\n"
     )
     (place / "program.py").write_text(program)
     (line,) = call(sys.executable, "program.py", folder=place).splitlines()

@@ -21,8 +21,8 @@ from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import Ownership, this_run
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import ConfigError, EnvironmentFailure, RetriableError, SamzapyError, Unreachable
-from samzapy.runner.base import JobFailed, RunOptions
+from samzapy.errors import ConfigError, EnvironmentFailure, JobFailed, RetriableError, SamzapyError, Unreachable
+from samzapy.runner.base import RunOptions
 from samzapy.runner.driver import watching
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare

@@ -13,10 +13,10 @@ from samzapy.api.system import StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import HandoverRequest, this_run
-from samzapy.errors import JobTakenOver, RestoreError
+from samzapy.errors import JobFailed, JobTakenOver, RestoreError
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.runner import driver
-from samzapy.runner.base import JobFailed, RunOptions
+from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
 from samzapy.system.clients import job_clients

@@ -5,6 +5,7 @@ import pytest
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
+    JobFailed,
     JobTakenOver,
     ProducerError,
     RecordTooLarge,
@@ -17,7 +18,6 @@ from samzapy.errors import (
     UnknownStream,
     Unreachable,
 )
-from samzapy.runner.base import JobFailed
 from samzapy.runner.restarts import Backoff, Restarts
 from samzapy.testing.driver import ManualClock
 

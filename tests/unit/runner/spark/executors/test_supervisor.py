@@ -8,9 +8,9 @@ from jobs.job_models import job_model
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
-from samzapy.errors import EnvironmentFailure, JobTakenOver
+from samzapy.errors import EnvironmentFailure, JobFailed, JobTakenOver
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.runner.base import JobFailed, RunOptions
+from samzapy.runner.base import RunOptions
 from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff
 from samzapy.runner.spark.supervisor import PACE_S, StoppedUncommitted, Supervisor, pace_of
