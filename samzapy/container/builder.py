@@ -29,6 +29,7 @@ from samzapy.container.inputs.starting_offsets import (
     of_inputs,
     own_changelog_ends,
     refuse_made_anew,
+    tell_unread,
 )
 from samzapy.container.outputs.producers import TaskProducers
 from samzapy.container.run_loop import LoopControl, LoopPeriods, RunLoop
@@ -119,12 +120,16 @@ class ContainerBuilder:
         outdated = frozenset(name for name, checkpoint in kept.items() if checkpoint is not found[name])
         return JobProgress(kept, startpoints_from_json(startpoints), Adopted.from_json(adopted), outdated)
 
-    def starts(self, progress: JobProgress, now_ms: int) -> dict[str, TaskStart]:
-        """The start of every task; counts the offsets that it skips or repeats. Raises OffsetOutOfRange,
+    def starts(
+        self, progress: JobProgress, now_ms: int, ends: Mapping[SystemStreamPartition, int]
+    ) -> dict[str, TaskStart]:
+        """The start of every task; counts the offsets that it skips or repeats, and logs those that a first start leaves out.
+        `ends`: where the run ends. Raises OffsetOutOfRange,
         UnknownStream, EnvironmentFailure for an input that was deleted and created again."""
         logs = logs_of(self.model.ssps, self._clients)
         ids = self._clients.stream_ids({ssp.system_stream for ssp in self.model.ssps})
         starts: dict[str, TaskStart] = {}
+        by_default: dict[SystemStreamPartition, int] = {}
         for task in self.model.tasks:
             checkpoint = progress.checkpoints[task.name]
             followed = follow(self.config, progress.startpoints, task, checkpoint, logs, self._clients.admin, now_ms)
@@ -132,8 +137,10 @@ class ContainerBuilder:
             offsets = first_offsets(self.config, task, checkpoint, followed, logs, self._clients.admin)
             own_ids = {stream: ids[stream] for ssp in offsets if (stream := ssp.system_stream) in ids}
             starts[task.name] = TaskStart(offsets, checkpoint, followed, own_ids)
-            if checkpoint is not None:
-                count_moves(checkpoint.input_offsets, offsets, self.metrics)
+            committed = {} if checkpoint is None else checkpoint.input_offsets
+            count_moves(committed, offsets, self.metrics)
+            by_default |= {ssp: offsets[ssp] for ssp in offsets.keys() - committed.keys() - followed.offsets.keys()}
+        tell_unread(self.config, by_default, logs, ends)
         return starts
 
     def open_stores(

@@ -210,7 +210,7 @@ class Container:
         reach("start.3")
         # 4, 5  stores
         self._heartbeat.phase("restoring")
-        starts = builder.starts(progress, self._clock.wall_ms())
+        starts = builder.starts(progress, self._clock.wall_ms(), self._ends)
         should_stop = self._heartbeat.should_stop
         try:
             self._stores = builder.open_stores(starts, progress.adopted, self._on_restore, should_stop)

@@ -146,6 +146,29 @@ def follow(
     return followed
 
 
+def tell_unread(
+    config: JobConfig,
+    starts: Mapping[SystemStreamPartition, int],
+    logs: Mapping[SystemStreamPartition, OffsetRange],
+    ends: Mapping[SystemStreamPartition, int],
+) -> None:
+    """Log the inputs whose first start, by their default, leaves out records that are there: `upcoming` is Samza's default,
+    so a first run to the `ends` of its inputs would read nothing and not say why."""
+    unread: dict[SystemStream, dict[SystemStreamPartition, int]] = {}
+    for ssp, offset in starts.items():
+        if offset > logs[ssp].oldest:
+            unread.setdefault(ssp.system_stream, {})[ssp] = offset - logs[ssp].oldest
+    for stream, left_out in sorted(unread.items()):
+        logger.log(
+            logging.INFO if ends.keys().isdisjoint(left_out) else logging.WARNING,
+            "%s: %s without a committed offset, so the job starts behind %s offsets that are there; to read them, run it once with %s",
+            stream,
+            "1 partition is" if len(left_out) == 1 else f"{len(left_out):,} partitions are",
+            f"{sum(left_out.values()):,}",
+            config.stream(stream).from_oldest,
+        )
+
+
 def first_offsets(
     config: JobConfig,
     task: TaskModel,
