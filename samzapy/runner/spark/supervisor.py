@@ -335,7 +335,8 @@ class Supervisor:
             raise JobFailed(f"task.shutdown.ms: containers did not stop within {self._shutdown_s:g} s")
 
     def _wait(self, status: JobStatus, reason: str, started: float, failed: int) -> None:
-        """Wait before the next submission; the last one began at `started`, after `failed` failures of containers. Raises JobFailed after too many failures."""
+        """Wait before the next submission; the last one began at `started`, after `failed` failures of containers. Raises
+        JobFailed after too many of them."""
         why = self._newest(status) or reason
         unreported = "" if status.failed > failed else f" ({reason})"
         delay = self._backoff.after(self._clock.monotonic() - started)

@@ -200,7 +200,8 @@ def run_containers(
 
 
 def attempt(coordinator: CoordinatorAddress, container_id: str, code: TravellingCode) -> ContainerReport | None:
-    """Register, take the user's code, build and run; returns None after a permanent failure. Raises AttemptFailed, RetriableError, TaskMigrated."""
+    """Register, take the user's code, build and run; returns None after a permanent failure. Raises AttemptFailed,
+    RetriableError, TaskMigrated."""
     global _running  # noqa: PLW0603  # the question is about the process
     if _running:
         raise AttemptFailed(f"container {container_id}: another attempt still runs in this Python worker")
