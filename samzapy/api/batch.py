@@ -180,26 +180,26 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
 
         Needs `samzapy[arrow]` (ImportError). Raises TypeError, with the column, for values that Arrow does not take.
         """
-        from samzapy import arrow  # noqa: PLC0415  # it needs an extra
+        from samzapy.arrow import columns  # noqa: PLC0415  # it needs an extra
 
         if message_type is None and all(each is None for each in self.messages):
             message_type = self.message_type
-        return arrow.record_batch(self.keys, self.messages, self.offsets, self.timestamps, message_type)
+        return columns.record_batch(self.keys, self.messages, self.offsets, self.timestamps, message_type)
 
     def to_pandas(self, message_type: Any = None) -> Any:
         """Like `to_arrow`, but a `pandas.DataFrame`. Needs `samzapy[pandas]`.
 
         A column of whole numbers with nulls has a nullable type of pandas, such as `Int64`: no number becomes a float.
         """
-        from samzapy import arrow  # noqa: PLC0415  # it needs an extra
+        from samzapy.arrow import columns  # noqa: PLC0415  # it needs an extra
 
-        return arrow.to_pandas(self.to_arrow(message_type))
+        return columns.to_pandas(self.to_arrow(message_type))
 
     def to_polars(self, message_type: Any = None) -> Any:
         """Like `to_arrow`, but a `polars.DataFrame`. Needs `samzapy[polars]`."""
-        from samzapy import arrow  # noqa: PLC0415  # it needs an extra
+        from samzapy.arrow import columns  # noqa: PLC0415  # it needs an extra
 
-        return arrow.to_polars(self.to_arrow(message_type))
+        return columns.to_polars(self.to_arrow(message_type))
 
 
 def _size(value: bytes | None) -> int:

@@ -109,9 +109,9 @@ class MessageCollector(ABC):
         `inputs`. Needs `samzapy[arrow]`. Raises as `send_batch` does, KeyError for a column that the table does not
         have, and ValueError, without `message`, for two columns of one name.
         """
-        from samzapy import arrow  # noqa: PLC0415  # it needs an extra
+        from samzapy.arrow.rows import rows_of  # noqa: PLC0415  # it needs an extra
 
-        rows = arrow.rows_of(table, key=key, message=message, timestamp=timestamp, inputs=inputs)
+        rows = rows_of(table, key=key, message=message, timestamp=timestamp, inputs=inputs)
         self.send_batch(stream, rows.keys, rows.messages, timestamps=rows.timestamps, inputs=rows.inputs)
 
     def from_input(self, offset: int) -> MessageCollector:

@@ -18,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from samzapy.arrow.libraries import pyarrow
+from samzapy.arrow.meaning import plain_annotation
 
 
 @lru_cache(maxsize=256)
@@ -41,24 +42,6 @@ def fields_of(kind: Any) -> dict[str, Any] | None:
     except (NameError, TypeError):  # an annotation that only a type checker can read
         hints = {}
     return {name: hints.get(name) for name in names}
-
-
-#: `Required` and `NotRequired` are of Python 3.11, so they go by name.
-_WRAPPERS = ("Annotated", "Required", "NotRequired")
-
-
-def plain_annotation(hint: Any) -> Any:
-    """The annotation itself, for another name of it (NewType, `type`) or one with more about it (Annotated)."""
-    while True:
-        origin = typing.get_origin(hint)
-        if hasattr(hint, "__supertype__"):
-            hint = hint.__supertype__
-        elif hasattr(hint, "__value__"):
-            hint = hint.__value__
-        elif getattr(origin, "_name", getattr(origin, "__name__", "")) in _WRAPPERS:
-            hint = typing.get_args(hint)[0]
-        else:
-            return hint
 
 
 def arrow_type(pa: Any, hint: Any, within: tuple[Any, ...] = ()) -> Any:

@@ -124,7 +124,8 @@ class ContainerBuilder:
         self, progress: JobProgress, now_ms: int, ends: Mapping[SystemStreamPartition, int]
     ) -> dict[str, TaskStart]:
         """The start of every task; counts the offsets that it skips or repeats, and logs those that a first start leaves out.
-        `ends`: where the run ends. Raises OffsetOutOfRange, UnknownStream, EnvironmentFailure for an input that was deleted and created again."""
+        `ends`: where the run ends. Raises OffsetOutOfRange, UnknownStream, EnvironmentFailure for an input that was deleted
+        and created again."""
         logs = logs_of(self.model.ssps, self._clients)
         ids = self._clients.stream_ids({ssp.system_stream for ssp in self.model.ssps})
         starts: dict[str, TaskStart] = {}

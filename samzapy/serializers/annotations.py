@@ -14,11 +14,12 @@ import inspect
 import sys
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.task import AsyncStreamTask, CoroutineTask, StreamTask
+from samzapy.arrow.meaning import plain_annotation, substituted
 from samzapy.errors import ConfigError, ConfigProblem
 
 #: The method of each kind of task that gets its messages.
@@ -28,8 +29,6 @@ _METHODS: Mapping[type, str] = {
     AsyncStreamTask: "process_async",
     BatchTask: "process_batch",
 }
-#: The attribute of another name of a type that has the type.
-_NAMED = ("__supertype__", "__value__")
 _CARRIERS = (IncomingMessageEnvelope, MessageBatch)
 
 
@@ -74,7 +73,7 @@ def _arguments(task: type, kind: type) -> tuple[Any, ...] | None:
         if inner is None:
             continue  # the next base may have brackets
         known = dict(zip(getattr(origin, "__parameters__", ()), given, strict=False))
-        return tuple(_substituted(each, known) for each in inner)
+        return tuple(substituted(each, known) for each in inner)
     return None
 
 
@@ -84,14 +83,6 @@ def _names_of(task: type) -> dict[str, Any]:
     for method in filter(inspect.isfunction, vars(task).values()):
         found = method.__globals__ | found
     return found
-
-
-def _substituted(kind: Any, known: Mapping[Any, Any]) -> Any:
-    """`kind` with the type variables that are known replaced."""
-    if isinstance(kind, TypeVar):
-        return known.get(kind, Any)
-    free = getattr(kind, "__parameters__", ())
-    return kind[tuple(known.get(each, Any) for each in free)] if free else kind
 
 
 def _of_parameter(task: type, method: str) -> MessageTypes:
@@ -134,9 +125,8 @@ def _counting(kind: Any) -> Any:
 
 
 def _is_more_than_builtin(kind: Any) -> bool:
-    # Of a NewType, and of an alias by `type`, which may have brackets.
-    named = [getattr(each, name) for each in (kind, get_origin(kind)) for name in _NAMED if hasattr(each, name)]
-    parts = (*named, *get_args(kind))
+    kind = plain_annotation(kind)
+    parts = get_args(kind)
     if parts:
         return any(map(_is_more_than_builtin, parts))
     return isinstance(kind, type) and kind.__module__ not in {"builtins", "typing"}

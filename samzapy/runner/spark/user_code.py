@@ -197,9 +197,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # pyspark is not typ
         if type(obj).__module__ == "dataclasses" and type(obj).__qualname__ == "_FIELD_BASE":
             # Dataclasses compare these by identity, which Spark 3.5 does not keep: the class would have no fields.
             return getattr, (dataclasses, obj.name)
-        small = (constraint_again, (arguments_of(obj),)) if is_constraint(obj) else _name_reduced(obj)
-        if small is not None:
-            return small
+        part = _annotation_reduced(obj)
+        if part is not None:
+            return part
         if not isinstance(obj, type) or not _is_own(obj):
             return super().reducer_override(obj)
         if is_struct(obj):
@@ -215,11 +215,15 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # pyspark is not typ
         return function, arguments, (fill, state, read), None, None, _fill_and_annotate
 
 
+#: For mypy, which takes a call of it for a declaration.
 _NEW_TYPE: Any = typing.NewType
 
 
-def _name_reduced(obj: Any) -> tuple[Any, ...] | None:
-    """For another name of a type (NewType, an alias) that the worker does not have: how it is made again there."""
+def _annotation_reduced(obj: Any) -> tuple[Any, ...] | None:
+    """For a part of an annotation that the worker does not have (a constraint, a NewType, an alias): how it is made again
+    there."""
+    if is_constraint(obj):
+        return constraint_again, (arguments_of(obj),)
     if isinstance(obj, _NEW_TYPE) and _is_own(obj):
         return _name_again, (obj.__name__, obj.__qualname__, obj.__module__, obj.__supertype__)
     # Of Python 3.12, and of typing_extensions.

@@ -8,7 +8,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from samzapy import MessageBatch, SystemStreamPartition, arrow
+from samzapy import MessageBatch, SystemStreamPartition
+from samzapy.arrow import rows as arrow
 
 SSP = SystemStreamPartition("kafka", "in", 3)
 EAST = timezone(timedelta(hours=2))

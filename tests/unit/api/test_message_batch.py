@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import Enum
-from typing import Annotated, Literal, NamedTuple, NewType, Optional, TypedDict, Union
+from typing import Annotated, Literal, NamedTuple, NewType, Optional, TypedDict, TypeVar, Union
 from uuid import UUID
 
 import attrs
@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
 
-from samzapy import IncomingMessageEnvelope, MessageBatch, SystemStreamPartition, arrow
+from samzapy import IncomingMessageEnvelope, MessageBatch, SystemStreamPartition
+from samzapy.arrow import rows as arrow
 from samzapy.serializers import JsonSerde
 
 SSP = SystemStreamPartition("kafka", "in", 3)
@@ -175,11 +176,19 @@ def test_parts_of_a_batch_and_joined_batches_know_the_class_of_nulls():
     assert other.to_arrow().schema.names == ["key", "a", "offset", "timestamp"]
 
 
+V = TypeVar("V")
 View = NewType("View", Data)
 
 
 @pytest.mark.parametrize(
-    "kind", [View, Annotated[Data, "seen"], View | None, TypeAliasType("Views", Annotated[View, "seen"])]
+    "kind",
+    [
+        View,
+        Annotated[Data, "seen"],
+        View | None,
+        TypeAliasType("Views", Annotated[View, "seen"]),
+        TypeAliasType("Perhaps", V | None, type_params=(V,))[View],
+    ],
 )
 def test_another_name_of_a_class_has_the_columns_of_the_class(kind):
     expected = batch_of(Data("ann", 1), None).to_arrow(Data)

@@ -58,9 +58,12 @@ def test_the_brackets_of_an_operators_task_name_the_classes_too(base):
 View = NewType("View", PageView)
 Views = TypeAliasType("Views", list[PageView])
 Pair = TypeAliasType("Pair", tuple[V, PageView], type_params=(V,))
+Listed = TypeAliasType("Listed", list[V], type_params=(V,))
 
 
-@pytest.mark.parametrize("kind", [View, Views, Pair[int], Annotated[PageView, "seen"], NewType("Again", View)])
+@pytest.mark.parametrize(
+    "kind", [View, Views, Pair[int], Listed[PageView], Annotated[PageView, "seen"], NewType("Again", View)]
+)
 def test_another_name_of_a_class_names_it_too(kind):
     class Local(StreamTask[str, kind]):
         def process(self, envelope, collector, coordinator): ...
