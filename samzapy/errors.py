@@ -224,6 +224,12 @@ class StoreLocked(StoreError):
     exit_code = 3
 
 
+class StoreDiskFailed(StoreError):
+    """Raised when the operating system refuses a store's files or folders: a full disk, a missing right, no folder."""
+
+    exit_code = 3
+
+
 class StoreCorrupted(StoreError):
     """Raised when a local store's files are damaged: set aside and rebuilt from the changelog."""
 

@@ -59,6 +59,7 @@ from samzapy.errors import (
     RetriableError,
     SamzapyError,
     StaleEpoch,
+    StoreCorrupted,
     TaskMigrated,
     TransactionAborted,
     TransactionIndeterminate,
@@ -76,8 +77,9 @@ from samzapy.system.factories import has_transactions, load_factory
 
 logger = logging.getLogger(__name__)
 
-#: A broker that times a transaction out fences its producer, so a fenced producer may still be the rightful one.
-RESTARTABLE = (TransactionAborted, TransactionIndeterminate, ProducerFenced, RetriableError)
+#: A broker that times a transaction out fences its producer, so a fenced producer may still be the rightful one. The next
+#: start rebuilds a damaged store from its changelog.
+RESTARTABLE = (TransactionAborted, TransactionIndeterminate, ProducerFenced, RetriableError, StoreCorrupted)
 
 #: The seconds before each start in a row.
 _PAUSES_S = (0.4, 0.8, 1.6, 3.2, 6.4)

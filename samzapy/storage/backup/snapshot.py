@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from samzapy.errors import StoreError
+from samzapy.errors import StoreDiskFailed, StoreError
 from samzapy.failpoints import reach
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable
 from samzapy.storage.local.directory import download_of
@@ -244,6 +244,6 @@ def _download(
             raise ValueError(reason)
         part.rename(directory)
     except OSError as cause:
-        raise StoreError(f"{directory}: cannot take a snapshot: {cause.strerror or cause}") from cause
+        raise StoreDiskFailed(f"{directory}: cannot take a snapshot: {cause.strerror or cause}") from cause
     finally:
         shutil.rmtree(part, ignore_errors=True)

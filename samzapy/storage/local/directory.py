@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 from typing import Literal, get_args
 
-from samzapy.errors import StoreError
+from samzapy.errors import StoreDiskFailed, StoreError
 
 #: Brackets and commas are in the names of tasks of one partition: `SystemStreamPartition_[kafka,_orders,_0]`.
 _SAFE = re.compile(r"^[A-Za-z0-9._,~\[\]\-]{1,200}$")
@@ -54,7 +54,7 @@ def make_private(path: Path, base: Path) -> None:
         for part in (path.parent.parent, path.parent, path):
             part.mkdir(mode=0o700, exist_ok=True)
     except OSError as cause:
-        raise StoreError(f"{path}: cannot make the store's directory: {cause.strerror or cause}") from cause
+        raise StoreDiskFailed(f"{path}: cannot make the store's directory: {cause.strerror or cause}") from cause
 
 
 def set_aside(path: Path, kind: RefusedAs, now_ms: int) -> Path:
@@ -68,7 +68,7 @@ def set_aside(path: Path, kind: RefusedAs, now_ms: int) -> Path:
             shutil.rmtree(older)
         path.rename(aside)
     except OSError as cause:
-        raise StoreError(f"{path}: cannot set the store aside: {cause.strerror or cause}") from cause
+        raise StoreDiskFailed(f"{path}: cannot set the store aside: {cause.strerror or cause}") from cause
     return aside
 
 
@@ -123,7 +123,7 @@ def _beside(path: Path, ending: re.Pattern[str]) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as cause:
-        raise StoreError(f"{path}: cannot look for the store: {cause.strerror or cause}") from cause
+        raise StoreDiskFailed(f"{path}: cannot look for the store: {cause.strerror or cause}") from cause
     return [path.with_name(name) for name in names]
 
 
@@ -132,7 +132,7 @@ def wipe(path: Path) -> None:
     try:
         shutil.rmtree(path)
     except OSError as cause:
-        raise StoreError(f"{path}: cannot delete the store: {cause.strerror or cause}") from cause
+        raise StoreDiskFailed(f"{path}: cannot delete the store: {cause.strerror or cause}") from cause
 
 
 def locking_pid(path: Path) -> int | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
-from samzapy.errors import StoreCorrupted, StoreError, StoreLocked
+from samzapy.errors import StoreCorrupted, StoreDiskFailed, StoreLocked
 from samzapy.storage.local.directory import RefusedAs, make_private, set_aside, standbys_beside, store_directory, wipe
 from samzapy.storage.local.marker import Marker
 
@@ -178,7 +178,7 @@ def take_over_standby(
     try:
         best.rename(path)
     except OSError as cause:
-        raise StoreError(f"{path}: cannot take over {best.name}: {cause.strerror or cause}") from cause
+        raise StoreDiskFailed(f"{path}: cannot take over {best.name}: {cause.strerror or cause}") from cause
     _LOG.info(
         "The local store %s is the standby %s from now on, at changelog offset %d", path, best.name, offsets[best]
     )

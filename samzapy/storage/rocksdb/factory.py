@@ -12,7 +12,7 @@ from pathlib import Path
 from rocksdict import AccessType, Cache, Options, Rdict
 
 from samzapy.api.engine import EngineMemory, EngineSettings, StorageEngine, StorageEngineFactory
-from samzapy.errors import ConfigError, ConfigProblem, StoreCorrupted, StoreError
+from samzapy.errors import ConfigError, ConfigProblem, StoreCorrupted, StoreDiskFailed, StoreError
 from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
 from samzapy.storage.rocksdb.failures import OPENING, noted_damage, translated
 from samzapy.storage.rocksdb.ingestion import remove_leftover
@@ -136,5 +136,5 @@ def _private(directory: Path) -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
     except OSError as cause:
-        raise StoreError(f"{directory}: cannot make the store's directory: {cause.strerror or cause}") from cause
+        raise StoreDiskFailed(f"{directory}: cannot make the store's directory: {cause.strerror or cause}") from cause
     return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from samzapy.errors import StoreClosed, StoreCorrupted, StoreError, StoreLocked
+from samzapy.errors import StoreClosed, StoreCorrupted, StoreDiskFailed, StoreError, StoreLocked
 from samzapy.storage.rocksdb.ownership import CLAIMED, holder
 
 #: Written when damage was found, so that the next start does not trust the directory although it opens.
@@ -19,8 +19,9 @@ IN_USE = "borrowed"
 #: the file is missing, the holder of the lock has just renamed the directory.
 _LOCKED = ("/LOCK: Resource temporarily unavailable", "/LOCK: No such file", "lock hold by current process")
 
-#: While a store is opened, a missing file can only mean that the store has lost it.
 OPENING = "opening"
+#: While a store is opened, a missing file, or a folder in the place of one, can only mean that the store is damaged.
+_DAMAGED_FILES = ("No such file", "Is a directory", "Not a directory")
 
 
 def translated(cause: Exception, path: Path, doing: str, written: Path | None = None) -> StoreError:
@@ -34,10 +35,12 @@ def translated(cause: Exception, path: Path, doing: str, written: Path | None = 
         return StoreClosed(f"{path}: {doing}: another thread closes the store")
     if any(locked in text for locked in _LOCKED):
         return StoreLocked(f"{path}: {holder(path)}")
-    if text.startswith("Corruption") or "Corruption:" in text or (doing == OPENING and "No such file" in text):
+    damaged = doing == OPENING and any(lost in text for lost in _DAMAGED_FILES)
+    if damaged or "Corruption:" in text or text.startswith("Corruption"):
         _note_damage(path, text)
         return StoreCorrupted(f"{path}: {doing}: {text}")
-    return StoreError(f"{path}: {doing}: {text}{_explanation(text, path, written)}")
+    failure = StoreDiskFailed if text.startswith("IO error") else StoreError
+    return failure(f"{path}: {doing}: {text}{_explanation(text, path, written)}")
 
 
 def _explanation(text: str, path: Path, written: Path | None) -> str:

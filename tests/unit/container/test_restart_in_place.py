@@ -12,7 +12,7 @@ from samzapy.checkpoint.factories import FileCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.container.supervision.job_records import this_run
-from samzapy.errors import JobTakenOver, TransactionAborted
+from samzapy.errors import JobTakenOver, StoreCorrupted, TransactionAborted
 from samzapy.failpoints import arm, disarm
 from samzapy.job.lease import ContainerLease, Directive
 from samzapy.runner.prepare import prepare
@@ -98,3 +98,15 @@ def test_a_container_whose_job_was_started_elsewhere_does_not_start_again(attemp
     arm("commit.5", 2, abort_for_another_run)
     with pytest.raises(JobTakenOver, match="another run of job 'counting'"):
         container.run()
+
+
+def test_a_store_found_damaged_at_a_read_is_rebuilt_by_a_start_in_place(attempts):
+    container, lease, _ = attempts
+
+    def damage(name):
+        raise StoreCorrupted("block checksum mismatch")
+
+    disarm()
+    arm("commit.2", 2, damage)
+    assert container.run().phase == "done"
+    assert lease.restarting

@@ -11,7 +11,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
-from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
+from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreDiskFailed, StoreError, StoreLocked
 from samzapy.storage.local.directory import set_aside, set_asides, standbys_beside, store_directory
 from samzapy.storage.local.files import LocalStores
 from samzapy.storage.local.marker import Marker, StoreIdentity
@@ -410,8 +410,22 @@ def test_after_a_kill_data_and_marker_are_of_the_same_commit(stores, wal):
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot make the store's directory"):
+    with pytest.raises(StoreDiskFailed, match="cannot make the store's directory") as refused:
         FACTORY.open(tmp_path / "file" / "s", SETTINGS)
+    assert refused.value.exit_code == 3
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "MANIFEST-*"])
+def test_a_folder_in_the_place_of_a_file_is_damage(tmp_path, name):
+    engine = FACTORY.open(tmp_path / "s", SETTINGS)
+    engine.write({b"k": b"v"}, b"marker")
+    engine.flush()
+    engine.close()
+    for file in (tmp_path / "s").glob(name):
+        file.unlink()
+        file.mkdir()
+    with pytest.raises(StoreCorrupted):
+        FACTORY.open(tmp_path / "s", SETTINGS)
 
 
 def test_every_bad_option_is_listed_with_what_is_allowed(tmp_path):

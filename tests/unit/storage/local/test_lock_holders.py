@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from samzapy.api.engine import EngineSettings
-from samzapy.errors import StoreError, StoreLocked
+from samzapy.errors import StoreCorrupted, StoreLocked
 from samzapy.storage.local.directory import locking_pid
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.storage.rocksdb.failures import OPENING, translated
@@ -78,8 +78,7 @@ def test_only_a_lock_that_is_held_is_waited_for_and_every_other_failure_is_told(
     assert (text.format(tmp_path) in str(failure)) != locked
 
 
-def test_a_lock_that_cannot_be_made_is_no_lock_of_another_process(tmp_path):
+def test_a_folder_in_the_place_of_the_lock_is_damage(tmp_path):
     (tmp_path / "LOCK").mkdir()
-    with pytest.raises(StoreError, match=r"opening: IO error: .*/LOCK: Is a directory") as caught:
+    with pytest.raises(StoreCorrupted, match=r"opening: IO error: .*/LOCK: Is a directory"):
         RocksDbStorageEngineFactory().open(tmp_path, EngineSettings("s"))
-    assert not isinstance(caught.value, StoreLocked)
