@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NoReturn, TextIO, TypeGuard
 
 import click
 
@@ -94,7 +94,7 @@ class Commands(click.Group):
             sys.stdout.flush()
         except BrokenPipeError:
             # The interpreter flushes once more at its end, and would report an error.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard(sys.stdout)
             ctx.exit(_BROKEN_PIPE)
         return result
 
@@ -126,7 +126,13 @@ def _drop_unwritten_errors() -> None:
         if sys.stderr is not None:
             sys.stderr.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    from samzapy.cli.output import discard  # the libraries of tables take a while
+
+    discard(stream)
 
 
 def _take_any_text() -> None:

@@ -12,13 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import Any, TextIO, cast, final
+from typing import Any, Protocol, TextIO, cast, final
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+
+class HasFileno(Protocol):
+    """A stream over a file of the operating system."""
+
+    def fileno(self) -> int:
+        """The file's descriptor."""
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -35,6 +42,15 @@ def warn(message: str) -> None:
     """Print one line on standard error. A line that cannot be written is dropped."""
     with suppress(OSError):
         click.echo(f"warning: {message}", err=True)
+
+
+def discard(stream: HasFileno) -> None:
+    """Discard what `stream` holds and what is written to it later. Raises OSError without a file below it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)
 
 
 def status_console() -> Console:
@@ -84,11 +100,7 @@ class _Lasting:
         if cause.errno in {errno.EPIPE, errno.EIO}:
             # For good. The user's code and the clients write there as well, and the interpreter does at its end.
             with suppress(OSError, ValueError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                try:
-                    os.dup2(nowhere, self.fileno())
-                finally:
-                    os.close(nowhere)
+                discard(self)
 
 
 def line_on(console: Console, line: str) -> None:

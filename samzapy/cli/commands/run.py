@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import click
 
 from samzapy.cli.options import JOB, OVERRIDES, pairs
-from samzapy.cli.output import json_text, status_console
+from samzapy.cli.output import discard, json_text, status_console, warn
 from samzapy.cli.progress import RunDisplay, summary
 
 
@@ -80,10 +81,15 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
             yield
 
     outcome = launch(config, runner, options, shown(), until_end=flags.until_end, unfit=unfit)
-    if flags.as_json:
-        click.echo(json_text({**outcome.status.to_json(), "stopped": outcome.stopped}))
-    else:
-        click.echo(summary(outcome.status))
+    as_json = {**outcome.status.to_json(), "stopped": outcome.stopped}
+    try:
+        click.echo(json_text(as_json) if flags.as_json else summary(outcome.status))
+    except OSError as cause:
+        if isinstance(cause, BrokenPipeError):
+            raise
+        # The exit code is the job's: it has ended well.
+        warn(f"standard output: {cause.strerror}")
+        discard(sys.stdout)
 
 
 _MB = 1_000_000

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
@@ -39,7 +40,26 @@ def log_folder(config: LogConfig, job_name: str) -> Path:
 
 
 class PrivateFile(RotatingFileHandler):
-    """A log file that only its owner reads."""
+    """A log file that only its owner reads. Lines that cannot be written are lost after one warning, since a full disk
+    below the log decides nothing about the job."""
+
+    _warned = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name in `logging`
+        """Warn once about a disk that takes no more lines."""
+        cause = sys.exc_info()[1]
+        if not isinstance(cause, OSError):
+            super().handleError(record)
+        elif not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s: %s (job.log.dir); further lines may be missing there", self.baseFilename, cause.strerror
+            )
+
+    def close(self) -> None:
+        """Close the file, whether or not the last lines could be written."""
+        with suppress(OSError):
+            super().close()
 
     def _open(self) -> TextIOWrapper:
         # Never truncated: several attempts may write to it one after the other.
@@ -99,7 +119,9 @@ class PageAddress:
                 file.write(address)
             self._written = address
         except OSError as cause:
-            logger.warning("The address of the status page is not kept: %s", cause)
+            logger.warning(
+                "%s: the address of the status page is not kept: %s (job.log.dir)", self._path, cause.strerror
+            )
 
     def read(self) -> str | None:
         """The address, None if no run of the job has one here."""

@@ -59,6 +59,7 @@ def local_settings(settings: SystemSettings) -> LocalSettings:
 
 
 _RETRY_S = 0.005
+_FULL = "database or disk is full"
 
 
 class OutcomeUnknown(EnvironmentFailure):
@@ -93,6 +94,9 @@ class Database:
                 self.execute("COMMIT")
             except sqlite3.Error as cause:
                 self._rollback()
+                if _FULL in str(cause):
+                    # The last page was not written, so nothing is committed.
+                    raise
                 raise OutcomeUnknown(f"{self._settings}: commit failed ({cause})") from cause
 
     @contextmanager

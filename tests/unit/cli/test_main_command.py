@@ -1,6 +1,7 @@
 """The command as a whole: help, version, what becomes of errors."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -119,6 +120,23 @@ def test_a_full_disk_below_standard_output_is_one_line():
     with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
         done = keys_with(stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (3, "error: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_run_without_room_for_its_outcome_ends_with_the_outcome(ran, tmp_path, form):
+    shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
+    program = [sys.executable, "-c", "from samzapy.cli.main import main; main()", "run", "job.properties", *form]
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device
+        done = subprocess.run(
+            [*program, "--runner", "local", "--until-end"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "warning: standard output: No space left on device" in done.stderr.splitlines()
 
 
 def test_what_the_encoding_of_the_terminal_lacks_is_escaped():

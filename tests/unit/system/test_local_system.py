@@ -16,7 +16,7 @@ from samzapy.errors import (
     TransactionAborted,
     UnknownStream,
 )
-from samzapy.system.local.database import local_settings
+from samzapy.system.local.database import LocalSettings, OutcomeUnknown, local_settings, open_database
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.system.local.schema import decode_headers, encode_headers
 from samzapy.testing import ManualClock
@@ -208,6 +208,25 @@ def test_a_commit_that_does_not_get_the_lock_can_be_aborted_and_repeated(make, l
     send(producer, b"again")
     producer.commit()
     assert local.read()[0] == [b"again"]
+
+
+def test_a_disk_that_is_full_at_a_commit_is_a_failure_of_the_environment(tmp_path):
+    database = open_database(LocalSettings("local", tmp_path / "local.db"), create=True)
+    execute = database.execute
+
+    def full(statement, *values):
+        if statement == "COMMIT":
+            raise sqlite3.OperationalError("database or disk is full")
+        return execute(statement, *values)
+
+    database.execute = full
+    with pytest.raises(EnvironmentFailure, match="database or disk is full") as refused, database.write():
+        pass
+    assert not isinstance(refused.value, OutcomeUnknown)
+    database.execute = execute
+    with database.write():
+        pass
+    database.close()
 
 
 def test_reading_goes_on_while_another_process_writes(local):
