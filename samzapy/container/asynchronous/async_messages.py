@@ -211,7 +211,7 @@ class AsyncMessages:
         try:
             returned = task.process_async(work.envelope, message.outputs, self.task.requests, message)
             if returned is not None:
-                self.task.refuse_awaitable(f"process_async of {work.envelope.position}", returned)
+                self.task.refuse_returned(f"process_async of {work.envelope.position}", returned)
         except BaseException as failure:  # noqa: BLE001  # sorted out by kind
             if message.ended:
                 self._failure = self.task.failure_of(work.envelope, failure)
@@ -222,7 +222,7 @@ class AsyncMessages:
         envelope = message.work.envelope
         try:
             if (returned := await process(envelope, message.outputs, self.task.requests)) is not None:
-                self.task.refuse_awaitable(f"process of {envelope.position}", returned)
+                self.task.refuse_returned(f"process of {envelope.position}", returned)
         except BaseException as failure:  # noqa: BLE001  # sorted out by kind
             self._settle(message, failure, None)
         else:

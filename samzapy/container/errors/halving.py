@@ -61,7 +61,7 @@ class BatchProcessing(Processing):
         task = self._task
         try:
             if (returned := self._process(part, self._collector, task.requests)) is not None:
-                task.refuse_awaitable(f"process_batch of {part.position}", returned)
+                task.refuse_returned(f"process_batch of {part.position}", returned)
         except BaseException as failure:  # noqa: BLE001  # sorted out by kind
             return failure
         return None

@@ -55,7 +55,7 @@ class TolerantProcessing(Processing):
                 gathered = mark()
                 try:
                     if (returned := process(envelope, collector, requests)) is not None:
-                        task.refuse_awaitable(f"process of {envelope.position}", returned)
+                        task.refuse_returned(f"process of {envelope.position}", returned)
                 except BaseException as failure:  # noqa: BLE001  # sorted out by kind
                     self._recover(envelope, gathered, failure)
                 done += 1
@@ -74,7 +74,7 @@ class TolerantProcessing(Processing):
         def again() -> Exception | None:
             try:
                 if (returned := self._process(envelope, self._collector, task.requests)) is not None:
-                    task.refuse_awaitable(f"process of {envelope.position}", returned)
+                    task.refuse_returned(f"process of {envelope.position}", returned)
             except BaseException as repeated:  # noqa: BLE001  # sorted out by kind
                 if is_about_its_message(repeated):
                     self._undo(envelope, gathered)

@@ -59,7 +59,7 @@ class StrictProcessing(Processing):
         try:
             for envelope in envelopes:  # the handler and the position need the last one
                 if (returned := process(envelope, collector, requests)) is not None:
-                    task.refuse_awaitable(f"process of {envelope.position}", returned)
+                    task.refuse_returned(f"process of {envelope.position}", returned)
                 if requests.pending:
                     break
         except BaseException as cause:  # noqa: BLE001  # raised again with the position

@@ -16,6 +16,10 @@ from samzapy.errors import FailedCall, SamzapyError, SerdeError, StoreRefused, T
 Finish = Callable[[object], object]
 
 
+#: The methods without a collector: what they return is no message.
+_WITHOUT_OUTPUTS = frozenset({"init", "close"})
+
+
 def as_returned(returned: object) -> object:
     """The default: nothing is awaited."""
     return returned
@@ -31,6 +35,11 @@ def task_failed(
     failure = TaskFailed(f"{task_name}: {where} failed: {type(cause).__name__}: {one_line(cause)}{at}")
     failure.call = FailedCall(task_name, where, span)
     return failure
+
+
+def _named(returned: object) -> str:
+    kind = type(returned).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
 
 
 class UserCalls:
@@ -54,7 +63,15 @@ class UserCalls:
             raise
         except BaseException as cause:
             raise task_failed(self.name, str(where), cause) from cause
+        if returned is not None:
+            (self.refuse_awaitable if where in _WITHOUT_OUTPUTS else self.refuse_returned)(where, returned)
+
+    def refuse_returned(self, where: object, returned: object) -> None:
+        """Raise TaskFailed for what a method that may send has returned: it goes nowhere, so a result would be lost."""
         self.refuse_awaitable(where, returned)
+        self._fail(
+            where, f"returned {_named(returned)}, which goes nowhere: call collector.send(...), and return nothing"
+        )
 
     def refuse_awaitable(self, where: object, returned: object) -> None:
         """Raise TaskFailed if the user's code returned an awaitable: it is never awaited, so its work would be lost. Any other
@@ -63,10 +80,11 @@ class UserCalls:
             return
         if iscoroutine(returned):
             returned.close()
-        failure = TaskFailed(
-            f"{self.name}: {where} returned a {type(returned).__name__}, which is never awaited: "
-            "only a CoroutineTask's is, and not what that returns"
-        )
+        what = f"returned {_named(returned)}, which is never awaited"
+        self._fail(where, f"{what}: only a CoroutineTask's is, and not what that returns")
+
+    def _fail(self, where: object, what: str) -> NoReturn:
+        failure = TaskFailed(f"{self.name}: {where} {what}")
         failure.call = FailedCall(self.name, str(where))
         raise failure
 

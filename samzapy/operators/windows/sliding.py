@@ -3,12 +3,16 @@
 The recent values of a key are one entry, `k|<key>`: `[due, done, times, values]`, in the order of time, at equal times
 in the order of arrival. `due` is the key's time in the index, `done` the last time with a closed window. Values stay as
 long as an open or a future window needs them.
+
+A value that came after its own window was over opens no window. It is in a fifth part of the entry, which only such an
+entry has: a list of `[time, first, value]`, in the order of arrival. The windows of values at `first` or later take it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
@@ -23,10 +27,15 @@ from samzapy.operators.windows.state import (
     places_by_key,
 )
 
+_time_of = itemgetter(0)
+
 
 class Sliding(WindowDefinition):
     """A window of `size` ending with each value: the window of a value at T has the values with T - size < time <= T,
     and its end is T + 1 (ms). Values of the same time share a window.
+
+    A window that is over takes nothing more. A value whose own window is over still counts in the windows of later values
+    that are not over, as in Kafka Streams. It is late once no window can take it: `size` and `grace` after it.
 
     A window is folded from its values when it closes. The values of a key are one entry of the store: for keys with
     thousands of values in a window, `Hopping` is the better choice.
@@ -53,26 +62,32 @@ class SlidingState(KeyedState):
         self._size = windows.size_ms
 
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
-        if time + 1 + self.grace_ms <= horizon:
+        if time + self._size + self.grace_ms <= horizon:
             return False
         entry = "k|" + key
         held = self._get(entry)
-        if held is not None and held[2][-1] < time and held[0] <= time + 1 and self.touched is None:
+        if (
+            held is not None
+            and self.touched is None
+            and time + 1 + self.grace_ms > horizon
+            and (times := held[2])
+            and times[-1] < time
+            and held[0] <= time + 1
+        ):
             # The usual value: one after all others.
             self.opened += 1
-            self._put(entry, [held[0], held[1], [*held[2], time], [*held[3], value]])
+            self._put(entry, [held[0], held[1], [*times, time], [*held[3], value], *held[4:]])
             return True
-        due, done, times, values = held or (time + 1, -1, [], [])
-        kept = [due, done, list(times), list(values)]
-        self._insert(key, kept, value, time)
-        self._put_under(key, None if held is None else due, kept)
+        kept = _copied(held)
+        self._insert(key, kept, value, time, horizon)
+        self._put_under(key, None if held is None else held[0], kept)
         return True
 
     def add_all(
         self, keys: Sequence[str], values: Sequence[Any], times: Sequence[int], horizons: Sequence[int]
     ) -> list[int]:
-        grace_ms = self.grace_ms
-        late = [place for place, time in enumerate(times) if time + 1 + grace_ms <= horizons[place]]
+        lives_ms = self._size + self.grace_ms
+        late = [place for place, time in enumerate(times) if time + lives_ms <= horizons[place]]
         missed = set(late)
         by_key = places_by_key(keys)
         for key, places in by_key.items():
@@ -80,30 +95,30 @@ class SlidingState(KeyedState):
         found = self.store.get_all(["k|" + key for key in by_key])
         for (key, places), held in zip(by_key.items(), found.values(), strict=True):
             if places:
-                due, done, old_times, old_values = held or (times[places[0]] + 1, -1, [], [])
-                kept = [due, done, list(old_times), list(old_values)]
+                kept = _copied(held)
                 for place in places:
-                    self._insert(key, kept, values[place], times[place])
-                self._put_under(key, None if held is None else due, kept)
+                    self._insert(key, kept, values[place], times[place], horizons[place])
+                self._put_under(key, None if held is None else held[0], kept)
         return late
 
-    def _insert(self, key: str, kept: list[Any], value: Any, time: int) -> None:
+    def _insert(self, key: str, kept: list[Any], value: Any, time: int, horizon: int) -> None:
         """Put a value into an entry, which nothing else has."""
-        _, _, times, values = kept
-        if not times or times[-1] < time:
-            place = len(times)
-            self.opened += 1
-            times.append(time)
-            values.append(value)
+        times, values = kept[2:4]
+        since = time
+        if time + 1 + self.grace_ms <= horizon:
+            since = horizon - self.grace_ms
+            kept[4:] = [[*(kept[4] if len(kept) > 4 else ()), [time, since, value]]]
+            kept[0] = min(kept[0], time + self._size)
         else:
             place = bisect_right(times, time)
             if not place or times[place - 1] != time:
                 self.opened += 1
             times.insert(place, time)
             values.insert(place, value)
-        kept[0] = min(kept[0], time + 1)
+            kept[0] = min(kept[0], time + 1)
         if self.touched is not None:
-            self.touched.update((key, each) for each in times[place : bisect_left(times, time + self._size)])
+            touched = times[bisect_left(times, since) : bisect_left(times, time + self._size)]
+            self.touched.update((key, each) for each in touched)
 
     def _put_under(self, key: str, before: int | None, kept: list[Any]) -> None:
         """Put an entry that was due at `before`; None: there was none."""
@@ -114,28 +129,34 @@ class SlidingState(KeyedState):
         self.store.put("k|" + key, kept)
 
     def _closed(self, key: str, held: list[Any], bound: int) -> tuple[list[Window], list[Any] | None]:
-        _, done, times, values = held
+        _, done, times, values, *rest = held
         last = bisect_left(times, bound)
-        windows = self._windows(key, bisect_right(times, done), last, times, values)
-        past = len(times) if bound == ALL_MS else bisect_right(times, bound - self._size)
-        if past == len(times):
+        windows = self._windows(key, bisect_right(times, done), last, held)
+        if bound == ALL_MS:
+            return windows, None
+        past = bisect_right(times, bound - self._size)
+        rest = [left] if rest and (left := [late for late in rest[0] if late[0] + self._size > bound]) else []
+        if past == len(times) and not rest:
             return windows, None
         # With no window left to close, the values wait for later ones that may still come in time.
-        due = times[last] + 1 if last < len(times) else times[-1] + self._size
+        newest = max(times[-1:] + [late[0] for each in rest for late in each])
+        due = times[last] + 1 if last < len(times) else newest + self._size
         done = max(done, times[last - 1] if last else done)
-        return windows, [due, done, times[past:], values[past:]]
+        return windows, [due, done, times[past:], values[past:], *rest]
 
     def read(self, handle: Handle) -> Window | None:
         key, time = handle
-        _, done, times, values = self._get(f"k|{key}") or (0, -1, [], [])
-        if time <= done or time not in times:
+        held = self._get(f"k|{key}")
+        if held is None or time <= held[1] or time not in held[2]:
             return None
-        last = bisect_right(times, time)
-        return self._windows(key, last - 1, last, times, values)[0]
+        last = bisect_right(held[2], time)
+        return self._windows(key, last - 1, last, held)[0]
 
-    def _windows(self, key: str, first: int, last: int, times: list[int], values: list[Any]) -> list[Window]:
+    def _windows(self, key: str, first: int, last: int, held: list[Any]) -> list[Window]:
         """The windows that end with the values of the places from `first` to `last`, one for each time."""
         size, init, add_all = self._size, self.aggregation.init, self.aggregation.add_all
+        times, values = held[2:4]
+        late = held[4] if len(held) > 4 else ()
         found = []
         start = 0
         for place in range(first, last):
@@ -145,5 +166,17 @@ class SlidingState(KeyedState):
             begin = time - size
             while times[start] <= begin:
                 start += 1
-            found.append(Window(key, begin + 1, time + 1, add_all(init(), values[start : place + 1])))
+            inside = values[start : place + 1]
+            if late and (more := [(at, value) for at, since, value in late if begin < at and since <= time]):
+                both = sorted([*zip(times[start : place + 1], inside, strict=True), *more], key=_time_of)
+                inside = [value for _, value in both]
+            found.append(Window(key, begin + 1, time + 1, add_all(init(), inside)))
         return found
+
+
+def _copied(held: list[Any] | None) -> list[Any]:
+    """An entry to change; a new one comes due with its first value."""
+    if held is None:
+        return [ALL_MS, -1, [], []]
+    due, done, times, values, *late = held
+    return [due, done, list(times), list(values), *late]

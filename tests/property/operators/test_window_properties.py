@@ -98,16 +98,24 @@ def expected_aligned(inputs, size, advance, grace):
 
 
 def expected_sliding(inputs, size, grace):
-    accepted, late = defaultdict(list), []
+    """A value counts from the first window that was not over when it came; the windows end with the values in time.
+    Of values of the same time those that opened no window come last."""
+    accepted, ends, late = defaultdict(list), set(), []
     for key, time, number, newest in marked(inputs):
         if time + 1 + grace > newest:
-            accepted[key].append((time, number))
+            ends.add((time + 1, key))
+        if time + size + grace > newest:
+            accepted[key].append((time, newest - grace >= time + 1, number, newest - grace))
         else:
             late.append((key, time, number))
-    ends = sorted({(time + 1, key) for key, each in accepted.items() for time, _ in each})
     return [
-        (key, end - size, end, [number for time, number in sorted(accepted[key]) if end - size <= time < end])
-        for end, key in ends
+        (
+            key,
+            end - size,
+            end,
+            [n for time, _, n, over in sorted(accepted[key]) if end - size <= time < end and end > over],
+        )
+        for end, key in sorted(ends)
     ], sorted(late)
 
 

@@ -145,6 +145,39 @@ def test_a_value_in_time_before_the_others_of_its_key_closes_before_them_in_a_sl
     assert shown(windows.advance()) == [("a", 111, 121, 1)]
 
 
+@pytest.mark.parametrize("closed_between", [False, True], ids=["all open", "closed"])
+def test_a_late_value_counts_in_later_sliding_windows_that_are_open(rig, closed_between):
+    windows = rig(Sliding(10, grace=2), Collect())
+    for time in (100, 104, 110):
+        windows.add("a", time, value=time)
+    results = windows.advance() if closed_between else []
+    assert windows.add("a", 103, value=103), "(103, 104] are over, (109, 110] and later ones are not"
+    assert not windows.add("a", 98, value=98), "each window that may have it is over"
+    assert windows.add("b", 103, value=103), "a later one may have it"
+    windows.commit()
+    windows.crash()
+    windows.add("a", 112, value=112)
+    windows.add("b", 112, value=112)
+    windows.add("c", 200)
+    assert shown(results + windows.advance()) == [
+        ("a", 91, 101, [100]),
+        ("a", 95, 105, [100, 104]),
+        ("a", 101, 111, [103, 104, 110]),
+        ("a", 103, 113, [103, 104, 110, 112]),
+        ("b", 103, 113, [103, 112]),
+    ]
+    assert {key for key in entries(windows) if key[0] in "kx"} == {"k|c", "x|00000000000201|c"}
+
+
+@pytest.mark.parametrize("advance", [10, 5], ids=["windows", "panes"])
+def test_a_hopping_value_late_for_one_window_counts_in_those_still_open(rig, advance):
+    windows = rig(Hopping(20, advance, grace=2))
+    windows.add("a", 131)
+    assert windows.add("a", 118)
+    assert not windows.add("a", 109)
+    assert shown(windows.finish())[0] == ("a", 110, 130, 1)
+
+
 @pytest.mark.parametrize("windows", [Tumbling(10), Hopping(20, 10), Sliding(10), Sessions(10)], ids=lambda w: w.name)
 def test_nothing_is_left_of_keys_that_are_over(rig, windows):
     opened = rig(windows)
@@ -250,7 +283,7 @@ def test_windows_of_an_ended_stream_are_over_in_the_next_run(rig):
     assert len(windows.finish()) == 2
     windows.commit()
     windows.crash()
-    assert not windows.add("a", 58)
+    assert not windows.add("a", 49), "each window that may have it was over"
     assert windows.add("a", 59)
     windows.add("a", 80)
     assert shown(windows.advance()) == [("a", 50, 60, 1)]
@@ -361,7 +394,9 @@ def test_a_longer_grace_opens_no_window_that_the_end_of_a_run_has_closed(rig, ma
     before.add("a", 1)
     assert before.finish()
     before.commit()
-    assert not rig(make(200)).add("a", 1)
+    after = rig(make(200))
+    after.add("a", 1)
+    assert after.finish() == []
 
 
 def test_a_grace_that_was_longer_for_a_while_closes_nothing_early(rig):
