@@ -41,6 +41,8 @@ _TEXT = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 LATEST_MS = 9 * 10**13
 #: A hundred years. With the latest event time it stays below 10^14, see `windows.state`.
 LONGEST_MS = 36_525 * _UNITS["d"]
+#: For messages without a proper key.
+KEY_REMEDY = "; task.error.process.policy may skip the message or make it a dead letter"
 
 _CLOCK = "clock"
 _GRACE = "grace"

@@ -13,6 +13,7 @@ from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import EnvironmentFailure
+from samzapy.operators.event_time import KEY_REMEDY
 
 
 class Side(NamedTuple):
@@ -59,5 +60,5 @@ def key_of(envelope: IncomingMessageEnvelope) -> str:
     """The join key of a message. Raises ValueError for a key that is not a string."""
     key: object = envelope.key
     if type(key) is not str:
-        raise ValueError(f"{envelope.position}: a join needs a string as key, got {key!r:.100}")
+        raise ValueError(f"{envelope.position}: a join needs a string as key, got {key!r:.100}{KEY_REMEDY}")
     return key

@@ -19,7 +19,14 @@ from samzapy.config.reading.reader import Reader
 from samzapy.config.tasks.task import WINDOW_MS
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.operators.columns import Column, columns, runs_of_partitions
-from samzapy.operators.event_time import Duration, EventTime, milliseconds, must_keep_entries, must_take_lists
+from samzapy.operators.event_time import (
+    KEY_REMEDY,
+    Duration,
+    EventTime,
+    milliseconds,
+    must_keep_entries,
+    must_take_lists,
+)
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.results import Early, Emission, Kind, OnChange, OnClose, Output, WindowResult, sender
 from samzapy.operators.windows.state import (
@@ -248,7 +255,8 @@ class EventTimeWindows:
         touched.clear()
 
     def _refuse_key(self, envelope: IncomingMessageEnvelope, key: object) -> NoReturn:
-        raise TypeError(f"{envelope.position}: keys of windows are strings, got {type(key).__name__} {key!r:.100}")
+        got = f"got {type(key).__name__} {key!r:.100}"
+        raise TypeError(f"{envelope.position}: keys of windows are strings, {got}{KEY_REMEDY}")
 
     def _put_aside(self, envelope: IncomingMessageEnvelope, time: int, collector: MessageCollector) -> None:
         self._late.count += 1
