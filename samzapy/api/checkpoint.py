@@ -40,8 +40,8 @@ class Checkpoint:
                         in the job file; empty in records of older versions
     input_ids           by input stream, the id of the stream that the offsets are of; empty in records of older versions
     held_by, idle       for people: the partition or sender that held the clock back, and the sources that were idle or over
-    told                the last watermark that `on_watermark` was called with, -1 for none; None if it is the watermark
-                        of `senders`
+    told                the last watermark that `on_watermark` was called with, -1 for none; None if there was no watermark;
+                        in records of older versions also None if it is the watermark of `senders`
     ended_in            the id of the run in which `on_end_of_stream` or `on_drain` was called at these offsets, empty for none
     """
 

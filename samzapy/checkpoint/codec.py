@@ -19,8 +19,8 @@ owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host":
    sender of an intermediate input. `serdes` names the serdes of each store's keys and values. `input-ids` are the ids of the
    streams that the offsets are of: a stream that is deleted and created again has another id.
 3. `held-by` names the source that held the task's clock back, `idle` the sources that were idle or had ended. No run
-   reads them. `told` is the last watermark that `on_watermark` was called with, -1 for none, if the senders have sent a
-   later one. `ended-in` is the run in which `on_end_of_stream` or `on_drain` was called at these offsets.
+   reads them. `told` is the last watermark that `on_watermark` was called with, -1 for none. `ended-in` is the run in
+   which `on_end_of_stream` or `on_drain` was called at these offsets.
 4. The owner is the run that was started last.
 5. Every other record of a job is a JSON object with a format and its own fields.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.trial import Mutant
 
 _CAUSES = "tests/unit/container/errors/test_causes_of_failures.py"
-_CLOCK = "tests/unit/container/event_time/test_event_clock.py"
+_CLOCK = "tests/property/test_event_clock_machine.py"
 _CONTRACT = "tests/contract/system/test_system_contract.py"
 _TRANSACTIONS = "tests/contract/system/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
@@ -676,6 +676,18 @@ _TIME = (
         "samzapy/container/event_time/clock.py",
         "                self._rule.heard(ssp, now)\n",
         "                pass\n",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "        self._reported = self._told_before(checkpoint.told, back=back)\n",
+        "        self._reported = self._stages.current\n",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "in reversed(self._accepted) if accepted == ssp), -1)",
+        "in reversed(self._accepted)), -1)",
         (_CLOCK,),
     ),
     Mutant(

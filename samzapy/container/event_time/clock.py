@@ -121,15 +121,23 @@ class EventClock:
         self._earlier = checkpoint.clock
         self._marks = Watermarks(self._offsets, self._still_true(checkpoint.event_times, checkpoint))
         now = self._clock.monotonic()
-        for ssp, known in self._still_true(checkpoint.senders, checkpoint).items():
+        senders_of = self._still_true(checkpoint.senders, checkpoint)
+        for ssp, known in senders_of.items():
             if ssp in self.intermediate:
                 self._senders[ssp] = senders = Senders(known, now, self._idle_s)
                 if senders.ended:
                     self.over.add(ssp)
                 self._follow(ssp)
-        current, told = self._stages.current, checkpoint.told
-        # A partition that starts before its committed offset may set the watermark back.
-        self._reported = current if current is None or told is None else min(current, told)
+        back = any(ssp in self.intermediate for ssp in checkpoint.senders.keys() - senders_of.keys())
+        self._reported = self._told_before(checkpoint.told, back=back)
+
+    def _told_before(self, told: int | None, *, back: bool) -> int | None:
+        """The watermark that `on_watermark` was last called with. The present one may be lower, since sources that were idle
+        or had ended count again. If an intermediate partition starts before its committed offset (`back`), the calls that
+        follow from its messages are made again."""
+        if told is None:  # no sender had sent a watermark, or an older version wrote it
+            return self._stages.current
+        return None if told < 0 or back else told
 
     def _still_true(
         self, kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint
@@ -209,12 +217,12 @@ class EventClock:
 
     @property
     def told(self) -> int | None:
-        """The watermark that `take_watermark` has returned last, -1 for none; None if the watermark has not moved
-        since. The checkpoint keeps it, because timers and `on_clock` may commit or stop the task before `on_watermark`
-        is called."""
-        if self._stages.current in {None, self._reported}:
-            return None
-        return -1 if self._reported is None else self._reported
+        """The watermark that `take_watermark` has returned last, -1 for none; None if there was no watermark yet. The
+        checkpoint keeps it, because timers and `on_clock` may commit or stop the task before `on_watermark` is called, and
+        because the watermark may be lower after a restart."""
+        if self._reported is not None:
+            return self._reported
+        return None if self._stages.current is None else -1
 
     def take_watermark(self) -> int | None:
         """The watermark if it has moved since the last call, else None."""

@@ -5,9 +5,8 @@ from typing import ClassVar
 import pytest
 from jobs.memory_job import MemoryJob
 
-from samzapy import Drain, EndOfStream, EndOfStreamListenerTask, IncomingMessageEnvelope, StreamTask, Watermark
+from samzapy import Drain, EndOfStreamListenerTask, IncomingMessageEnvelope, StreamTask, Watermark
 from samzapy import SystemStreamPartition as Ssp
-from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.event_time.clock import EventClock
@@ -41,66 +40,10 @@ def clock_of(*ssps, idle_ms=-1, intermediate=(), exact=True, seconds=None):
     return EventClock(dict.fromkeys(ssps, 0), seconds or Seconds(), idle_ms, intermediate=intermediate, exact=exact)
 
 
-def test_the_clock_is_the_least_of_the_latest_times_of_the_partitions():
-    clock = clock_of(A, B)
-    assert (clock.passed(A, at(A, 5, 9, 7)), clock.now, clock.holding) == (False, None, B)
-    assert (clock.passed(B, at(B, 3)), clock.now, clock.holding) == (True, 3, B)
-    assert (clock.passed(B, at(B, 20)), clock.now, clock.holding) == (True, 9, A)
-
-
-def test_late_messages_and_those_without_a_time_move_nothing():
-    clock = clock_of(A)
-    clock.passed(A, at(A, 10))
-    assert not clock.passed(A, at(A, 4, -1))
-    assert clock.now == 10
-
-
 def test_a_clock_that_is_not_exact_takes_the_last_message_of_a_run_for_all_of_them():
     clock = clock_of(A, exact=False)
     clock.passed(A, at(A, 5, 9, 7))
     assert clock.now == 7
-
-
-def test_a_partition_that_ended_holds_nothing_back():
-    clock = clock_of(A, B)
-    clock.passed(A, at(A, 10))
-    assert (clock.end(B), clock.now, clock.silent, clock.idle) == (True, 10, [str(B)], False)
-    assert (clock.end(A), clock.now, clock.held_by, clock.idle) == (False, 10, "", True)
-
-
-def test_messages_that_are_accepted_count_once_the_position_has_passed_them():
-    offsets = {A: 0, B: 0}
-    clock = EventClock(offsets, Seconds(), exact=True)
-    clock.accepted(A, at(A, 10, 30, 20))
-    clock.accepted(B, at(B, 40))
-    clock.ends(B)
-    assert (clock.done(), clock.now) == (False, None)
-    offsets[A] = 2
-    assert not clock.done()
-    offsets.update({A: 3, B: 1})
-    assert (clock.done(), clock.now, clock.held_by) == (True, 30, str(A))
-
-
-def test_a_restart_goes_on_with_the_marks_that_were_kept():
-    clock = clock_of(A, B)
-    clock.passed(A, at(A, 10))
-    clock.passed(B, at(B, 8))
-    kept = Checkpoint({A: 0, B: 0}, clock=clock.time_ms, event_times=clock.marks)
-    for ssps, now in (((A, B), 8), ((A,), 10)):
-        again = clock_of(*ssps)
-        again.resume(kept)
-        assert again.now == now
-
-
-def test_a_partition_that_starts_before_its_committed_offset_starts_without_a_mark_and_time_does_not_go_back():
-    clock = clock_of(A, B)
-    clock.resume(Checkpoint({A: 5, B: 0}, clock=100, event_times={A: 120, B: 100}))
-    assert (clock.now, clock.holding, clock.time_ms) == (None, A, 100)
-    clock.passed(A, at(A, 60))
-    assert (clock.now, clock.time_ms) == (60, 100)
-    clock.passed(A, at(A, 150))
-    clock.passed(B, at(B, 140))
-    assert clock.time_ms == 140
 
 
 def test_a_partition_holds_its_task_s_clock_until_it_is_idle():
@@ -126,33 +69,6 @@ def test_a_partition_holds_its_task_s_clock_until_it_is_idle():
     assert bring(B, 60)
     assert not bring(A, 70)
     assert clock.now == 60
-
-
-def test_a_partition_whose_messages_wait_is_not_idle_and_its_silence_counts_from_then_on():
-    offsets = {A: 0, B: 0}
-    clock = EventClock(offsets, Seconds(), 5_000, exact=True)
-    clock.look_for_idle(0.0)
-    offsets[A] = 1
-    clock.passed(A, at(A, 10))
-    assert not clock.look_for_idle(5.0, {B})
-    assert (clock.now, clock.silent) == (None, [])
-    assert not clock.look_for_idle(9.0)
-    assert clock.look_for_idle(10.0)
-    assert (clock.now, clock.silent) == (10, [str(A), str(B)])
-
-
-def test_a_sender_whose_control_messages_may_wait_is_not_idle():
-    clock = clock_of(A, B, idle_ms=5_000, intermediate=[B], exact=False)
-    clock.passed(A, at(A, 100))
-    say(clock, B, "Partition 0", Watermark(30))
-    say(clock, B, "Partition 1", Watermark(20))
-    clock.look_for_idle(0.0)
-    assert not clock.look_for_idle(6.0, {A, B})
-    assert (clock.now, clock.silent) == (20, [])
-    clock.look_for_idle(10.9)
-    assert clock.silent == []
-    clock.look_for_idle(11.0)
-    assert clock.silent == [str(A), str(B)]
 
 
 def test_no_partition_is_idle_without_an_idle_time_however_long_it_is_silent():
@@ -197,20 +113,6 @@ def test_a_sender_that_is_silent_for_the_idle_time_holds_nothing_and_neither_doe
     seconds.now = 10.0
     say(clock, B, "Partition 1", Watermark(60))
     assert (clock.held_by, clock.watermark) == (f"{B} (sender first-1/Partition 1)", 60)
-
-
-def test_what_the_senders_said_comes_back_with_a_checkpoint_and_a_partition_that_had_ended_is_over():
-    clock = clock_of(A, B, intermediate=[A, B])
-    say(clock, A, "Partition 0", Watermark(30), senders=1)
-    assert say(clock, A, "Partition 0", EndOfStream(), senders=1)
-    say(clock, B, "Partition 0", Watermark(50), senders=1)
-    kept = Checkpoint({A: 0, B: 0}, clock=clock.time_ms, event_times=clock.marks, senders=clock.senders)
-    again = clock_of(A, B, intermediate=[A, B])
-    again.resume(kept)
-    assert (again.now, again.watermark, again.take_watermark(), again.over) == (30, 30, None, {A})
-    assert again.reopens(A)
-    assert not again.reopens(A)
-    assert again.over == set()
 
 
 def test_a_drain_is_told_from_an_end_and_is_forgotten_when_the_task_is_drained():
