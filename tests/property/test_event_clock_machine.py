@@ -2,7 +2,7 @@
 processed later, commits, crashes, and partitions that start again before their committed offsets."""
 
 import pytest
-from rigs.histories import check_histories
+from histories import check_histories
 
 from samzapy import Drain, EndOfStream, IncomingMessageEnvelope, Watermark
 from samzapy import SystemStreamPartition as Ssp
