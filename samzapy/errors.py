@@ -39,11 +39,15 @@ class FailedCall:
 
 
 class SamzapyError(Exception):
-    """The root of all errors that samzapy raises. `call`: the call of the user's code that the error is about, if
-    any."""
+    """The root of all errors that samzapy raises.
+
+    `call`: the call of the user's code that the error is about, if any. `outage`: a system did not answer, or could not
+    serve the request at the moment. Waiting for it counts against no limit of failures.
+    """
 
     exit_code = 1
     call: FailedCall | None = None
+    outage = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ class EnvironmentFailure(SamzapyError):
 
 class Unreachable(EnvironmentFailure):
     """Raised when a system does not answer within a call's time. It may answer later."""
+
+    outage = True
 
 
 class TooFewFiles(EnvironmentFailure):

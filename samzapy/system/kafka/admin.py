@@ -1,4 +1,8 @@
-"""Looks at and changes a Kafka cluster's topics."""
+"""Reads and changes a Kafka cluster's topics.
+
+Every request passes the gate of the cluster. A request that only reads has a short time-out and is repeated; the client of
+a request without an answer is closed, since the next one learns from the bootstrap servers who the controller is.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +28,21 @@ from samzapy.errors import (
     ConfigProblem,
     EnvironmentFailure,
     OffsetOutOfRange,
+    RetriableError,
     UnknownStream,
 )
 from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts, reach
-from samzapy.system.kafka.errors import BETWEEN_LEADERS, UNKNOWN_TOPIC, error_of, general_error, one_line
+from samzapy.system.kafka.errors import BETWEEN_LEADERS, SILENCE, UNKNOWN_TOPIC, error_of, general_error, one_line
+from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.group_positions import GroupPositions
 
-_REQUEST_S = 15.0
-#: The time-out of one request for offsets. librdkafka sends it to the leader that it knows, and reconnects to a dead one
-#: without any pause until the request times out; only then it looks the leaders up again.
+#: The time-out of a request that changes something, which is not repeated.
+_CHANGE_S = 15.0
+#: The time-out of the first request that only reads, of the longest one, and the time for all repetitions. Each one waits
+#: twice as long as the one before: a busy broker may take seconds.
+_READ_S, _LONGEST_READ_S, _PATIENCE_S = 3.0, 12.0, 20.0
+#: The time-out of one request for offsets. librdkafka sends it to the leader that it knows, and looks the leaders up again only
+#: after the time-out.
 _OFFSETS_S = 2.0
 #: The longest time until a topic's creation or deletion shows in the metadata, and the additional time for each new partition:
 #: a broker makes folders and files for each of them before it leads it.
@@ -52,24 +62,21 @@ _IMPOSSIBLE = frozenset(
     }
 )
 #: A later answer may be another one: the leader is being chosen, moves, or does not answer.
-_MAY_CHANGE = BETWEEN_LEADERS | {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._TIMED_OUT,  # noqa: SLF001
-    KafkaError._TRANSPORT,  # noqa: SLF001
-}
+_MAY_CHANGE = BETWEEN_LEADERS | SILENCE | {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT}  # noqa: SLF001
 
 
 #: Kafka's transaction log. No job needs it, so it counts as missing for a user without a right to it.
 _TRANSACTION_LOG = "__transaction_state"
 
 
-class _NoOffset(Exception):
+class _NoOffset(RetriableError):
     """There is no offset for a partition, because of `error`."""
 
     def __init__(self, ssp: SystemStreamPartition, error: KafkaError) -> None:
         super().__init__(ssp, error)
         self.ssp = ssp
         self.error = error
+        self.outage = error.code() in SILENCE
 
 
 class KafkaAdmin(SystemAdmin):
@@ -102,24 +109,20 @@ class KafkaAdmin(SystemAdmin):
                 )
         if not wanted:
             return set()
-        answers = self._client.create_topics([_new_topic(spec) for spec in wanted.values()], request_timeout=_REQUEST_S)
+        new = [_new_topic(spec) for spec in wanted.values()]
+        answers = self._change(lambda client: client.create_topics(new, request_timeout=_CHANGE_S))
         made = {stream: spec for stream, spec in wanted.items() if self._was_made(stream, answers[stream])}
         self._wait_for_leaders(made)
         return set(made)
 
     def _was_made(self, stream: str, answer: Any) -> bool:
-        try:
-            _settled(answer)
-        except KafkaException as cause:
-            error = error_of(cause)
-            if error.code() in _IMPOSSIBLE:
-                raise ConfigError([ConfigProblem(stream, None, one_line(error))]) from cause
-            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise general_error(error, self._client_errors.system, stream) from cause
-            self._known.add(stream)
-            return False
+        if isinstance(answer, KafkaError) and answer.code() in _IMPOSSIBLE:
+            raise ConfigError([ConfigProblem(stream, None, one_line(answer))])
+        existed = isinstance(answer, KafkaError) and answer.code() == KafkaError.TOPIC_ALREADY_EXISTS
+        if not existed:
+            self._result(answer, stream)
         self._known.add(stream)
-        return True
+        return not existed
 
     def _wait_for_leaders(self, made: Mapping[str, StreamSpec]) -> None:
         def leaderless() -> str | None:
@@ -148,7 +151,8 @@ class KafkaAdmin(SystemAdmin):
             raise ConfigError([ConfigProblem(f"{stream}: partitions", str(partitions), allowed)])
         if partitions > found.partitions:
             request = [NewPartitions(stream, partitions)]
-            self._result(self._client.create_partitions(request, request_timeout=_REQUEST_S)[stream], stream)
+            answers = self._change(lambda client: client.create_partitions(request, request_timeout=_CHANGE_S))
+            self._result(answers[stream], stream)
         self._wait_for_leaders({stream: StreamSpec(stream, partitions)})
 
     def describe(self, stream: str) -> StreamDescription | None:
@@ -171,7 +175,9 @@ class KafkaAdmin(SystemAdmin):
         if not topics:
             return {}
         resources = {ConfigResource(ResourceType.TOPIC, stream): stream for stream in topics}
-        answers = self._client.describe_configs(list(resources), request_timeout=_REQUEST_S)
+        answers = self._read(
+            lambda client, time_out: client.describe_configs(list(resources), request_timeout=time_out)
+        )
         described = {}
         for resource, stream in resources.items():
             topic = topics[stream]
@@ -186,15 +192,12 @@ class KafkaAdmin(SystemAdmin):
 
     def _settings(self, answer: Any, stream: str) -> tuple[dict[str, str], str]:
         """The settings of a topic. If the user may not see them: none, and the reason. Inputs and outputs need none."""
-        try:
-            entries = _settled(answer)
-        except KafkaException as cause:
-            error = error_of(cause)
-            failure = general_error(error, self._client_errors.system, stream)
-            if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise failure from cause
+        if isinstance(answer, KafkaError):
+            failure = general_error(answer, self._client_errors.system, stream)
+            if answer.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise failure
             return {}, f"{failure}: the ACL DESCRIBE_CONFIGS on this topic is missing"
-        return {name: entry.value for name, entry in entries.items() if entry.value is not None}, ""
+        return {name: entry.value for name, entry in answer.items() if entry.value is not None}, ""
 
     def stream_ids(self, streams: Iterable[str]) -> dict[str, str]:
         """One request for all of them."""
@@ -204,17 +207,16 @@ class KafkaAdmin(SystemAdmin):
         """The metadata of the existing streams. Other topics are not requested: a large cluster takes long to send all."""
         if not streams:
             return {}
-        answers = self._client.describe_topics(TopicCollection(list(streams)), request_timeout=_REQUEST_S)
-        found = {}
-        for stream, answer in answers.items():
-            try:
-                found[stream] = _settled(answer)
-            except KafkaException as cause:
-                error = error_of(cause)
-                if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and stream == _TRANSACTION_LOG:
-                    continue
-                if error.code() not in UNKNOWN_TOPIC and error.code() != KafkaError.TOPIC_EXCEPTION:
-                    raise general_error(error, self._client_errors.system, stream) from cause
+        asked = TopicCollection(list(streams))
+        found = self._read(lambda client, time_out: client.describe_topics(asked, request_timeout=time_out))
+        for stream, answer in list(found.items()):
+            if not isinstance(answer, KafkaError):
+                continue
+            del found[stream]
+            if answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and stream == _TRANSACTION_LOG:
+                continue
+            if answer.code() not in UNKNOWN_TOPIC and answer.code() != KafkaError.TOPIC_EXCEPTION:
+                raise general_error(answer, self._client_errors.system, stream)
         return found
 
     def list_streams(self) -> list[str]:
@@ -235,7 +237,11 @@ class KafkaAdmin(SystemAdmin):
         """Raises EnvironmentFailure where the broker does not allow it, or where another consumer is a member."""
         if group not in self._groups:
             self._groups[group] = GroupPositions(group, self._properties, self._client_errors, self._clock)
-        self._groups[group].commit(positions)
+        try:
+            self._gate.ask(partial(self._groups[group].commit, positions))
+        except RetriableError:
+            self._groups.pop(group).close()
+            raise
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         chosen = list(ssps)
@@ -250,13 +256,14 @@ class KafkaAdmin(SystemAdmin):
             raise OffsetOutOfRange(ssp, before, oldest, upcoming)
         if before > oldest:
             at = TopicPartition(ssp.stream, ssp.partition, before)
-            answer = self._client.delete_records([at], request_timeout=_REQUEST_S)
-            self._result(next(iter(answer.values())), str(ssp))
+            answers = self._change(lambda client: client.delete_records([at], request_timeout=_CHANGE_S))
+            self._result(next(iter(answers.values())), str(ssp))
 
     def delete(self, stream: str) -> None:
         self._known.discard(stream)
         self._counts.pop(stream, None)
-        self._result(self._client.delete_topics([stream], request_timeout=_REQUEST_S)[stream], stream)
+        answers = self._change(lambda client: client.delete_topics([stream], request_timeout=_CHANGE_S))
+        self._result(answers[stream], stream)
         self._wait("is still there", lambda: None if self.describe(stream) is None else stream)
 
     def longest_transaction_ms(self) -> int | None:
@@ -268,13 +275,12 @@ class KafkaAdmin(SystemAdmin):
         return self._of_a_broker("message.max.bytes")
 
     def _of_a_broker(self, setting: str) -> int | None:
-        client = self._client
-        resource = ConfigResource(ResourceType.BROKER, str(min(reach(client, self._client_errors).brokers)))
-        answer = client.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
-        try:
-            entry = _settled(answer).get(setting)
-        except KafkaException:
+        resource = ConfigResource(ResourceType.BROKER, str(min(reach(self._client, self._client_errors).brokers)))
+        answers = self._read(lambda client, time_out: client.describe_configs([resource], request_timeout=time_out))
+        answer = answers[resource]
+        if isinstance(answer, KafkaError):
             return None
+        entry = answer.get(setting)
         return None if entry is None or entry.value is None else int(entry.value)
 
     def most_replicas(self) -> int | None:
@@ -297,6 +303,34 @@ class KafkaAdmin(SystemAdmin):
             self._made = client
         return self._made
 
+    @property
+    def _gate(self) -> Gate:
+        return self._client_errors.gate
+
+    def _change(self, ask: Callable[[Any], Mapping[Any, Any]]) -> dict[Any, Any]:
+        """The answers to a request that changes something, as of `_answers`."""
+        return self._gate.ask(lambda: self._answers(ask))
+
+    def _read(self, ask: Callable[[Any, float], Mapping[Any, Any]]) -> dict[Any, Any]:
+        """The answers to a request that only reads, as of `_answers`. `ask` gets the client and the request's time-out."""
+        time_out = _READ_S
+
+        def once() -> dict[Any, Any]:
+            nonlocal time_out
+            this, time_out = time_out, min(2 * time_out, _LONGEST_READ_S)
+            return self._answers(lambda client: ask(client, this))
+
+        return self._gate.ask(once, _PATIENCE_S)
+
+    def _answers(self, ask: Callable[[Any], Mapping[Any, Any]]) -> dict[Any, Any]:
+        """Each answer, or the KafkaError that the cluster has answered with. Raises RetriableError and closes the client if it
+        has not answered."""
+        try:
+            return {key: _outcome(answer) for key, answer in ask(self._client).items()}
+        except KafkaException as cause:
+            self._made = None
+            raise general_error(error_of(cause), self._client_errors.system, self._client_errors.servers) from cause
+
     def _list_offsets(
         self, ssps: list[SystemStreamPartition], *specs: Any, committed: bool = False, patience_s: float = _SETTLE_S
     ) -> list[dict[SystemStreamPartition, int]]:
@@ -311,8 +345,10 @@ class KafkaAdmin(SystemAdmin):
             if not known:
                 self._counts.update(partition_counts(self._client, self._client_errors, ssps, ask, self._clock))
             try:
-                return self._list_offsets_once(ssps, specs, committed=committed)
+                return self._gate.ask(partial(self._list_offsets_once, ssps, specs, committed=committed))
             except _NoOffset as failed:
+                if failed.outage:
+                    self._made = None
                 self._counts = {}
                 # librdkafka learns of new leaders by these metadata.
                 ask = partial(all_counts, self._client, self._client_errors, self._clock)
@@ -357,11 +393,9 @@ class KafkaAdmin(SystemAdmin):
             raise _NoOffset(ssp, KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
         return offset
 
-    def _result(self, answer: Any, where: str) -> Any:
-        try:
-            return _settled(answer)
-        except KafkaException as cause:
-            raise general_error(error_of(cause), self._client_errors.system, where) from cause
+    def _result(self, answer: Any, where: str) -> None:
+        if isinstance(answer, KafkaError):
+            raise general_error(answer, self._client_errors.system, where)
 
     def _wait(self, otherwise: str, missing: Callable[[], str | None], patience_s: float = _SETTLE_S) -> None:
         """Wait until `missing` returns no name of a topic that is not as it should be."""
@@ -383,6 +417,17 @@ def _settled(answer: Any) -> Any:
     except TooLate as cause:
         late = KafkaError(KafkaError._TIMED_OUT, f"no answer within {_SETTLE_S:.0f} s")  # noqa: SLF001
         raise KafkaException(late) from cause
+
+
+def _outcome(answer: Any) -> Any:
+    """The answer to a request, or the KafkaError of the cluster's answer. Raises KafkaException without an answer."""
+    try:
+        return _settled(answer)
+    except KafkaException as cause:
+        error = error_of(cause)
+        if error.code() in SILENCE:
+            raise
+        return error
 
 
 def _has_leaders(topic: Any, spec: StreamSpec) -> bool:

@@ -15,6 +15,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, UnknownPartition, UnknownStream, Unreachable
 from samzapy.system.kafka.errors import error_of, general_error, is_failed_handshake, is_refused, one_line
+from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.statistics import ClientStatistics
 
 #: mallopt's number for the greatest number of arenas.
@@ -62,12 +63,14 @@ class ClientErrors:
     permanent errors.
 
     Messages name `system` and `servers`. `disturbed`: a connection was lost or a request was not answered in time, so
-    librdkafka may have sent something twice.
+    librdkafka may have sent something twice. `gate`: where the requests of this process to the cluster pass.
     """
 
-    def __init__(self, system: str, servers: str) -> None:
+    def __init__(self, system: str, servers: str, gate: Gate | None = None) -> None:
+        """Without `gate`, the handle has one of its own."""
         self.system = system
         self.servers = servers
+        self.gate = gate or Gate(servers)
         self.refusal: KafkaError | None = None
         self.handshake: KafkaError | None = None
         self.last = ""
@@ -125,11 +128,15 @@ def make_client(kind: type, properties: Mapping[str, str | bool], client_errors:
 
 
 def reach(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK, topic: str | None = None) -> Any:
-    """The cluster's metadata, of all topics or of one.
+    """The cluster's metadata, of all topics or of one; any broker answers, so this needs no controller and no leader.
 
     A broker that is starting may answer with an empty list of brokers: it is asked again. Raises EnvironmentFailure if the
     cluster refuses this client, or does not answer within 10 s.
     """
+    return client_errors.gate.ask(lambda: _metadata(client, client_errors, clock, topic), proves=False)
+
+
+def _metadata(client: Any, client_errors: ClientErrors, clock: Clock, topic: str | None) -> Any:
     deadline = clock.monotonic() + REACH_S
     attempt_s = _FIRST_ATTEMPT_S
     while True:

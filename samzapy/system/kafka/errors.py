@@ -55,6 +55,23 @@ BETWEEN_LEADERS = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
+#: The asked broker has not answered.
+SILENCE = _UNREACHABLE | _TIMED_OUT
+#: The cluster, or the part of it that has to serve the request, is away at the moment.
+_OUTAGE = (
+    SILENCE
+    | BETWEEN_LEADERS
+    | {
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+        KafkaError._NOENT,  # noqa: SLF001  # no leader of any partition is known
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
 _UNAUTHORISED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
@@ -91,6 +108,17 @@ def is_failed_handshake(error: KafkaError) -> bool:
     return "SSL handshake failed" in str(error.str())
 
 
+def is_outage(error: KafkaError) -> bool:
+    """Whether the cluster, or the part of it that has to serve the request, is away at the moment."""
+    return error.code() in _OUTAGE
+
+
+def _waits(failure: SamzapyError, error: KafkaError) -> SamzapyError:
+    """The failure, marked as an outage if `error` is one."""
+    failure.outage = failure.outage or is_outage(error)
+    return failure
+
+
 def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
     """The error for a failure outside of transactional calls; `where` is a topic, an SSP or an address."""
     code = error.code()
@@ -104,8 +132,8 @@ def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
         return EnvironmentFailure(f"{where}: not authorised: {_UNAUTHORISED[code]} ({one_line(error)})")
     if code in UNKNOWN_TOPIC:
         return UnknownStream(system, where.removeprefix(f"{system}.").partition("[")[0])
-    if code in _UNREACHABLE | _TIMED_OUT | BETWEEN_LEADERS or error.retriable():
-        return RetriableError(f"{where}: {one_line(error)}")
+    if code in _OUTAGE or error.retriable():
+        return _waits(RetriableError(f"{where}: {one_line(error)}"), error)
     return EnvironmentFailure(f"{where}: {one_line(error)}")
 
 
@@ -127,7 +155,7 @@ def delivery_error(error: KafkaError, system: str, where: str, size: int, limit:
         return ProducerFenced(f"{where}: the producer was fenced: {one_line(error)}")
     if code in UNKNOWN_TOPIC or code in _UNAUTHORISED:
         return general_error(error, system, where)
-    return ProducerError(f"{where}: record of {size:,} B was not acknowledged: {one_line(error)}")
+    return _waits(ProducerError(f"{where}: record of {size:,} B was not acknowledged: {one_line(error)}"), error)
 
 
 def transaction_error(error: KafkaError, call: str) -> SamzapyError:
@@ -141,7 +169,7 @@ def transaction_error(error: KafkaError, call: str) -> SamzapyError:
     if code in _FENCED or error.fatal() or code == KafkaError._FATAL:  # noqa: SLF001
         return ProducerFenced(text)
     if error.txn_requires_abort():
-        return TransactionAborted(text)
+        return _waits(TransactionAborted(text), error)
     if code == KafkaError._STATE:  # noqa: SLF001
         return ProducerError(text)
-    return TransactionIndeterminate(text)
+    return _waits(TransactionIndeterminate(text), error)

@@ -6,6 +6,7 @@ from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, Syste
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
 from samzapy.system.kafka.consumer import KafkaConsumer
+from samzapy.system.kafka.gate import gate_of
 from samzapy.system.kafka.producer import KafkaProducer
 from samzapy.system.kafka.queue import LARGEST_RECORD
 from samzapy.system.kafka.settings import (
@@ -64,4 +65,5 @@ class KafkaSystemFactory(SystemFactory):
 
 
 def _client_errors(settings: SystemSettings) -> ClientErrors:
-    return ClientErrors(settings.name, bootstrap_servers(settings))
+    servers = bootstrap_servers(settings)
+    return ClientErrors(settings.name, servers, gate_of(servers))

@@ -47,7 +47,9 @@ class GroupPositions:
         deadline = self._clock.monotonic() + _COMMIT_S
         while not self._answered:
             if self._clock.monotonic() > deadline:
-                raise RetriableError(f"{self._where}: no answer from {self._client_errors.servers}")
+                silence = RetriableError(f"{self._where}: no answer from {self._client_errors.servers}")
+                silence.outage = True
+                raise silence
             self._consumer.poll(_POLL_S)
         if self._error is not None:
             raise general_error(self._error, self._client_errors.system, self._where)

@@ -121,7 +121,7 @@ class KafkaProducer(SystemProducer):
         with self._calls.guarded():
             self._calls.must_be_new("init_transactions")
             reach(self._client, self._client_errors)
-            self._take_over()
+            self._client_errors.gate.ask(self._take_over)
             self._calls.initialised = True
 
     def begin(self) -> None:
@@ -207,7 +207,7 @@ class KafkaProducer(SystemProducer):
             raise refused from error
         except ProducerError as error:
             if self._calls.in_transaction and type(error) is ProducerError:
-                raise TransactionAborted(str(error)) from error
+                raise _aborted(error) from error
             raise
 
     def _flush(self, timeout_s: float) -> None:
@@ -224,7 +224,9 @@ class KafkaProducer(SystemProducer):
         self._last_offsets.update(self._queue.settle())
 
     def _timed_out(self, text: str) -> SamzapyError:
-        return TransactionAborted(text) if self._calls.in_transaction else ProducerError(text)
+        failure = TransactionAborted(text) if self._calls.in_transaction else ProducerError(text)
+        failure.outage = True
+        return failure
 
     def _undelivered(self, failure: Failure) -> SamzapyError:
         error, stream, partition, size = failure
@@ -254,7 +256,7 @@ class KafkaProducer(SystemProducer):
             error = error_of(cause)
             if error.fatal():
                 return transaction_error(error, f"flush of {self._calls.name}")
-        return TransactionAborted(str(found)) if type(found) is ProducerError else found
+        return _aborted(found) if type(found) is ProducerError else found
 
     def _serve(self, timeout_s: float) -> None:
         """Let librdkafka deliver its reports."""
@@ -271,3 +273,10 @@ class KafkaProducer(SystemProducer):
             if isinstance(pending, KafkaException):
                 raise transaction_error(error_of(pending), f"{name} of {self._calls.name}") from pending
             raise
+
+
+def _aborted(failure: ProducerError) -> TransactionAborted:
+    """The failure of a record as that of its transaction."""
+    aborted = TransactionAborted(str(failure))
+    aborted.outage = failure.outage
+    return aborted

@@ -74,7 +74,11 @@ _PRODUCER = {
 _IN_ORDER = {"message.timeout.ms": "0"}
 _IN_ORDER_FIXED = {"enable.gapless.guarantee": "true"}
 _PRODUCER_FIXED = {"acks": "all", "enable.idempotence": "true", "partitioner": "murmur2_random"}
-_ADMIN = _CONNECTING
+#: librdkafka 2.16.1 (and older ones) connects for a request of an admin to the controller, or to the leader of a partition,
+#: without any back-off while that broker is dead: 11,000 to 25,000 connects a second and a whole core, until the request
+#: times out. That happens only with sparse connections, the default, where such a request is what asks for the connection.
+#: An admin that keeps a connection to every broker obeys reconnect.backoff. Consumers and producers do so either way.
+_ADMIN_FIXED = {"enable.sparse.connections": "false"}
 #: An admin connects as the consumer or the producer does: it takes these of their properties.
 _CONNECTION = re.compile(
     r"^(bootstrap\.servers|security\.|ssl\.|sasl\.|socket\.|broker\.address\.|client\.dns|reconnect\.)"
@@ -127,7 +131,8 @@ def admin_properties(settings: SystemSettings, client_id: str) -> dict[str, str]
     """For an admin: how the consumer, or else the producer, connects."""
     both = {**_passed(settings.producer), **_passed(settings.consumer)}
     connection = {key: value for key, value in both.items() if _CONNECTION.match(key)}
-    return {**_ADMIN, **connection, "bootstrap.servers": bootstrap_servers(settings), "client.id": client_id}
+    named = {"bootstrap.servers": bootstrap_servers(settings), "client.id": client_id}
+    return {**_CONNECTING, **connection, **named, **_ADMIN_FIXED}
 
 
 def buffer_bytes(settings: SystemSettings) -> tuple[int, int]:

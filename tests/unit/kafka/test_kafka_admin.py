@@ -13,6 +13,7 @@ from samzapy.errors import EnvironmentFailure, RetriableError
 from samzapy.system.kafka import admin as admin_module
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
+from samzapy.system.kafka.gate import Gate
 from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("kafka", "in", 0)
@@ -69,7 +70,8 @@ def admin_of(monkeypatch, elected_at_s, otherwise=timed_out):
     clock = ManualClock()
     client = DeadLeader(clock, elected_at_s, otherwise)
     monkeypatch.setattr(admin_module, "make_client", lambda *_: client)
-    return KafkaAdmin({}, ClientErrors("kafka", "here:9092"), clock), clock
+    gate = Gate("here:9092", clock, clock.advance)
+    return KafkaAdmin({}, ClientErrors("kafka", "here:9092", gate), clock), clock
 
 
 def test_offsets_are_asked_of_the_new_leader_soon_after_it_is_elected(monkeypatch):
@@ -115,10 +117,10 @@ def test_an_answer_that_does_not_come_at_all_is_an_error_that_may_pass(monkeypat
     admin.offsets([SSP])
     client = admin._client
     client.describe_topics = lambda *_, **__: {"in": Unsettled()}
-    with pytest.raises(RetriableError, match="in: no answer within 30 s"):
+    with pytest.raises(RetriableError, match="here:9092: no answer within 30 s"):
         admin.describe("in")
     client.create_topics = lambda *_, **__: {"new": Unsettled()}
-    with pytest.raises(RetriableError, match="new: no answer within 30 s"):
+    with pytest.raises(RetriableError, match="here:9092: no answer within 30 s"):
         admin.create(StreamSpec("new", 1))
 
 
