@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
-from rigs.mock_cluster import CONTROLLER, MockCluster
+from mock_cluster import CONTROLLER, MockCluster
 
 from samzapy.api.system import SystemSettings
 from samzapy.system.kafka.client import ClientErrors, make_client, reach
