@@ -269,6 +269,11 @@ class JobTakenOver(TaskMigrated):
 
     @classmethod
     def by(cls, job: str, started_ms: int, host: str, pid: int) -> JobTakenOver:
-        """The error for a take-over by the run with this start, in milliseconds since 1970, and this process."""
+        """The error for a take-over by the run with this start, in milliseconds since 1970, and this process; `pid` is 0
+        for a command that changes the job's state."""
         started = datetime.fromtimestamp(started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
+        if not pid:
+            return cls(
+                f"a command that changes the state of job '{job}' (started at {started} on {host}) has taken over"
+            )
         return cls(f"another run of job '{job}' (started at {started} on {host}, pid {pid}) has taken over")

@@ -23,8 +23,13 @@ from samzapy.container.supervision.log_lines import CarriedLines, PlaceFilter, f
 
 logger = logging.getLogger(__name__)
 
-#: Libraries with a line at INFO for each of their own steps.
-_TALKATIVE = ("py4j", "urllib3", "asyncio", "uvicorn", "sqlalchemy", "fsspec", "botocore", "numexpr")
+#: Libraries with lines about each of their own steps, and the level from which their lines are of use. The server warns
+#: about the requests of strangers.
+_TALKATIVE = {
+    **dict.fromkeys(("py4j", "urllib3", "asyncio", "sqlalchemy", "fsspec", "botocore", "numexpr"), logging.WARNING),
+    "urllib3.connectionpool": logging.ERROR,
+    "uvicorn": logging.ERROR,
+}
 #: The files of a driver and of a container.
 DRIVER = "driver"
 
@@ -79,14 +84,14 @@ def process_logging(
     root, place = logging.getLogger(), PlaceFilter(container)
     kept = _file(config, job_name, file)
     all_handlers = [*handlers, *([kept] if isinstance(kept, logging.Handler) else [])]
-    level, quiet = root.level, [logging.getLogger(name) for name in _TALKATIVE]
-    quiet = [each for each in quiet if each.level == logging.NOTSET]
+    level, loggers = root.level, {logging.getLogger(name): least for name, least in _TALKATIVE.items()}
+    quiet = {each: least for each, least in loggers.items() if each.level == logging.NOTSET}
     for handler in all_handlers:
         handler.addFilter(place)
         handler.setLevel(config.level)
         root.addHandler(handler)
-    for each in quiet:
-        each.setLevel(logging.WARNING)
+    for each, least in quiet.items():
+        each.setLevel(least)
     root.setLevel(config.level)
     if isinstance(kept, str):
         logger.warning("No log file is written: %s", kept)

@@ -235,6 +235,23 @@ class SparkApplication:
         executors = f"{len(self.executors())} executors, " if self._executors else ""
         return f"{executors}{tasks} running tasks"
 
+    def check_executors(self) -> None:
+        """Raise EnvironmentFailure if a standalone master leaves the application without any executor.
+
+        Such a master knows only the applications that have registered since its start, unless it keeps its state
+        (`spark.deploy.recoveryMode`). Its workers end the executors of all others, and Spark's driver waits for ever.
+        """
+        try:
+            forgotten = self._address.startswith("spark://") and not self.executor_ids()
+        except (Py4JError, OSError):
+            return
+        if forgotten:
+            raise EnvironmentFailure(
+                f"the application has no executors left on {self._address}, and gets no others: the master has lost its "
+                "workers, or has restarted without its state (spark.deploy.recoveryMode=FILESYSTEM keeps it); start the "
+                "job again, and it resumes from its last commit"
+            )
+
     def executor_ids(self) -> frozenset[str]:
         """The ids of the present executors. Raises Spark's own errors."""
         ids = self.context._jsc.sc().getExecutorIds().mkString(",")  # noqa: SLF001  # not offered to Python

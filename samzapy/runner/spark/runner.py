@@ -128,8 +128,8 @@ class SparkJob:
         missing = _NO_MODULE.search(message)
         if missing is not None:
             raise EnvironmentFailure(
-                f"the executors' Python has no {missing[1]}: install samzapy there, or set "
-                "job.spark.conf.spark.pyspark.python"
+                f"the executors' Python has no {missing[1]}: install samzapy there, or name another Python "
+                "(job.spark.conf.spark.pyspark.python; with a session of your own PYSPARK_PYTHON, set before it is made)"
             ) from self._error
         if _OLDER_SAMZAPY.search(message):
             raise EnvironmentFailure(

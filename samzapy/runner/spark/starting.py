@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from samzapy.clock import Clock
 from samzapy.coordinator.leases import ContainerState
@@ -33,7 +33,10 @@ _PACE_S = 0.25
 #: Seconds that the end of a run waits for a Spark that still starts, to stop it in order, and for one that was killed.
 _STARTED_S, _KILLED_S = 30.0, 5.0
 #: States of a container that Spark has to start.
-_WITHOUT_ATTEMPT = (ContainerState.WAITING.value, ContainerState.LOST.value)
+_LOST = ContainerState.LOST.value
+_WITHOUT_ATTEMPT = (ContainerState.WAITING.value, _LOST)
+#: Seconds without an executor after which an application that had some counts as forgotten.
+_FORGOTTEN_S = 40.0
 
 
 class Patience:
@@ -206,24 +209,36 @@ class StartingSpark:
         return self._started in wait([self._started], _PACE_S).done
 
 
+class Resources(Protocol):
+    """What a Spark application has for containers that wait."""
+
+    def resources(self) -> str:
+        """Its resources in words, such as `2 executors, 0 running tasks`."""
+
+    def check_executors(self) -> None:
+        """Raise EnvironmentFailure if it has lost its executors for good."""
+
+
 @final
 class Unclaimed:
     """Reports the containers without an attempt for a long time, and Spark's resources for them."""
 
-    def __init__(self, clock: Clock, resources: Callable[[], str], on_event: Callable[[str], None]) -> None:
-        """`resources` describes Spark's resources, such as `2 executors, 0 running tasks`."""
+    def __init__(self, clock: Clock, spark: Resources, on_event: Callable[[str], None]) -> None:
         self._patience = Patience(clock)
-        self._resources = resources
+        self._spark = spark
         self._on_event = on_event
 
-    def look(self, containers: Iterable[ContainerStatus]) -> None:
-        """Say so if some of these still wait."""
+    def check(self, containers: Sequence[ContainerStatus]) -> None:
+        """Report the containers that still wait. Raises EnvironmentFailure if they wait for an application that its
+        master has forgotten."""
         waiting = [each.id for each in containers if each.state in _WITHOUT_ATTEMPT]
         if not waiting:
             self._patience.over()
         elif self._patience.is_out():
+            if self._patience.waited >= _FORGOTTEN_S and any(each.state == _LOST for each in containers):
+                self._spark.check_executors()
             noun = "container" if len(waiting) == 1 else "containers"
             few = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
             self._on_event(
-                f"{noun} {few}: not started by Spark after {self._patience.waited:.0f} s; it has {self._resources()}"
+                f"{noun} {few}: not started by Spark after {self._patience.waited:.0f} s; it has {self._spark.resources()}"
             )

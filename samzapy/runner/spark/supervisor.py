@@ -211,7 +211,7 @@ class Supervisor:
         shutdown_s: float,
     ) -> None:
         """`submit` starts a submission for containers by id. `spark.check` raises if Spark has ended; `spark.end_task` has
-        Spark kill the worker of a task; `spark.resources` describes Spark's resources for waiting containers."""
+        Spark kill the worker of a task; `spark` also has the `Resources` for waiting containers."""
         self._coordinator = coordinator
         self._submit = submit
         self._spark = spark
@@ -228,7 +228,7 @@ class Supervisor:
         # The containers that had work to commit when the stop came, or later.
         self._to_commit: frozenset[str] = frozenset()
         self._ended: dict[tuple[str, int], float] = {}
-        self._unclaimed = Unclaimed(clock, spark.resources, options.on_event)
+        self._unclaimed = Unclaimed(clock, spark, options.on_event)
 
     def stop(self) -> None:
         """Make the containers commit and stop."""
@@ -299,7 +299,7 @@ class Supervisor:
             self._coordinator.stop()
         if not self.stopped:
             self._failed_before_stop, self._to_commit = status.failed, self._running(status)
-            self._unclaimed.look(status.containers)
+            self._unclaimed.check(status.containers)
         else:
             self._to_commit |= self._running(status)
             self._pass_on_stop()

@@ -21,11 +21,19 @@ class StandaloneCluster:
     def __init__(self, folder: Path, hosts: list[str]) -> None:
         self._folder = folder
         self._running: dict[str, subprocess.Popen] = {}
-        port = free_port()
-        self.master = f"spark://{_MASTER_HOST}:{port}"
-        self._launch(_MASTER_HOST, "master.Master", ["--port", str(port)], "I have been elected leader")
+        self._port = free_port()
+        self.master = f"spark://{_MASTER_HOST}:{self._port}"
+        self._start_master()
         for host in hosts:
             self.start_host(host)
+
+    def restart_master(self) -> None:
+        """Kill the master, and start one that knows nothing of the applications."""
+        self.lose_host(_MASTER_HOST)
+        self._start_master()
+
+    def _start_master(self) -> None:
+        self._launch(_MASTER_HOST, "master.Master", ["--port", str(self._port)], "I have been elected leader")
 
     def state(self, host: str) -> Path:
         """The folder of the stores with a changelog on that host."""

@@ -8,6 +8,7 @@ from rigs.side_by_side import NumbersScene, Run
 
 from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream, WindowableTask
 from samzapy.admin import take_over
+from samzapy.admin.running import NO_DRIVER
 from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
@@ -50,6 +51,12 @@ class Scene(NumbersScene):
 
 def started(prepared):
     return Run(lambda options: LocalRunner().run(prepared, options))
+
+
+def test_a_takeover_by_a_command_names_no_process():
+    assert str(JobTakenOver.by("twice", 0, "host", NO_DRIVER)) == (
+        "a command that changes the state of job 'twice' (started at 1970-01-01T00:00:00+00:00 on host) has taken over"
+    )
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

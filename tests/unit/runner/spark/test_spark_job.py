@@ -72,7 +72,8 @@ def test_a_package_that_the_worker_lacks_is_named_with_what_to_do(module):
     with pytest.raises(EnvironmentFailure) as caught:
         why(f"ModuleNotFoundError: No module named '{module}'")
     assert str(caught.value) == (
-        f"the executors' Python has no {module}: install samzapy there, or set job.spark.conf.spark.pyspark.python"
+        f"the executors' Python has no {module}: install samzapy there, or name another Python "
+        "(job.spark.conf.spark.pyspark.python; with a session of your own PYSPARK_PYTHON, set before it is made)"
     )
 
 

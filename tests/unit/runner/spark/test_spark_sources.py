@@ -1,5 +1,7 @@
 """The Spark of a run, where there is one already; without a JVM."""
 
+import re
+import socket
 import sys
 import threading
 import zipfile
@@ -262,7 +264,18 @@ def test_a_spark_of_its_own_on_yarn_needs_the_settings_of_the_cluster(monkeypatc
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(EnvironmentFailure, match="Spark finds YARN by HADOOP_CONF_DIR or YARN_CONF_DIR"):
         OwnSpark().check(load_job({**JOB, "job.spark.master": "yarn"}))
-    OwnSpark().check(load_job({**JOB, "job.spark.master": "spark://host:7077"}))
+    OwnSpark().check(load_job({**JOB, "job.spark.master": "k8s://https://host:6443"}))
+
+
+def test_a_standalone_master_that_does_not_answer_is_named_with_its_reason():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        there = f"127.0.0.1:{listening.getsockname()[1]}"
+        OwnSpark().check(load_job({**JOB, "job.spark.master": f"spark://127.0.0.1:1,{there}"}))
+    nobody = r"job.spark.master: no Spark master answers \(127.0.0.1:1: Connection refused, " + re.escape(there)
+    with pytest.raises(EnvironmentFailure, match=nobody):
+        OwnSpark().check(load_job({**JOB, "job.spark.master": f"spark://127.0.0.1:1,{there}"}))
+    with pytest.raises(EnvironmentFailure, match="no Spark master answers"):
+        OwnSpark().check(load_job({**JOB, "job.spark.master": "spark://127.0.0.1"}))
 
 
 def test_a_switch_stops_a_run_once_also_if_it_was_asked_before():

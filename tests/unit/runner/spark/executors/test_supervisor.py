@@ -38,6 +38,7 @@ class Spark:
         self.attempts = list(attempts)
         self.submitted: list[tuple[str, ...]] = []
         self.alive = True
+        self.forgotten = False
         self.ended_tasks: list[int] = []
         self._running = False
         self._reason: str | None = None
@@ -54,6 +55,10 @@ class Spark:
 
     def resources(self):
         return "2 executors, 0 running tasks"
+
+    def check_executors(self):
+        if self.forgotten:
+            raise EnvironmentFailure("no executors left")
 
     def check(self) -> None:
         if not self.alive:
@@ -471,6 +476,17 @@ def test_containers_that_spark_does_not_start_are_named_with_what_spark_has(coor
         "containers 0, 1: not started by Spark after N s; it has 2 executors, 0 running tasks"
     }
     assert len(told) in range(2, 5), "the time to the next line doubles"
+
+
+def test_containers_lost_with_every_executor_end_the_run(coordinator, supervise):
+    def lost(spark, ids):
+        spark.report("0", "running")
+        spark.report("1", "running")
+        spark.forgotten = True
+        return "goes on"
+
+    with pytest.raises(EnvironmentFailure, match="no executors left"):
+        supervise(Spark(coordinator, lost)).run()
 
 
 def test_the_looks_at_many_containers_are_rarer():
