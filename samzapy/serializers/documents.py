@@ -155,7 +155,7 @@ def _fragment(encode: Callable[[Any], bytes], value: Any) -> orjson.Fragment:
 
 @cache
 def _unwritten(kind: type) -> str | None:
-    return unwritten(kind, made=False)
+    return unwritten(kind)
 
 
 @cache

@@ -33,8 +33,6 @@ _OF_SUBCLASS: Mapping[type, Callable[[Any, Any], Any]] = {
 }
 #: The types of the schemas with fields.
 _WITH_FIELDS = ("model-fields", "dataclass-args", "typed-dict")
-#: The types of the schemas with a function of the user that sees a document before its fields are read.
-_FUNCTIONS = ("function-before", "function-wrap", "function-plain")
 #: The keys of a schema that hold no schemas of documents.
 _NO_SCHEMAS = frozenset({"config", "default", "json_schema_input_schema", "metadata"})
 
@@ -121,15 +119,6 @@ def _as_in_json(unchanged: tuple[type, ...], value: Any) -> Any:
     return _ANY.dump_python(value, mode="json")
 
 
-def unread_name(kind: Any) -> str | None:
-    """A name in the documents of a model, or of a container of models, that is not read as what was written by it; None
-    if there is none."""
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    by_both = _reads_by_both(adapter)
-    names = (name for fields in _fields(adapter.core_schema) for name in fields.unread(by_both=by_both))
-    return next(names, None)
-
-
 def _by_both(adapter: TypeAdapter[Any], validate: Callable[..., Any]) -> Callable[[Any], Any]:
     return partial(validate, by_name=True) if _reads_by_both(adapter) else validate
 
@@ -143,49 +132,25 @@ def _reads_by_both(adapter: TypeAdapter[Any]) -> bool:
 
 
 class _Fields(NamedTuple):
-    """The fields of a model, a dataclass or a TypedDict."""
+    """The names of the fields of a model, a dataclass or a TypedDict that no field is read by, and the keys of a document that
+    fields are read from."""
 
-    #: By field, the places in a document that it is read from: a key, or a key and what follows inside.
-    places: Mapping[str, list[list[Any]]]
-    #: By field, the key that it is written by, as far as no function of the user changes what is written or read.
-    written: Mapping[str, str]
-    #: What is written and refused, as far.
-    forbidden: list[str]
-
-    @property
-    def hidden(self) -> set[str]:
-        """The names that no field is read by."""
-        return {name for name, places in self.places.items() if [name] not in places}
-
-    @property
-    def keys(self) -> set[str]:
-        """The keys that fields are read from."""
-        return {place[0] for places in self.places.values() for place in places}
-
-    def unread(self, *, by_both: bool) -> Iterator[str]:
-        """The keys that are written, and not read as the same field."""
-        yield from self.forbidden
-        for name, key in self.written.items():
-            others = {place[0] for other, places in self.places.items() if other != name for place in places}
-            if key in others or not ([key] in self.places[name] or (by_both and key == name)):
-                yield key
+    hidden: set[str]
+    keys: set[str]
 
 
 def _fields(schema: Any) -> Iterator[_Fields]:
     """The fields of every class in a schema of pydantic's core."""
-    waiting: list[tuple[Any, Mapping[str, Any], bool]] = [(schema, {}, False)]
+    waiting: list[tuple[Any, Mapping[str, Any]]] = [(schema, {})]
     while waiting:
-        part, config, changed = waiting.pop()
+        part, config = waiting.pop()
         if isinstance(part, Mapping):
             config = part.get("config") or config
-            changed = changed or "serialization" in part or part.get("type") in _FUNCTIONS
             if part.get("type") in _WITH_FIELDS:
-                found = _fields_of(part, config)
-                yield found._replace(written={}, forbidden=[]) if changed else found
-                changed = False
-            waiting += [(_held(key, held), config, changed) for key, held in part.items() if key not in _NO_SCHEMAS]
+                yield _fields_of(part, config)
+            waiting += [(_held(key, held), config) for key, held in part.items() if key not in _NO_SCHEMAS]
         elif isinstance(part, (list, tuple)):
-            waiting += [(held, config, changed) for held in part]
+            waiting += [(held, config) for held in part]
 
 
 def _held(key: str, held: Any) -> Any:
@@ -198,19 +163,15 @@ def _fields_of(part: Mapping[str, Any], config: Mapping[str, Any]) -> _Fields:
     fields = listed if isinstance(listed, Mapping) else {each["name"]: each for each in listed}
     by_alias = config.get("validate_by_alias", True)
     by_name = config.get("validate_by_name", config.get("populate_by_name", False))
-    places = {}
+    hidden, keys = set(), set()
     for name, field in fields.items():
         alias = field.get("validation_alias", name)
         aliases = [[alias]] if isinstance(alias, str) else alias if isinstance(alias[0], list) else [alias]
-        places[name] = [*(aliases if by_alias else []), *([[name]] if by_name else [])]
-    written = {
-        name: field.get("serialization_alias", name) if config.get("serialize_by_alias") else name
-        for name, field in fields.items()
-        if not field.get("serialization_exclude")
-    }
-    computed = [each["property_name"] for each in part.get("computed_fields", ())]
-    forbids = part.get("extra_behavior", config.get("extra_fields_behavior")) == "forbid"
-    return _Fields(places, written, computed if forbids else [])
+        places = [*(aliases if by_alias else []), *([[name]] if by_name else [])]
+        keys |= {place[0] for place in places}
+        if [name] not in places:
+            hidden.add(name)
+    return _Fields(hidden, keys)
 
 
 def _reason(cause: Exception) -> str:

@@ -14,7 +14,7 @@ from samzapy.config.streams.stream import typed_streams
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class, load_name
 from samzapy.serializers.documents import DocumentSerde
-from samzapy.serializers.typed import TypedSerde, holds_sets, shown, unread_name, unwritten
+from samzapy.serializers.typed import TypedSerde, holds_sets, shown
 
 
 class UnknownSerde(ConfigError, KeyError):
@@ -110,8 +110,8 @@ def task_serdes(config: JobConfig) -> TaskSerdes:
         except SerdeError as cause:
             problems.append(ConfigProblem(key, path, str(cause)))
             continue
-        if (key, name, path) in of_stores:
-            message = _unfit_to_store(serde, keys=key.endswith(".key.type"))
+        if (key, name, path) in of_stores and key.endswith(".key.type"):
+            message = _unfit_for_keys(serde)
             if message:
                 problems.append(ConfigProblem(key, path, message))
     if problems:
@@ -119,22 +119,14 @@ def task_serdes(config: JobConfig) -> TaskSerdes:
     return serdes
 
 
-def _unfit_to_store(serde: Serde, *, keys: bool) -> str | None:
-    """Why a store cannot have a class, for its keys or its values; None if it can."""
-    if keys:
-        unhashable = sorted(map(shown, filter(_is_unhashable, getattr(serde, "classes", None) or ())))
-        if unhashable:
-            return f"a store's key must be hashable, {unhashable[0]} is not: freeze it (frozen=True)"
-        if isinstance(serde, TypedSerde) and holds_sets(serde.object_type):
-            return "a store's key must have the same bytes in every process, and a set has not: take a sorted tuple"
-    kind = getattr(serde, "object_type", None)
-    name = unread_name(kind)
-    if name is not None:
-        return (
-            f"a store reads what it has written, and {shown(kind)} is written with a field {name!r} that it does not read: look at "
-            "its aliases, its computed fields and `extra`"
-        )
-    return unwritten(kind, made=True)
+def _unfit_for_keys(serde: Serde) -> str | None:
+    """Why a store cannot have a class for its keys; None if it can."""
+    unhashable = sorted(map(shown, filter(_is_unhashable, getattr(serde, "classes", None) or ())))
+    if unhashable:
+        return f"a store's key must be hashable, {unhashable[0]} is not: freeze it (frozen=True)"
+    if isinstance(serde, TypedSerde) and holds_sets(serde.object_type):
+        return "a store's key must have the same bytes in every process, and a set has not: take a sorted tuple"
+    return None
 
 
 def _is_unhashable(kind: type) -> bool:

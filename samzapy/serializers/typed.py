@@ -118,23 +118,23 @@ def holds_models(kind: Any) -> bool:
     return any(hasattr(each, "__pydantic_validator__") for each in (kind, *held))
 
 
-def unwritten(kind: Any, *, made: bool) -> str | None:
+def unwritten(kind: Any) -> str | None:
     """Why objects of a class are not written whole, None if they are: msgspec reads the private attributes of attrs
-    classes, and does not write them. `made`: also those that an object makes itself, which may be no more than caches."""
+    classes, and does not write them. Attributes that an object makes itself may be no more than caches."""
     classes = [kind]
     # msgspec writes objects of more classes than it can describe.
     with suppress(Exception):
         classes += [getattr(part, "cls", None) for part in _parts(inspect.type_info(kind))]
     for held in classes:
         for each in getattr(getattr(held, "__origin__", held), "__attrs_attrs__", ()):
-            if each.name.startswith("_") and (made or each.init):
+            if each.name.startswith("_") and each.init:
                 return f"{shown(held)}.{each.name} would not be written: rename it, or take a dataclass"
     return None
 
 
 def if_whole(kind: Any, convert: Callable[[Any], Converted]) -> Callable[[Any], Converted]:
     """`convert`, or a function that refuses each object if those of the class would not be written whole."""
-    reason = unwritten(kind, made=False)
+    reason = unwritten(kind)
     if reason is None:
         return convert
 
@@ -142,15 +142,6 @@ def if_whole(kind: Any, convert: Callable[[Any], Converted]) -> Callable[[Any], 
         raise SerdeError(reason)
 
     return refuse
-
-
-def unread_name(kind: Any) -> str | None:
-    """The name of a field in the documents of a class that is not read as what was written by it; None if there is none."""
-    if not holds_models(kind):
-        return None
-    from samzapy.serializers import pydantic_models  # noqa: PLC0415  # pydantic is an extra
-
-    return pydantic_models.unread_name(kind)
 
 
 def shown(kind: Any) -> str:

@@ -16,6 +16,7 @@ from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import EnvironmentFailure, SerdeError
 from samzapy.plugins import is_own
+from samzapy.storage.readback import EVERY, ChangedOutput, Proof, read_back
 
 Encode = Callable[[Any], bytes]
 #: Gives a stream's key and message serde; None for plain bytes.
@@ -74,7 +75,9 @@ class Outbox(dict[str, list[Output]]):
 class BufferingCollector(MessageCollector):
     """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
 
-    __slots__ = ("_by_columns", "_control", "_gathered", "_routes", "_serdes_of", "producer_of", "sent")
+    __slots__ = (
+        "_by_columns", "_control", "_gathered", "_proofs", "_routes", "_sampled", "_serdes_of", "producer_of", "sent",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -92,6 +95,9 @@ class BufferingCollector(MessageCollector):
         self._route: Route | None = None
         self._gathered = outbox
         self._control = control
+        # The keys and messages of classes that are read back; `sent` at the last sample of them.
+        self._proofs: dict[SystemStream, list[Proof | None]] = {}
+        self._sampled = 0
         self._by_columns = False
         self.sent = 0
 
@@ -199,6 +205,8 @@ class BufferingCollector(MessageCollector):
 
     def hand_over(self) -> None:
         """Queue the gathered records at the producers. Raises their errors."""
+        if self._proofs and self.sent - self._sampled >= EVERY:
+            self._sample()
         for system, records in self._gathered.items():
             if not records:
                 continue
@@ -220,9 +228,38 @@ class BufferingCollector(MessageCollector):
         if route is None:
             key, message = self._serdes_of(stream)
             records = self._gathered.setdefault(stream.system, [])
-            encoders = (_key_encoder(key), message.to_bytes if message else _bytes_only)
-            route = self._routes[stream] = (stream.stream, *encoders, records, _copy_of(message))
+            raw = _key_encoder(key), message.to_bytes if message else _bytes_only
+            encode_key, encode_message = self._proving(stream, (key, message), raw)
+            route = self._routes[stream] = (stream.stream, encode_key, encode_message, records, _copy_of(message))
         self._stream, self._route = stream, route
+
+    def _proving(
+        self, stream: SystemStream, serdes: Iterable[Serde | None], encoders: tuple[Encode, Encode]
+    ) -> Sequence[Encode]:
+        """The encoders of a stream, of which those of classes read some objects back."""
+        proofs = self._proofs.get(stream)
+        if proofs is None:
+
+            def choose_again() -> None:
+                self._routes.pop(stream, None)
+                self._stream = None
+
+            backs = [None if serde is None else read_back(serde) for serde in serdes]
+            proofs = [
+                None if back is None else Proof(back, encode, choose_again)
+                for back, encode in zip(backs, encoders, strict=True)
+            ]
+            if any(proofs):
+                self._proofs[stream] = proofs
+        return [proof if proof and proof.left > 0 else encode for proof, encode in zip(proofs, encoders, strict=True)]
+
+    def _sample(self) -> None:
+        """Have the next object of each class read back."""
+        self._sampled, self._stream = self.sent, None
+        for stream, proofs in self._proofs.items():
+            self._routes.pop(stream, None)
+            for proof in filter(None, proofs):
+                proof.sample()
 
     def _hand_over_columns(self, producer: SystemProducer, outputs: list[Output]) -> None:
         for kind, run in groupby(outputs, type):
@@ -259,7 +296,8 @@ class BufferingCollector(MessageCollector):
         assert self._route is not None
         stream, (name, encode_key, encode_message, records, tight) = envelope.system_stream, self._route
         message = self._serdes_of(stream)[1]
-        wider = None if message is None or encode_message != message.to_bytes else message.wider()
+        narrow = message is not None and getattr(encode_message, "encode", encode_message) == message.to_bytes
+        wider = message.wider() if message is not None and narrow else None
         if wider is None:
             self._refuse(envelope, cause)
             return
@@ -267,6 +305,8 @@ class BufferingCollector(MessageCollector):
         BufferingCollector.send(self, envelope)
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
+        if isinstance(cause, ChangedOutput):
+            raise SerdeError(f"{envelope.system_stream}: {cause}") from cause
         raise SerdeError(
             f"{envelope.system_stream}: cannot serialize {envelope!r}: {self._reason(envelope, cause)}"
         ) from cause

@@ -36,6 +36,8 @@ class AvroSerde(SchemaSerde):
 
     name = "avro"
     kind = "AVRO"
+    #: Values that are read back may differ from the written ones by the rounding of point 2.
+    rounds = True
 
     def _functions(self) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
         if self.object_type is None:

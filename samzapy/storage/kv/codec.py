@@ -8,10 +8,12 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeVar
 
 from samzapy.api.serde import Serde
 from samzapy.errors import EnvironmentFailure, SerdeError, StoreRefused
+from samzapy.storage.readback import FIRST, ReadBack, read_back
 
 #: Finds the changelog record with these bytes of a key, and of a value if the value is the part that cannot be read.
 Origin = Callable[[bytes, "bytes | None"], str]
@@ -105,10 +107,12 @@ class EntryCodec:
     __slots__ = (
         "_doubt",
         "_exact",
+        "_key_back",
         "_key_doubt",
         "_key_serde",
         "_keys_stay",
         "_origin",
+        "_value_back",
         "_value_serde",
         "_values_stay",
         "keeps_prefixes",
@@ -116,6 +120,7 @@ class EntryCodec:
         "key_object",
         "plain_types",
         "store",
+        "unproven",
         "value_bytes",
         "value_object",
     )
@@ -135,6 +140,11 @@ class EntryCodec:
         self._exact = value_serde.allocates_exactly
         self._doubt = value_serde.doubt
         self._key_doubt = key_serde.doubt
+        # A key that comes back as an equal one of other bytes would not find its entry.
+        self._key_back = read_back(key_serde, exact=True)
+        self._value_back = back = read_back(value_serde)
+        #: The number of values to `prove` before a cache may leave the rest to `encode_values`.
+        self.unproven = 0 if back is None else FIRST * max(1, len(back.classes or ()))
         self.plain_types: frozenset[type] = frozenset(type(probe) for probe in _PROBES if self._round_trips(probe))
 
     def _round_trips(self, probe: Any) -> bool:
@@ -155,6 +165,11 @@ class EntryCodec:
             raise self._not_bytes("key", key, data)
         if self._key_doubt is not None and type(key) not in self.plain_types and self._key_doubt in data:
             self._check_key_bytes(key)
+        back = self._key_back
+        if back is not None:
+            back.left -= 1
+            if (back.left <= 0 or type(key) not in back.proven) and back.due(key):
+                self._read_back(back, "key", key, key, data)
         return data
 
     def encode_keys(self, keys: Collection[Any]) -> list[bytes]:
@@ -188,7 +203,17 @@ class EntryCodec:
             raise self._not_bytes("value of key", key, data)
         if self._doubt is not None and data.find(self._doubt) >= 0:
             self._check(key, value)
+        back = self._value_back
+        if back is not None:
+            back.left -= 1
+            if (back.left <= 0 or type(value) not in back.proven) and back.due(value):
+                self._read_back(back, "value of key", key, value, data)
         return data if self._exact else bytes(memoryview(data))
+
+    def prove(self, key: Any, value: Any) -> None:
+        """Count one of the `unproven` values, and read it back. Raises as `encode_value`."""
+        self.unproven -= 1
+        self.encode_value(key, value)
 
     def encode_values(self, keys: Collection[Any], values: Collection[Any], with_deletions: bool) -> list[bytes | None]:
         """The bytes of the `values` of `keys`; None stays None, and may occur only if `with_deletions`.
@@ -214,6 +239,12 @@ class EntryCodec:
             return [None if value is None else self.encode_value(key, value) for key, value in pairs]
         if self._doubt is not None:
             self._check_doubtful(keys, values, data)
+        back = self._value_back
+        if back is not None:
+            for place in back.places(values):
+                if data[place] is not None:
+                    key, value = (next(islice(each, place, None)) for each in (keys, values))
+                    self._read_back(back, "value of key", key, value, data[place])
         return data
 
     def decode_key(self, data: bytes) -> Any:
@@ -287,6 +318,13 @@ class EntryCodec:
             self._value_serde.check(value)
         except SerdeError as cause:
             raise self._refused("value of key", key, self._value_serde, value, cause) from cause
+
+    def _read_back(self, back: ReadBack, part: str, key: Any, value: Any, data: Any) -> None:
+        fault = back.fault(value, data)
+        if fault is not None:
+            kind = type(value).__name__
+            why = f"{kind} {fault}; a store returns what was put: change the class, or store plain values"
+            raise self._failure(part, key, why, refused=True)
 
     def _refused(self, part: str, key: Any, serde: Serde, refused: Any, cause: Exception) -> SerdeError:
         why = str(cause) if isinstance(cause, SerdeError) else serde.refusal(refused, cause)

@@ -57,6 +57,7 @@ class StampedSerde(Serde):
     def __init__(self, values: Serde) -> None:
         self._values = values
         self.doubt = values.doubt
+        self.object_type = values.object_type
 
     def check(self, value: tuple[int, Any]) -> None:
         """Like the method of the value's serde."""

@@ -219,12 +219,6 @@ def test_a_private_attribute_that_an_object_makes_itself_is_left_out(serde):
     assert serde().from_bytes(typed.to_bytes(Remembering("ann"))) == {"owner": "ann"}
 
 
-@pytest.mark.parametrize("kind", ["Account", "Bank", "Remembering"])
-def test_a_store_has_no_class_that_would_not_be_written_whole(kind):
-    with pytest.raises(ConfigError, match=r"^stores\.visits\.msg\.type: .*\._(balance|known) would not be written"):
-        task_serdes(load_job({**BASE, "stores.visits.msg.type": f"{__name__}:{kind}"}))
-
-
 @pytest.mark.parametrize("kind", [PageView, ModelView])
 def test_sorted_keys_are_kept_with_a_class(kind):
     serde = JsonSerdeFactory().serde("json", {"sort.keys": "true"})

@@ -43,7 +43,8 @@ class CachedStore(Entries, ScanningStore[K, V]):
     5. Changes are numbered, and the layer below gets the numbers with a batch. So the records of a commit are in the order
        of each key's last change, for any size of cache and batch.
     6. An absent key is cached as absent.
-    7. A value that does not serialize raises an error with its batch, not at its `put`; the error names its key.
+    7. A value that does not serialize raises an error with its batch, not at its `put`; the error names its key. Only the
+       first values of a class are serialized, and read back, at their `put`: until then no type of keys is usual.
     8. Values are handed out by reference: later gets see a change without `put` until the value is evicted. It is not saved,
        unless the key happened to be dirty.
 
@@ -68,7 +69,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
         self._hand: Iterator[Any] = iter(())
         self._plain = codec.plain_types
         # Comparing with one type costs half of looking it up among several.
-        self._usual = next((each for each in (str, bytes, int) if each in self._plain), None)
+        self._usual = None if codec.unproven else self._usual_type()
         self._cache_size = cache_size
         self._batch_size = batch_size
         self._room = max(1, cache_size // _SHARE)
@@ -95,7 +96,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
         """Set many, or none if one of them is refused."""
         keys, values = entry_columns(self._codec.store, entries)
         held = self._entries(keys)
-        self._codec.check_values(keys, values)
+        self._check_values(keys, values)
         self._change_all(held, values)
 
     def merge_all(self, entries: Mapping[K, V], combine: Callable[[V, V], V]) -> None:
@@ -112,7 +113,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
         before = self._values(keys, held)
         # `map` would end silently if `combine` raised StopIteration.
         after = [new if old is None else combine(old, new) for old, new in zip(before, given, strict=True)]
-        self._codec.check_values(keys, after)
+        self._check_values(keys, after)
         self._change_all(held, after)
         return keys, before
 
@@ -146,8 +147,21 @@ class CachedStore(Entries, ScanningStore[K, V]):
                 return meant  # type: ignore[no-any-return]
         return (data,)
 
+    def _usual_type(self) -> type | None:
+        return next((each for each in (str, bytes, int) if each in self._plain), None)
+
     def _check_value(self, key: K, value: V) -> None:
-        self._codec.check_value(key, value)
+        codec = self._codec
+        codec.check_value(key, value)
+        if codec.unproven:
+            codec.prove(key, value)
+            if not codec.unproven:
+                self._usual = self._usual_type()
+
+    def _check_values(self, keys: Sequence[K], values: Sequence[V]) -> None:
+        self._codec.check_values(keys, values)
+        for key, value in zip(keys, values[: self._codec.unproven], strict=False):
+            self._check_value(key, value)
 
     def _entries(self, keys: list[K]) -> list[Any]:
         """The cache entries of keys, each one that the store takes. Plain keys are their own: no call a key."""

@@ -48,7 +48,7 @@ class PlainEntries:
     def put(self, key: Any, value: Any) -> None:
         """Set `key` to `value`."""
         entry = key if type(key) is self._usual else self._entry(key)
-        if value is None:
+        if value is None or self._usual is None:
             self._check_value(key, value)
         stamp = self._changed = self._changed + 1
         dirty = self._dirty
@@ -94,7 +94,7 @@ class PlainEntries:
 
     @abstractmethod
     def _check_value(self, key: Any, value: Any) -> None:
-        """Raise StoreRefused for None."""
+        """Raise StoreRefused for None. Also called for each value while there is no usual type."""
 
     @abstractmethod
     def _load(self, key: Any, entry: Hashable) -> Any:

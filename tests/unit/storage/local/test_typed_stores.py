@@ -168,10 +168,9 @@ def test_an_object_that_is_too_large_is_refused_as_bytes_are(opened_as):
 
 
 def test_an_object_of_another_class_is_refused(opened_as):
-    with opened_as(**VISITS) as opened:
+    message = "store 's': value of key 'ann': expected Visits, got NamedVisits"
+    with opened_as(**VISITS) as opened, pytest.raises(SerdeError, match=message):
         opened.store.put("ann", NamedVisits("1"))
-        with pytest.raises(SerdeError, match="store 's': value of key 'ann': expected Visits, got NamedVisits"):
-            opened.commit()
 
 
 @settings(max_examples=15)
