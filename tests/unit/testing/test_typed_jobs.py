@@ -7,6 +7,7 @@ from jobs.typed_views import Counting, PageView, Sending, Visits
 
 from samzapy import BatchTask, InitableTask, MessageBatch
 from samzapy.errors import SerdeError, TaskFailed
+from samzapy.storage.readback import FIRST
 from samzapy.testing import TaskTestDriver
 
 JOB = {
@@ -139,8 +140,16 @@ def test_a_test_reads_a_typed_output_as_objects(driver_of):
     assert driver.outputs("out").messages == [PageView("ann")]
 
 
+def test_a_value_of_another_class_is_refused_at_the_first_puts_with_its_key(driver_of):
+    driver = driver_of()
+    with pytest.raises(SerdeError, match="store 'visits': value of key 'ann': expected Visits, got dict"):
+        driver.store("visits").put("ann", {"count": 1})
+
+
 def test_a_value_of_another_class_is_refused_at_the_commit_with_its_key(driver_of):
     driver = driver_of()
+    for number in range(FIRST):
+        driver.store("visits").put("ann", Visits(number))
     driver.store("visits").put("ann", {"count": 1})
     with pytest.raises(SerdeError, match="store 'visits': value of key 'ann': expected Visits, got dict"):
         driver.commit()
