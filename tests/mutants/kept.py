@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.trial import Mutant
 
+_ASYNC = "tests/property/test_asynchronous_order.py"
 _CAUSES = "tests/unit/container/errors/test_causes_of_failures.py"
 _CLOCK = "tests/property/test_event_clock_machine.py"
 _CONTRACT = "tests/contract/system/test_system_contract.py"
@@ -646,6 +647,17 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
 )
 
+#: Asynchronous tasks.
+_ORDER = (
+    Mutant(
+        "samzapy/container/asynchronous/waiting.py",
+        "behind.insert(next(later, len(behind)), work)",
+        "behind.appendleft(work)",
+        (_ASYNC,),
+    ),
+    Mutant("samzapy/container/asynchronous/output_order.py", "            self._bytes -= size\n", "", (_ASYNC,)),
+)
+
 #: A task's clock in event time.
 _TIME = (
     Mutant(
@@ -699,4 +711,4 @@ _TIME = (
     Mutant("samzapy/watermarks.py", "now - heard_at >= self._idle_s", "now - heard_at > self._idle_s", (_MARKS,)),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS, *_TIME)
+MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS, *_ORDER, *_TIME)

@@ -15,7 +15,7 @@ from samzapy.config.tasks.error_policy import Stage
 from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.message import MessageInFlight, Work
-from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, OutputOrder
+from samzapy.container.asynchronous.output_order import MOST_HELD_BYTES, AsReady, InOffsetOrder, OutputOrder
 from samzapy.container.asynchronous.waiting import ContiguousPrefix, WaitingMessages
 from samzapy.container.errors.collectors import TolerantCollector
 from samzapy.container.errors.recovery import is_about_its_message
@@ -65,8 +65,10 @@ class AsyncMessages:
         clock: Clock,
         *,
         ids: OutputIds | None = None,
+        most_held_bytes: int = MOST_HELD_BYTES,
     ) -> None:
-        """`collector` is the task's, `journal` its stores'. With `ids` outputs carry the id of their input."""
+        """`collector` is the task's, `journal` its stores'. With `ids` outputs carry the id of their input; while as many bytes
+        of them are held, no new message starts."""
         self.task = task
         self._journal = journal
         self._events = events
@@ -79,7 +81,7 @@ class AsyncMessages:
         self._begin_outputs: Callable[[IncomingMessageEnvelope], None] = _without_ids
         if ids is not None:
             self._collector = identifying = OutputIdCollector(collector, ids)
-            self._order = InOffsetOrder(collector)
+            self._order = InOffsetOrder(collector, most_held_bytes)
             self._begin_outputs = identifying.begin
         self._prefixes: dict[SystemStreamPartition, ContiguousPrefix] = {}
         self._in_flight: dict[int, MessageInFlight] = {}

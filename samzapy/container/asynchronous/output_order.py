@@ -17,7 +17,7 @@ from samzapy.container.outputs.collector import Mark, Taken
 from samzapy.container.outputs.producers import size_of
 
 #: While a task holds so much it starts no new messages, so one that takes long does not fill the memory.
-_MOST_HELD_BYTES = 16 * 1024 * 1024
+MOST_HELD_BYTES = 16 * 1024 * 1024
 #: The memory of a held message, and of each of its records, beside its bytes.
 _OVERHEAD_BYTES = 200
 
@@ -52,14 +52,15 @@ class AsReady:
 class InOffsetOrder:
     """Outputs leave when every message before theirs on its partition is done."""
 
-    def __init__(self, collector: TolerantCollector) -> None:
+    def __init__(self, collector: TolerantCollector, most_held_bytes: int = MOST_HELD_BYTES) -> None:
         self._collector = collector
+        self._most_held_bytes = most_held_bytes
         self._held: dict[SystemStreamPartition, list[tuple[int, int, Taken]]] = {}
         self._bytes = 0
 
     @property
     def full(self) -> bool:
-        return self._bytes >= _MOST_HELD_BYTES
+        return self._bytes >= self._most_held_bytes
 
     def mark(self) -> Mark:
         return self._collector.mark()

@@ -51,7 +51,10 @@ class WaitingMessages:
         if behind is None:
             self._behind[work.key] = deque()
             return True
-        behind.insert(sum(each.envelope.offset < work.envelope.offset for each in behind), work)
+        # Offsets of other partitions say nothing about the order.
+        ssp, offset = work.envelope.ssp, work.envelope.offset
+        later = (at for at, each in enumerate(behind) if each.envelope.ssp == ssp and each.envelope.offset > offset)
+        behind.insert(next(later, len(behind)), work)
         return False
 
     def repeat(self, work: Work, at: float) -> None:

@@ -318,7 +318,7 @@ def test_effectively_once_gives_two_letters_of_one_input_two_ids_and_neither_is_
 
 
 def test_effectively_once_starts_no_new_messages_while_one_that_takes_long_holds_back_much(tmp_path, monkeypatch):
-    monkeypatch.setattr(output_order, "_MOST_HELD_BYTES", 4_000)
+    monkeypatch.setattr(output_order, "MOST_HELD_BYTES", 4_000)
     keys = {"task.max.concurrency": "4", "task.callback.timeout.ms": "300"}
     pipeline = Pipeline(tmp_path, SendingAsync, **keys)
     pipeline.sender.send((0, "k", {"id": 0, "turns": 10**9}), *[(0, "k", {"id": i}) for i in range(1, 300)])
