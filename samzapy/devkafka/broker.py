@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import psutil
 
@@ -176,6 +176,8 @@ class DevBroker:
     newer version has written are not for an older one.
     """
 
+    jvm_options: ClassVar[tuple[str, ...]] = JVM_OPTIONS
+
     def __init__(  # addresses and settings
         self,
         folder: Path,
@@ -269,7 +271,7 @@ class DevBroker:
         if not is_free(port):
             raise EnvironmentFailure(f"port {port}: something else listens on 127.0.0.1:{port}; choose another port")
         version = chosen_version(self._version)
-        java = [str(find_java(KAFKA).command), *JVM_OPTIONS, "-cp", kafka_class_path(version)]
+        java = [str(find_java(KAFKA).command), *self.jvm_options, "-cp", kafka_class_path(version)]
         text = server_properties(port, free_port(), self._listeners, self._properties)
         (self._folder / _SETTINGS).write_text(text, encoding="ascii")
         if not (self._folder / DATA / "meta.properties").is_file():

@@ -7,7 +7,7 @@ from itertools import cycle
 
 import psutil
 import pytest
-from kafka_cluster import KafkaCluster
+from rigs.kafka_cluster import KafkaCluster
 from live_ledger import LiveLedger, load_on
 from outcomes import GUARANTEES
 

@@ -3,7 +3,7 @@
 import socket
 
 import pytest
-from rigs.yarn_site import site
+from yarn_site import site
 
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure

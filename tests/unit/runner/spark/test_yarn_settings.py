@@ -1,7 +1,7 @@
 """The settings of YARN's clients: files, variables, names of ResourceManagers."""
 
 import pytest
-from rigs.yarn_site import site
+from yarn_site import site
 
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.yarn import check_yarn, resource_managers, yarn_settings
