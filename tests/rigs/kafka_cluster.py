@@ -41,8 +41,10 @@ _TWO_OF_THREE = {
     "share.coordinator.state.topic.replication.factor": "3",
     "share.coordinator.state.topic.min.isr": "2",
     "replica.lag.time.max.ms": "5000",
-    "controller.quorum.election.timeout.ms": "500",
-    "controller.quorum.fetch.timeout.ms": "1500",
+    # A busy machine answers late: nodes that time out too soon are fenced, and the cluster is never whole.
+    "broker.session.timeout.ms": "9000",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "3000",
     "auto.leader.rebalance.enable": "false",
 }
 

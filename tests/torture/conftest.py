@@ -30,15 +30,17 @@ def pytest_configure(config):
 
 @pytest.fixture
 def outcome(request):
-    """`outcome(scenario, guarantee=, system=, events=, faults=, lost=, duplicated=, mismatches=, recovery_s=None)`.
+    """`outcome(scenario, guarantee=, system=, events=, faults=, lost=, duplicated=, mismatches=, **largest)`.
 
     Stores what was measured, then holds it to the promise table: nothing lost except at-most-once, nothing duplicated
-    at-most-once and exactly-once, no mismatch of state except at-most-once. `guarantee="any"` promises all three. A test that asks for it and ends well without a call fails.
+    at-most-once and exactly-once, no mismatch of state except at-most-once. `guarantee="any"` promises all three.
+    `largest`, each None if it was not measured: `recovery_s`; `silent_s` and `cpu_percent`, which `MOST` bounds. A test
+    that asks for it and ends well without a call fails.
     """
     told = request.node.user_properties
 
-    def store(scenario, *, guarantee, system, events, faults, lost, duplicated, mismatches, recovery_s=None):
-        row = Row(scenario, guarantee, system, 1, events, faults, lost, duplicated, mismatches, recovery_s)
+    def store(scenario, *, guarantee, system, events, faults, lost, duplicated, mismatches, **largest):
+        row = Row(scenario, guarantee, system, 1, events, faults, lost, duplicated, mismatches, **largest)
         told.append((_ROW, astuple(row)))
         broken = row.broken_promises()
         assert not broken, broken

@@ -21,9 +21,14 @@ PROMISED_ZERO = {
 }
 
 
+#: What a cluster that is not well may cost, whatever the guarantee: seconds without an output once it is whole again, and per cent of a
+#: core that all processes of the job together use until then.
+MOST = {"silent_s": 15.0, "cpu_percent": 5.0}
+
+
 @dataclass(frozen=True)
 class Row:
-    """One measured run, or the sum of several; `recovery_s` is the longest time until everything worked again."""
+    """One measured run, or the sum of several; `recovery_s` is the longest time until everything worked again. None: not measured."""
 
     scenario: str
     guarantee: str
@@ -35,6 +40,8 @@ class Row:
     duplicated: int
     mismatches: int
     recovery_s: float | None = None
+    silent_s: float | None = None
+    cpu_percent: float | None = None
 
     def __post_init__(self):
         if self.guarantee not in PROMISED_ZERO:
@@ -42,13 +49,14 @@ class Row:
 
     def broken_promises(self):
         """What was measured against the promise table, as one line; empty if the guarantee was kept."""
-        broken = [f"{what} {getattr(self, what)}" for what in PROMISED_ZERO[self.guarantee] if getattr(self, what)]
-        return f"{self.scenario}, {self.guarantee}, {self.system}: {', '.join(broken)}, promised 0" if broken else ""
+        due = dict.fromkeys(PROMISED_ZERO[self.guarantee], 0) | MOST
+        found = {what: getattr(self, what) or 0 for what in due}
+        broken = [f"{what} {found[what]:.4g}, promised {due[what]:g}" for what in due if found[what] > due[what]]
+        return f"{self.scenario}, {self.guarantee}, {self.system}: {'; '.join(broken)}" if broken else ""
 
     def plus(self, other):
         """Both rows in one; systems are listed."""
         systems = dict.fromkeys([*self.system.split(", "), *other.system.split(", ")])
-        recoveries = [row.recovery_s for row in (self, other) if row.recovery_s is not None]
         return Row(
             self.scenario,
             self.guarantee,
@@ -59,9 +67,12 @@ class Row:
             self.lost + other.lost,
             self.duplicated + other.duplicated,
             self.mismatches + other.mismatches,
-            max(recoveries, default=None),
+            *(_larger(getattr(self, what), getattr(other, what)) for what in LARGEST),
         )
 
+
+#: The columns of which a sum of rows has the largest.
+LARGEST = ("recovery_s", "silent_s", "cpu_percent")
 
 HEADS = (
     "scenario",
@@ -74,6 +85,8 @@ HEADS = (
     "duplicated",
     "mismatches",
     "recovery s",
+    "silent s",
+    "CPU %",
 )
 _NUMBERS_FROM = HEADS.index("runs")
 
@@ -109,7 +122,7 @@ class Outcomes:
             sum(getattr(row, name) for row in self.rows) for name in ("runs", "events", "faults", "lost", "duplicated")
         ]
         mismatches = sum(row.mismatches for row in self.rows)
-        return ("all", "", "", *(f"{number:,}" for number in (*totals, mismatches)), "")
+        return ("all", "", "", *(f"{number:,}" for number in (*totals, mismatches)), *("" for _ in LARGEST))
 
 
 def _summed(rows, key):
@@ -120,10 +133,14 @@ def _summed(rows, key):
     return sorted(sums.values(), key=lambda row: (row.scenario, order[row.guarantee], row.system))
 
 
+def _larger(one, other):
+    return max((number for number in (one, other) if number is not None), default=None)
+
+
 def _cells(row):
     numbers = (row.runs, row.events, row.faults, row.lost, row.duplicated, row.mismatches)
-    recovery = "" if row.recovery_s is None else f"{row.recovery_s:.1f}"
-    return (row.scenario, row.guarantee, row.system, *(f"{number:,}" for number in numbers), recovery)
+    largest = ["" if (number := getattr(row, what)) is None else f"{number:.1f}" for what in LARGEST]
+    return (row.scenario, row.guarantee, row.system, *(f"{number:,}" for number in numbers), *largest)
 
 
 def _aligned(cells, widths):

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from crash_job import fold, measured
-from outcomes import ANY, GUARANTEES, PLAIN, Outcomes, Row
+from outcomes import ANY, GUARANTEES, MOST, PLAIN, Outcomes, Row
 
 IDS = range(40)
 
@@ -84,8 +84,8 @@ def test_what_came_before_is_part_of_the_state_and_not_of_the_round():
     assert measured(Counter(ids), fold(ids), ids, "exactly-once", before)["mismatches"] > 0
 
 
-def row(guarantee, lost=0, duplicated=0, mismatches=0, system="memory", recovery_s=None):
-    return Row("crash", guarantee, system, 1, 10, 1, lost, duplicated, mismatches, recovery_s)
+def row(guarantee, lost=0, duplicated=0, mismatches=0, system="memory", **largest):
+    return Row("crash", guarantee, system, 1, 10, 1, lost, duplicated, mismatches, **largest)
 
 
 BROKEN = {
@@ -104,11 +104,18 @@ def test_a_guarantee_is_broken_by_what_it_promises_and_by_nothing_else(guarantee
     assert [numbers for numbers in every if row(guarantee, **numbers).broken_promises()] == BROKEN[guarantee]
 
 
+@pytest.mark.parametrize(("what", "most"), MOST.items())
+def test_the_cost_of_a_sick_cluster_is_bounded_in_every_guarantee(what, most):
+    for guarantee in BROKEN:
+        assert not row(guarantee, **{what: most}).broken_promises()
+        assert f"{what} 100, promised {most:g}" in row(guarantee, **{what: 100.0}).broken_promises()
+
+
 def test_rows_are_summed_per_scenario_guarantee_and_system_with_the_longest_recovery():
     outcomes = Outcomes([row("exactly-once", recovery_s=1.0), row("exactly-once", recovery_s=3.0, system="local")])
     outcomes.rows.append(row("exactly-once", system="local"))
     assert [(each.system, each.runs) for each in outcomes.per_system()] == [("local", 2), ("memory", 1)]
-    assert "| crash | exactly-once | memory, local | 3 | 30 | 3 | 0 | 0 | 0 | 3.0 |\n" in outcomes.markdown()
+    assert "| crash | exactly-once | memory, local | 3 | 30 | 3 | 0 | 0 | 0 | 3.0 |  |  |\n" in outcomes.markdown()
 
 
 def test_an_unknown_guarantee_is_refused():
