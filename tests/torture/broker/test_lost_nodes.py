@@ -7,9 +7,9 @@ from itertools import cycle
 
 import psutil
 import pytest
-from rigs.kafka_cluster import KafkaCluster
 from live_ledger import LiveLedger, load_on
 from outcomes import GUARANTEES
+from rigs.kafka_cluster import KafkaCluster
 
 from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.system.kafka import KafkaSystemFactory
