@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+#: A figure that is older than this many of the periods in which it is measured is unknown.
+STALE_AFTER = 3
 
 
 class Clock(Protocol):
@@ -34,6 +40,21 @@ class SystemClock:
 
 
 SYSTEM_CLOCK: Clock = SystemClock()
+
+
+@dataclass(frozen=True)
+class Measured(Generic[T]):
+    """A figure that somebody was asked for, and the time when it was true: in seconds of this process's monotonic clock.
+
+    Readers show only a known one. Processes send each other ages, because their clocks differ.
+    """
+
+    value: T
+    at: float
+
+    def is_known(self, now: float, period_s: float) -> bool:
+        """Whether it is young enough at the time `now`. It is measured every `period_s` seconds."""
+        return now - self.at <= STALE_AFTER * period_s
 
 
 def process_start(pid: int) -> int:

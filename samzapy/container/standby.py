@@ -21,7 +21,7 @@ from functools import partial
 from samzapy.api.engine import StorageEngine
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import SYSTEM_CLOCK, Clock, Measured
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.worker_process import sweep_in_background
@@ -155,6 +155,8 @@ class StandbyContainer:
         self._positions: dict[str, int] = {}
         self._ends: dict[str, int] = {}
         self._goal: dict[SystemStreamPartition, int] = {}
+        self._lag: Measured[int] | None = None
+        self._metrics.watch("standby", self._measured)
         self._heartbeat = Heartbeat(lease, self.report, clock, on_lost)
         self._stopping = threading.Event()
 
@@ -187,9 +189,14 @@ class StandbyContainer:
             epoch=self._lease.epoch,
             phase=phase,
             positions=dict(self._positions),
-            ends=dict(self._ends),
+            ends=dict(self._ends) if self._measured() else {},
             metrics=self._metrics.snapshot(),
         )
+
+    def _measured(self) -> dict[str, float]:
+        """The lag, if it is known."""
+        lag = self._lag
+        return {"lag": lag.value} if lag is not None and lag.is_known(self._clock.monotonic(), self._look_s) else {}
 
     def _open(self, clients: SystemClients, stack: ExitStack) -> None:
         tasks, job = self._model.tasks, self._stores_of(clients)
@@ -241,7 +248,7 @@ class StandbyContainer:
 
     def _look(self, clients: SystemClients, *, flush: bool) -> None:
         """Write the records read so far, and compare the positions with the ends."""
-        now_ms = self._clock.wall_ms()
+        now_ms, began = self._clock.wall_ms(), self._clock.monotonic()
         ends: dict[SystemStreamPartition, int] = {}
         for system in self._consumers:
             ranges = clients.admin(system).offsets([ssp for ssp in self._owner if ssp.system == system])
@@ -249,7 +256,7 @@ class StandbyContainer:
         positions = {ssp: self._consumers[ssp.system].position(ssp) for ssp in ends}
         self._write(flush=flush, complete={s: end for s, end in ends.items() if positions[s] >= end}, now_ms=now_ms)
         lag = sum(max(0, end - positions[ssp]) for ssp, end in ends.items())
-        self._metrics.gauge("standby", "lag").set(lag)
+        self._lag = Measured(lag, began)
         self._goal = self._goal or ends
         if all(positions[ssp] >= end for ssp, end in self._goal.items()):
             # Caught up once: from now on a take-over misses only the newest records.

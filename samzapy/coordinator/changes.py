@@ -3,9 +3,10 @@
 `Changes` is the container's side, `Reported` the coordinator's. Both keep the details sent so far:
 
 1. A detail is sent if it differs from the last acknowledged value.
-2. If a detail has disappeared, all details are sent again, beginning with a `first` piece, which voids the earlier ones.
+2. If a detail has disappeared, all details are sent again, beginning with a `first` piece, which voids the earlier ones. A metric
+   that has disappeared, or is not a finite number, is sent as NaN: it is unknown.
 3. A piece ends at `PIECE_B` bytes, so the coordinator accepts it whatever the size of the container. A single larger detail
-   is left out, and so is a metric that is not a number.
+   is left out.
 4. A piece without an acknowledgement may have arrived, so the next one is a `first` again. The coordinator asks for a
    `first` if a piece is missing.
 5. A piece without an acknowledgement may still arrive after later pieces. Its sequence number is lower than theirs, so
@@ -22,8 +23,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from math import isnan, nan
 from typing import Any
 
+from samzapy.clock import Measured
 from samzapy.config.guarantee_warnings import ERRORS, GUARANTEE
 from samzapy.coordinator.wire import Details, WireError
 from samzapy.job.facts import MOST_LINES, NO_FACTS, Facts, PartitionLag, Stall
@@ -48,7 +51,8 @@ class Changes:
         self._numbers: dict[tuple[str, str], int] = {}
         self._values: list[float] = []
         self._first = True
-        self._lags: Mapping[str, PartitionLag] = {}
+        self._lags: Measured[dict[str, PartitionLag]] | None = None
+        self._dated: Measured[dict[str, PartitionLag]] | None = None
         self._facts = self._sent = NO_FACTS
         self._noted: deque[Facts] = deque(maxlen=_MOST_NOTED)
 
@@ -59,29 +63,37 @@ class Changes:
         self._values.clear()
         self._first = True
         self._sent = NO_FACTS
+        self._dated = None
 
     def note(self, facts: Facts) -> None:
         """Keep the facts of a report until they are sent: each report has only the facts since the last one. Any thread
         may call this."""
         self._noted.append(facts)
 
-    def pieces(self, report: ContainerReport, *, metrics: bool) -> Iterator[Details]:
-        """The changes, and the facts noted. Before the caller takes the next piece, it calls `acknowledge` or `forget`; it may
-        leave the remaining pieces to another call."""
+    def pieces(self, report: ContainerReport, now: float, *, metrics: bool) -> Iterator[Details]:
+        """The changes, and the facts noted; with `metrics` always a piece, which says that the others are still true. `now` is the
+        time of the monotonic clock in seconds. Before the caller takes the next piece, it calls `acknowledge` or `forget`; it
+        may leave the remaining pieces to another call."""
         self._merge_facts()
-        now = {name: self._lags if name == "lags" else getattr(report, name) for name in _KEYED}
-        if any(known.keys() - now[name].keys() for name, known in self._known.items()):
+        lags = self._lags
+        of_lags = {} if lags is None else lags.value
+        values = {name: of_lags if name == "lags" else getattr(report, name) for name in _KEYED}
+        if any(known.keys() - values[name].keys() for name, known in self._known.items()):
             self.forget()
         piece = _Piece(report.epoch, first=self._first)
         if self._facts != self._sent:
             piece.details.facts = self._facts
             piece.size += _AROUND
-        for add in chain(self._keyed(now), self._metrics(report.metrics if metrics else _urgent(report.metrics))):
+        named = self._metrics(report.metrics if metrics else _urgent(report.metrics), all_of_them=metrics)
+        for add in chain(self._keyed(values), named):
             add(piece)
             if piece.size >= PIECE_B:
                 yield piece.details
                 piece = _Piece(report.epoch)
-        if piece.size or self._first:
+        if lags is not None and lags is not self._dated:
+            piece.details.lags_age_s, self._dated = max(0.0, now - lags.at), lags
+            piece.size += _AROUND
+        if piece.size or self._first or metrics:
             yield piece.details
 
     def acknowledge(self) -> None:
@@ -104,20 +116,29 @@ class Changes:
                     known[key] = value
                     yield partial(_Piece.add, name=name, key=key, value=value)
 
-    def _metrics(self, metrics: Mapping[str, Mapping[str, object]]) -> Iterator[Callable[[_Piece], None]]:
+    def _metrics(
+        self, metrics: Mapping[str, Mapping[str, object]], *, all_of_them: bool
+    ) -> Iterator[Callable[[_Piece], None]]:
         numbers, values = self._numbers, self._values
+        gone = dict.fromkeys(numbers.values()) if all_of_them else {}
         for group, named in metrics.items():
             for name, value in named.items():
                 number, made = numbers.get((group, name)), _number(value)
-                if made is None or len(group) + len(name) > PIECE_B:
-                    continue
                 if number is None:
-                    number = numbers[group, name] = len(values)
-                    values.append(made)
-                    yield partial(_Piece.begin, group=group, name=name, number=number, value=made)
-                elif values[number] != made:
-                    values[number] = made
-                    yield partial(_Piece.measure, number=number, value=made)
+                    # A metric has no name before it has a value.
+                    if not isnan(made) and len(group) + len(name) <= PIECE_B:
+                        number = numbers[group, name] = len(values)
+                        values.append(made)
+                        yield partial(_Piece.begin, group=group, name=name, number=number, value=made)
+                elif not isnan(made):
+                    gone.pop(number, None)
+                    if values[number] != made:
+                        values[number] = made
+                        yield partial(_Piece.measure, number=number, value=made)
+        for number in gone:
+            if not isnan(values[number]):
+                values[number] = nan
+                yield partial(_Piece.measure, number=number, value=nan)
 
 
 def _urgent(metrics: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, object]]:
@@ -125,17 +146,17 @@ def _urgent(metrics: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping
     return {group: metrics[group] for group in (GUARANTEE, ERRORS) if group in metrics}
 
 
-def _number(value: object) -> float | None:
-    """A metric's value as a JSON number; None if it is not one, or not finite."""
+def _number(value: object) -> float:
+    """A metric's value as a number; NaN if it is not one, or not finite."""
     made = plain_number(value)
-    return made if made - made == 0 else None
+    return made if made - made == 0 else nan
 
 
 class _Piece:
     """A piece under construction. `size` is about its size as JSON, in bytes."""
 
     def __init__(self, epoch: int, *, first: bool = False) -> None:
-        self.details = Details(epoch, first, {}, {}, {}, {}, {}, {}, None, [], [], [])
+        self.details = Details(epoch, first, {}, {}, {}, {}, {}, {}, None, None, [], [], [])
         self.size = 0
 
     def add(self, name: str, key: str, value: Any) -> None:
@@ -217,11 +238,20 @@ class Reported:
         return replace(before, **new) if new else before
 
     def report(
-        self, container_id: str, phase: str, processed: int, commits: int, piece: Details | None = None
+        self,
+        container_id: str,
+        phase: str,
+        processed: int,
+        commits: int,
+        piece: Details | None = None,
+        now: float = 0.0,
     ) -> ContainerReport:
-        """The report that has these details, and the facts of the piece that has just changed them."""
+        """The report that has these details, and the facts of the piece that has just changed them, `now` in seconds of the
+        monotonic clock."""
         sent = NO_FACTS if piece is None or piece.facts is None else piece.facts
-        lags = dict(self.lags) if piece is not None and piece.lags else None
+        lags = None
+        if piece is not None and piece.lags_age_s is not None:
+            lags = Measured(dict(self.lags), now - piece.lags_age_s)
         facts = NO_FACTS
         if lags is not None or self.stalled is not None or sent is not NO_FACTS:
             facts = Facts(lags, self.stalled, sent.failure, sent.lines, sent.lines_left_out)

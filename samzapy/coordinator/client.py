@@ -16,6 +16,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.coordinator.changes import Changes
 from samzapy.coordinator.wire import (
+    METRICS_S,
     Answer,
     Attempt,
     AttemptProcess,
@@ -50,8 +51,6 @@ logger = logging.getLogger(__name__)
 
 #: Seconds to wait for a connection and for an answer: well below a third of any sensible lease.
 CONNECT_S, ANSWER_S = 2.0, 5.0
-#: Seconds between two reports of metrics, unless the phase changes.
-METRICS_S = 10.0
 
 _PATIENCE = urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
 
@@ -282,7 +281,7 @@ class HttpLease(ContainerLease):
 
     def _send(self, report: ContainerReport, began: float, *, metrics: bool) -> None:
         answer_s = min(ANSWER_S, self._duration_s / 3)
-        for piece in self._changes.pieces(report, metrics=metrics):
+        for piece in self._changes.pieces(report, began, metrics=metrics):
             piece.sequence = next(self._pieces)
             if self._client.details(self._details_path, pack(piece), answer_s).again:
                 self._changes.forget()

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import SYSTEM_CLOCK, Clock, Measured
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.progress import ChangelogSize, ContainerFailure, JobStatus, Progress
 from samzapy.coordinator.same_failures import SameFailures
-from samzapy.coordinator.wire import STANDBY_BEATS, AttemptProcess, JobSpec, Overdue, Pace
+from samzapy.coordinator.wire import METRICS_S, STANDBY_BEATS, AttemptProcess, JobSpec, Overdue, Pace
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 from samzapy.job.facts import Facts, UserFailure
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive, TaskProgress
@@ -30,13 +30,14 @@ def _ignore(container_id: str, said: Facts | UserFailure) -> None:
 class Oversight:
     """Settings and callbacks of a driver's watch over its containers.
 
-    `stall_s`: seconds for which the job's clock may stand still before a warning. `same_failures`: the number of
+    `lag_s`: seconds between two measurements of a container's lag. `stall_s`: seconds for which the job's clock may stand still before a warning. `same_failures`: the number of
     equal failures that end the job. `on_facts` gets the facts of each report; `on_failure` gets each failure of the
     user's code that ended an attempt; repeated failures count once. Any thread may call them.
     """
 
     stall_s: float = 120.0
     same_failures: int = 4
+    lag_s: float = 5.0
     on_facts: Callable[[str, Facts], None] = _ignore
     on_failure: Callable[[str, UserFailure], None] = _ignore
 
@@ -73,7 +74,12 @@ class Coordinator:
         self._pace_of_standbys = self._pace.of_standby()
         self._hurried = False
         self._leases = Leases((*ids, *self._standbys), lease_s, clock, epoch)
-        self._progress = Progress((*ids, *self._standbys))
+        self._progress = Progress(
+            (*ids, *self._standbys),
+            clock.monotonic(),
+            max(over.lag_s, self._pace.details_s),
+            max(METRICS_S, self._pace.details_s),
+        )
         self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), over.stall_s, clock)
         self._clocks_taken: dict[str, Mapping[str, TaskProgress]] = {}
         self._clock = clock
@@ -85,7 +91,8 @@ class Coordinator:
         #: The container that each process registered last.
         self._last_of: dict[tuple[str, int, int], str] = {}
         self._abandoned: str | None = None
-        self._changelogs: Mapping[str, ChangelogSize] = {}
+        self._changelogs: Measured[Mapping[str, ChangelogSize]] = Measured({}, 0.0)
+        self._changelogs_s = 0.0
         self._changed = threading.Condition()
 
     @property
@@ -171,13 +178,19 @@ class Coordinator:
             if epoch is not None
         )
 
-    def report(self, report: ContainerReport) -> Directive:
-        """Take a report and return the directive. A report of a superseded attempt is ignored."""
+    @property
+    def now(self) -> float:
+        """The time of its monotonic clock in seconds."""
+        return self._clock.monotonic()
+
+    def report(self, report: ContainerReport, *, has_details: bool = True) -> Directive:
+        """Take a report and return the directive. A report of a superseded attempt is ignored. `has_details`: False for a
+        heartbeat, which repeats the details of an earlier report."""
         with self._changed:
             directive = self._leases.renew(report.container_id, report.epoch)
             if directive is not Directive.ABANDON:
                 self._newest = self._clock.monotonic()
-                self._take(report)
+                self._take(report, has_details=has_details)
                 if report.phase in _ENDS:
                     self._leases.finish(report.container_id, report.epoch, _ENDS[report.phase])
                 self._changed.notify_all()
@@ -195,13 +208,13 @@ class Coordinator:
         with self._changed:
             if self._leases.epoch(report.container_id) != report.epoch or self._abandoned is not None:
                 return False
-            self._take(report)
+            self._take(report, has_details=True)
             self._changed.notify_all()
         self._on_facts(report.container_id, report.facts)
         return True
 
-    def _take(self, report: ContainerReport) -> None:
-        self._progress.update(report)
+    def _take(self, report: ContainerReport, *, has_details: bool) -> None:
+        self._progress.update(report, self._clock.monotonic() if has_details else None)
         # A heartbeat repeats the clocks of the last details.
         if report.clocks is not self._clocks_taken.get(report.container_id):
             self._clocks_taken[report.container_id] = report.clocks
@@ -271,7 +284,8 @@ class Coordinator:
         """The current status."""
         with self._changed:
             leases, progress = self._leases, self._progress
-            statuses = progress.statuses(leases.take_moved())
+            now = self._clock.monotonic()
+            statuses = progress.statuses(leases.take_moved(), now)
             containers, standbys = (tuple([statuses[each] for each in ids]) for ids in (self._ids, self._standbys))
             seconds = 0.0 if self._started is None else self._newest - self._started
             return JobStatus(
@@ -287,13 +301,14 @@ class Coordinator:
                 standbys,
                 self._clocks.status(),
                 leases.draining,
-                self._changelogs,
+                self._changelogs.value if self._changelogs.is_known(now, self._changelogs_s) else {},
+                now,
             )
 
-    def note_changelogs(self, sizes: Mapping[str, ChangelogSize]) -> None:
-        """Take the sizes of the job's changelogs, by store."""
+    def note_changelogs(self, sizes: Mapping[str, ChangelogSize], period_s: float) -> None:
+        """Take the sizes of the job's changelogs, by store, which are measured every `period_s` seconds."""
         with self._changed:
-            self._changelogs = sizes
+            self._changelogs, self._changelogs_s = Measured(sizes, self._clock.monotonic()), period_s
 
     @property
     def checkpoint_clocks(self) -> tuple[int | None, int | None]:

@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 
+from samzapy.clock import STALE_AFTER, Measured
 from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
 from samzapy.coordinator.leases import Standing
 from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
+from samzapy.job.model import replica_of
 from samzapy.metrics.series import PartitionSnapshot
 from samzapy.strict_json import encode, plain
 
@@ -62,9 +64,10 @@ class ContainerFailure:
 class ContainerStatus:
     """One container. `processed` and `commits` count all its attempts; `remaining` is None for an endless run.
 
-    `lags` has its input partitions by SSP as text, as of the last request for their ends; `stalled` is set while it
-    makes no progress; `failure` is the last failure of the user's code. Until the newest attempt reports, `phase` is
-    `starting`, and positions, ends, lags and metrics are the last ones of the previous attempt."""
+    `lags` has its input partitions by SSP as text, as of the last request for their ends, None if that is not known: at time
+    `measured_at` of the driver's monotonic clock it was. `stalled` is set while it makes no progress; `failure` is the last
+    failure of the user's code. Until the newest attempt reports, `phase` is `starting`, and positions and ends are the last
+    ones of the previous attempt; its lags and metrics soon become unknown, and metrics are then empty."""
 
     id: str
     state: str
@@ -78,27 +81,23 @@ class ContainerStatus:
     positions: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
+    lags: Mapping[str, PartitionLag] | None = field(default_factory=dict)
     stalled: Stall | None = None
     failure: UserFailure | None = None
+    measured_at: float | None = None
 
     @cached_property
     def partitions(self) -> Mapping[str, PartitionSnapshot]:
-        """Its input partitions by SSP as text, each with the newest position.
+        """Its input partitions by SSP as text.
 
-        The lag is as of the container's last request for the end, because the newest position soon passes that end. Until
-        the first request, the end of the run stands for the end of the partition.
+        Position, end and lag are of one time: as of the container's last request for the end. Until the first request, the
+        end of the run stands for the end of the partition. If the lag is unknown, there is the newest position alone.
         """
         found, lags = {}, self.lags
         for ssp, position in self.positions.items():
-            seen = lags.get(ssp)
-            if seen is not None:
-                found[ssp] = _snapshot(position, seen)
-            else:
-                end = self.ends.get(ssp)
-                found[ssp] = PartitionSnapshot(position, end, None if end is None else max(0, end - position))
-        for ssp in lags.keys() - self.positions.keys():
-            found[ssp] = _snapshot(lags[ssp].position, lags[ssp])
+            end = self.ends.get(ssp) if lags is not None else None
+            found[ssp] = PartitionSnapshot(position, end, None if end is None else max(0, end - position))
+        found.update({ssp: _snapshot(seen) for ssp, seen in (lags or {}).items()})
         return found
 
     def after(self, before: ContainerStatus) -> ContainerStatus:
@@ -114,26 +113,37 @@ class ContainerStatus:
         known = [each.lag for each in self.partitions.values() if each.lag is not None]
         return sum(known) if known else None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        shown: dict[str, Any] = plain(self._shown())
+    @property
+    def is_lag_unknown(self) -> bool:
+        """Whether it has inputs, and nobody knows how far behind it is."""
+        return self.lags is None or (self.lag is None and bool(self.positions))
+
+    def lag_age_s(self, now: float) -> float | None:
+        """Seconds since its lag was measured, or since nobody has measured it; None for one that has ended, or has no lag."""
+        return None if self.measured_at is None else max(0.0, now - self.measured_at)
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """Return plain JSON values; `now` is the time of the status."""
+        shown: dict[str, Any] = plain(self._shown(now))
         return shown
 
-    def encoded(self) -> msgspec.Raw:
+    def encoded(self, now: float) -> msgspec.Raw:
         """The JSON form without metrics: a large job has millions."""
-        return msgspec.Raw(encode(self._shown("metrics")))
+        return msgspec.Raw(encode(self._shown(now, "metrics")))
 
-    def _shown(self, *left_out: str) -> dict[str, Any]:
-        """The fields and the lag by name, without the names in `left_out`."""
-        return {name: getattr(self, name) for name in (*_FIELDS, "lag") if name not in left_out}
+    def _shown(self, now: float, *left_out: str) -> dict[str, Any]:
+        """The fields, the lag and its age by name, without the names in `left_out`."""
+        age_s = self.lag_age_s(now)
+        shown = {name: getattr(self, name) for name in (*_FIELDS, "lag") if name not in left_out}
+        return {**shown, "lag_age_s": None if age_s is None else round(age_s, 3)}
 
 
-_FIELDS = tuple(each.name for each in fields(ContainerStatus))
+_FIELDS = tuple(each.name for each in fields(ContainerStatus) if each.name != "measured_at")
 
 
-def _snapshot(position: int, seen: PartitionLag) -> PartitionSnapshot:
+def _snapshot(seen: PartitionLag) -> PartitionSnapshot:
     age_ms = seen.age_ms
-    return PartitionSnapshot(position, seen.end, seen.lag, None if age_ms is None else age_ms / 1000)
+    return PartitionSnapshot(seen.position, seen.end, seen.lag, None if age_ms is None else age_ms / 1000)
 
 
 #: Failures, and restores of a container, that are kept; the oldest are dropped first.
@@ -145,7 +155,8 @@ class JobStatus:
     """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the number
     of failures; `failures` has the newest. `downgrades` are reasons why the job's guarantee is weakened; `counts`, by
     `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their `remaining` counts the
-    offsets that they still have to read. `clocks` are in event time. `changelogs`, by store, are as of the driver's last look."""
+    offsets that they still have to read. `clocks` are in event time. `changelogs`, by store, are as of the driver's last look, and empty if
+    that was long ago. `at` is the time of this status on the driver's monotonic clock, in seconds."""
 
     name: str
     stopping: bool
@@ -160,6 +171,7 @@ class JobStatus:
     clocks: ClockStatus = field(default_factory=ClockStatus)
     draining: bool = False
     changelogs: Mapping[str, ChangelogSize] = field(default_factory=dict)
+    at: float = 0.0
 
     def following(self, before: JobStatus | None) -> JobStatus:
         """The status of a run that has started its containers again, with the sums of the part `before` added; None:
@@ -210,20 +222,23 @@ class JobStatus:
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the positions and the ends of all partitions; None until every container has reported them."""
-        known = [c.lag for c in self.containers]
+        """Offsets between the positions and the ends of all partitions; None while that of any container is unknown. One that
+        is done has none."""
+        known = [c.lag for c in self.containers if c.state != "done"]
         return None if None in known else sum(filter(None, known))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return self._to_json(ContainerStatus.to_json) | {"clocks": msgspec.to_builtins(self.clocks)}
+        return self._to_json(lambda container: container.to_json(self.at)) | {
+            "clocks": msgspec.to_builtins(self.clocks)
+        }
 
     def encoded(self, pause: Callable[[], None]) -> bytes:
         """The JSON form without metrics. `pause` is called between two containers."""
 
         def encoded(container: ContainerStatus) -> msgspec.Raw:
             pause()
-            return container.encoded()
+            return container.encoded(self.at)
 
         return encode(self._to_json(encoded))
 
@@ -251,15 +266,17 @@ class JobStatus:
 
 @dataclass
 class _Account:
-    """One container's sums over its attempts."""
+    """One container's sums over its attempts, its newest lags, and the time of its newest details."""
 
+    lags: Measured[dict[str, PartitionLag]]
+    heard_at: float
+    is_standby: bool
     report: ContainerReport | None = None
     processed_before: int = 0
     commits_before: int = 0
     counts_before: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     restored: dict[tuple[str, int], RestoredStore] = field(default_factory=dict)
-    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
     failure: UserFailure | None = None
     standing: Standing = ("", 0, None)
 
@@ -268,11 +285,17 @@ class Progress:
     """The newest report of each container, and the sums of the earlier attempts. One caller at a time.
 
     A job may have a thousand containers, and its status may be read several times a second. So the status of a container is
-    kept until it changes, and unchanged ones are not looked at.
+    kept until it changes, and unchanged ones are not looked at. Figures become unknown with time: lags after `STALE_AFTER` times
+    `lag_s`, metrics after `STALE_AFTER` times `details_s`.
     """
 
-    def __init__(self, container_ids: tuple[str, ...]) -> None:
-        self._accounts = {container_id: _Account() for container_id in container_ids}
+    def __init__(self, container_ids: tuple[str, ...], now: float, lag_s: float, details_s: float) -> None:
+        """`now`: the time of the monotonic clock in seconds. `lag_s`, `details_s`: seconds between two measurements of a
+        container's lag, and between two reports of its metrics."""
+        self._lag_s, self._details_s = lag_s, STALE_AFTER * details_s
+        self._accounts = {each: _Account(Measured({}, now), now, replica_of(each) > 0) for each in container_ids}
+        # Whether the last status of a container had its lags, and its metrics.
+        self._known: dict[str, tuple[bool, bool]] = {}
         self._failures: list[ContainerFailure] = []
         self._restored: tuple[RestoredStore, ...] | None = ()
         self._statuses: dict[str, ContainerStatus] = {}
@@ -280,8 +303,8 @@ class Progress:
         self._counts: Mapping[str, int] | None = {}
         self.failed = 0
 
-    def update(self, report: ContainerReport) -> None:
-        """Take a report of the container's newest attempt."""
+    def update(self, report: ContainerReport, now: float | None) -> None:
+        """Take a report of the container's newest attempt at the time `now`, None if its details are those of an earlier one."""
         account = self._accounts[report.container_id]
         last = account.report
         if last is not None and _begins_anew(last, report):
@@ -297,7 +320,9 @@ class Progress:
             if counts != account.counts:
                 account.counts, self._counts = counts, None
         facts = report.facts
-        account.lags = account.lags if facts.partitions is None else facts.partitions
+        account.heard_at = account.heard_at if now is None else now
+        if facts.partitions is not None:
+            account.lags = facts.partitions
         account.failure = facts.failure or account.failure
         if last is None or last.epoch != report.epoch or report.restored is not last.restored:
             self._take_restored(account, report)
@@ -344,12 +369,19 @@ class Progress:
             self._counts = dict(found)
         return self._counts
 
-    def statuses(self, moved: Mapping[str, Standing]) -> Mapping[str, ContainerStatus]:
+    def statuses(self, moved: Mapping[str, Standing], now: float) -> Mapping[str, ContainerStatus]:
         """The status of each container by id: its sums, with its standing. `moved` has the standings that have changed since the
-        last call. The mapping is valid until the next call."""
+        last call; `now` is the time of the monotonic clock. The mapping is valid until the next call."""
         for container_id, standing in moved.items():
             self._accounts[container_id].standing = standing
-        statuses = self._statuses
+        statuses, lag_s, details_s = self._statuses, self._lag_s, self._details_s
+        for container_id, account in self._accounts.items():
+            has_details = now - account.heard_at <= details_s
+            # A standby measures with each report how far behind it is.
+            known = has_details if account.is_standby else account.lags.is_known(now, lag_s), has_details
+            if self._known.get(container_id) != known:
+                self._known[container_id] = known
+                self._changed.add(container_id)
         for container_id in self._changed.union(moved):
             made, before = self._made(container_id), statuses.get(container_id)
             statuses[container_id] = made if before is None else made.after(before)
@@ -359,8 +391,14 @@ class Progress:
     def _made(self, container_id: str) -> ContainerStatus:
         account = self._accounts[container_id]
         report, (state, attempts, epoch) = account.report, account.standing
+        has_lags, has_metrics = self._known[container_id]
+        has_ended = state == "done"
+        lags = account.lags.value if has_lags else None
+        measured_at = None if has_ended or account.is_standby else account.lags.at
         if report is None:
-            return ContainerStatus(container_id, state, "", attempts, epoch, 0, 0, None, None)
+            return ContainerStatus(
+                container_id, state, "", attempts, epoch, 0, 0, None, None, lags=lags, measured_at=measured_at
+            )
         is_own = report.epoch == epoch
         restoring = tuple(report.restoring.values()) if is_own else ()
         return ContainerStatus(
@@ -376,10 +414,11 @@ class Progress:
             (sum(done for done, _ in restoring), sum(total for _, total in restoring)) if restoring else None,
             report.positions,
             report.ends,
-            report.metrics,
-            account.lags,
+            report.metrics if has_metrics or has_ended else {},
+            lags,
             report.facts.stalled if is_own else None,
             account.failure,
+            measured_at,
         )
 
 

@@ -174,7 +174,7 @@ class Calls:
         if reported is None or again:
             reported = Reported(beat.epoch)
         report = reported.report(container_id, beat.phase, beat.processed, beat.commits)
-        directive = coordinator.report(report)
+        directive = coordinator.report(report, has_details=False)
         if directive is not Directive.ABANDON:
             self._counters[container_id] = beat
             self._reported[container_id] = reported
@@ -200,7 +200,7 @@ class Calls:
         if beat is None or beat.epoch != piece.epoch:
             beat = Heartbeat(piece.epoch, "starting")
         changed = known.changed(piece)
-        report = changed.report(container_id, beat.phase, beat.processed, beat.commits, piece)
+        report = changed.report(container_id, beat.phase, beat.processed, beat.commits, piece, self._coordinator.now)
         if self._coordinator.detail(report):
             self._reported[container_id] = changed
         return _TAKEN

@@ -15,7 +15,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -187,6 +187,8 @@ class Outgrown(msgspec.Struct):
 
 #: Heartbeats, and reports of details, that a coordinator handles a second; details take three times as long as a heartbeat.
 BEATS, DETAILS = 200, 65
+#: Seconds between two reports of a container's metrics, unless the phase changes.
+METRICS_S = 10.0
 #: Heartbeats of a standby in the time of one heartbeat of a container.
 STANDBY_BEATS = 4
 
@@ -242,7 +244,8 @@ class Answer(msgspec.Struct):
 class Details(msgspec.Struct, omit_defaults=True):
     """The changed details of an attempt, or the first of them (`first`: all earlier ones are void).
 
-    `lags` are the `partitions` of facts; `facts` are the other facts since the previous details. `names` are new
+    `lags` are the `partitions` of facts, `lags_age_s` says how many seconds ago they were true, with the last piece of a
+    measurement. `facts` are the other facts since the previous details. A value that is not a number is unknown. `names` are new
     metrics, by group; in this order they get the next numbers, from 0. `numbers` are the numbers of metrics with new
     `values`. `sequence` numbers the pieces of a lease from 1; 0 means no number.
     """
@@ -255,6 +258,7 @@ class Details(msgspec.Struct, omit_defaults=True):
     restoring: dict[str, tuple[int, int]] = {}
     clocks: dict[str, TaskProgress] = {}
     lags: dict[str, PartitionLag] = {}
+    lags_age_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
     facts: Facts | None = None
     names: list[tuple[str, list[str]]] = []
     numbers: list[int] = []
@@ -303,7 +307,7 @@ def unpack(body: bytes) -> Details:
         both = struct.unpack(f"<{count}I{count}d", columns)
         details.numbers, details.values = list(both[:count]), list(both[count:])
         # The sum is finite if all are; if it is not, it may just be too large.
-        if not math.isfinite(sum(details.values)) and not all(map(math.isfinite, details.values)):
+        if not math.isfinite(sum(details.values)) and any(map(math.isinf, details.values)):
             raise WireError("values: expected finite numbers")
     return details
 

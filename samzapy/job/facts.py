@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import msgspec
 
+from samzapy.clock import Measured
+
 #: Log lines in one report; characters of one line; characters of a traceback, counted from its end.
 MOST_LINES, LONGEST_LINE, LONGEST_TRACEBACK = 50, 1_000, 8_000
 
@@ -19,7 +21,7 @@ MOST_LINES, LONGEST_LINE, LONGEST_TRACEBACK = 50, 1_000, 8_000
 class PartitionLag(msgspec.Struct, frozen=True, gc=False):
     """One input partition, when its end was asked for.
 
-    `position` is the next offset to process, `end` the offset after its last record, `lag` the number of offsets
+    `position` is the next offset to process just before, `end` the offset after its last record, `lag` the number of offsets
     between. `age_ms`: milliseconds that the oldest unprocessed record has waited, 0 without lag, None if that is not
     known.
     """
@@ -86,7 +88,7 @@ class Facts(msgspec.Struct, frozen=True):
     """The facts of one report. `partitions` by SSP as text, None: as in the report before. `lines_left_out` counts the
     lines that found no room since the report before."""
 
-    partitions: dict[str, PartitionLag] | None = None
+    partitions: Measured[dict[str, PartitionLag]] | None = None
     stalled: Stall | None = None
     failure: UserFailure | None = None
     lines: tuple[LogLine, ...] = ()

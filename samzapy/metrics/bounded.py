@@ -19,6 +19,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from math import isnan
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -350,15 +351,18 @@ class _Writer:
             (self._of_tasks if of_tasks else self._merged).append((append, row, family, picks))
 
     def write(self, place: Labels, blocks: Blocks) -> None:
-        """Append the samples of one container."""
+        """Append the samples of one container, without those of an unknown value."""
         for (pattern, merge), rows in self._plain.items():
             values = blocks.columns(pattern, merge)
             for append, part, labels, index, scale in rows:
-                append(_sample((part, place, labels, values[index] * scale)))
+                if not isnan(value := values[index]):
+                    append(_sample((part, place, labels, value * scale)))
         for append, (part, labels, _), family, picks in self._merged:
-            append(_sample((part, place, labels, blocks.merged(picks, family.merge) * family.scale)))
+            if not isnan(value := blocks.merged(picks, family.merge)):
+                append(_sample((part, place, labels, value * family.scale)))
         for append, (part, labels, _), family, picks in self._of_tasks:
             combine = COMBINE[family.merge]
             for number, pick in picks:
                 for task, values in blocks.groups[number]:
-                    append(_sample((part, place, (("task", task), *labels), combine(pick(values)) * family.scale)))
+                    if not isnan(value := combine(pick(values))):
+                        append(_sample((part, place, (("task", task), *labels), value * family.scale)))

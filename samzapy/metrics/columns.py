@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import ItemsView, Iterator, Mapping
 from itertools import chain
-from math import nan
+from math import isnan, nan
 
 #: Metric names by group, in the order of the values. A group may come several times, with other names.
 Names = tuple[tuple[str, tuple[str, ...]], ...]
@@ -45,7 +45,8 @@ def plain_number(value: object) -> float:
 
 
 class MetricColumns(Mapping[str, Mapping[str, float]]):
-    """The metrics of one container at one moment, by group and name. The mapping of a group is made on request."""
+    """The metrics of one container at one moment, by group and name. The mapping of a group is made on request. A value that is
+    unknown is NaN in the columns, and is in no mapping."""
 
     __slots__ = ("_values", "names")
 
@@ -75,7 +76,7 @@ class MetricColumns(Mapping[str, Mapping[str, float]]):
         for each, names in self.names:
             if each == group:
                 known = True
-                found.update(zip(names, self._values[at : at + len(names)], strict=True))
+                found.update(_known(names, self._values[at : at + len(names)]))
             at += len(names)
         if not known:
             raise KeyError(group)
@@ -95,5 +96,9 @@ class MetricColumns(Mapping[str, Mapping[str, float]]):
         """The values of all groups by name, in one pass."""
         found: dict[str, dict[str, float]] = {}
         for group, names, values in self.blocks():
-            found.setdefault(group, {}).update(zip(names, values, strict=True))
+            found.setdefault(group, {}).update(_known(names, values))
         return found
+
+
+def _known(names: tuple[str, ...], values: array[float]) -> Iterator[tuple[str, float]]:
+    return (pair for pair in zip(names, values, strict=True) if not isnan(pair[1]))

@@ -27,8 +27,8 @@ Groups = Mapping[str, Mapping[str, float]]
 
 
 class PartitionSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """An input partition: the next offset to process, the offset after its last record, the offsets between the two when the
-    end was asked for, and the seconds for which the oldest unprocessed record has waited. None: not known. The garbage
+    """An input partition when its end was asked for: the next offset to process, the offset after its last record, the offsets
+    between the two, and the seconds for which the oldest unprocessed record has waited. None: not known. The garbage
     collector does not look at it: a driver has twenty thousand, and makes them again all the time."""
 
     position: int
@@ -43,7 +43,8 @@ class ContainerSnapshot:
 
     `metrics` is a registry's snapshot; groups named in `tasks` belong to tasks. Only the driver knows the rest: `state` and
     `phase` of the newest attempt, the number of `attempts`, `partitions` by SSP as text, the seconds since it last made
-    progress (`stalled_s`, 0 unless it is stalled), and `restoring`, the (offsets read, offsets to read) of its restores.
+    progress (`stalled_s`, 0 unless it is stalled), `restoring`, the (offsets read, offsets to read) of its restores, and the
+    seconds since its lag was measured (None: it has none).
     """
 
     id: str
@@ -55,6 +56,7 @@ class ContainerSnapshot:
     partitions: Mapping[str, PartitionSnapshot] = field(default_factory=dict)
     stalled_s: float = 0.0
     restoring: tuple[int, int] | None = None
+    lag_age_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,18 @@ _CHANGELOG = gauge(
 _CONTAINERS = gauge("containers", "Containers, by the state of their lease and by phase.")
 _UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended well.")
 _RESTARTS = counter("container_restarts", "Attempts of the container after the first.")
-_POSITION = gauge("partition_position", "Next offset to process.")
-_END = gauge("partition_end_offset", "Offset after the partition's last message, when the container last asked for it.")
-_LAG = gauge("partition_lag_messages", "Offsets between position and end when the end was last asked for.")
-_WORST_LAG = gauge("container_lag_max_messages", "The largest lag of the container's partitions.")
+_POSITION = gauge("partition_position", "Next offset to process, when the end was last asked for.")
+_END = gauge(
+    "partition_end_offset",
+    "Offset after the partition's last message, when last asked for; absent if that was long ago.",
+)
+_LAG = gauge("partition_lag_messages", "Offsets between position and end; absent if it is unknown.")
+_WORST_LAG = gauge(
+    "container_lag_max_messages", "The largest lag of the container's partitions; absent if it is unknown."
+)
+_LAG_AGE = gauge(
+    "lag_age_seconds", "Time since the container's lag was measured; after three periods the lag is unknown.", Merge.MAX
+)
 _AGE = gauge("partition_oldest_unread_seconds", "Time for which the oldest unprocessed message has waited.", Merge.MAX)
 _CONTAINER_STALLED = gauge(
     "container_stalled_seconds", "Time for which the container has made no progress; absent unless it is stalled."
@@ -121,7 +131,7 @@ _LEFT_OUT = gauge(
 OF_THE_JOB = (
     *(_BUILD, _SECONDS, _JOB_PROCESSED, _JOB_COMMITS, _FAILURES, _WEAKENED, _STOPPING),
     *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CHANGELOG, _CONTAINERS, _UP, _RESTARTS),
-    *(_POSITION, _END, _LAG, _WORST_LAG, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL),
+    *(_POSITION, _END, _LAG, _WORST_LAG, _LAG_AGE, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL),
     *(_NAMES_LEFT_OUT, _LEFT_OUT),
 )
 
@@ -204,6 +214,8 @@ def _add_status(collected: BoundedSeries, container: ContainerSnapshot, dropped:
         collected.add(_RESTORE_ALL, float(expected), place)
     if container.stalled_s:
         collected.add(_CONTAINER_STALLED, container.stalled_s, place)
+    if container.lag_age_s is not None:
+        collected.add(_LAG_AGE, container.lag_age_s, place)
     _add_partitions(collected, container.partitions, place, dropped)
 
 

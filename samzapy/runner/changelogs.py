@@ -75,7 +75,8 @@ class ChangelogWatch:
         self._looks.pace_s = self._pace_s
         try:
             with closing(self._clients()) as clients:
-                self._coordinator.note_changelogs({store: _size(clients, of) for store, of in self._changelogs.items()})
+                sizes = {store: _size(clients, of) for store, of in self._changelogs.items()}
+                self._coordinator.note_changelogs(sizes, self._pace_s)
         except SamzapyError as cause:
             level = logging.DEBUG if self._failing else logging.INFO
             logger.log(level, "The sizes of the changelogs cannot be read now: %s", cause)

@@ -127,7 +127,13 @@ def coordinator_of(
         downgrades=prepared.guarantee_warnings,
         clocks=prepared.clocks,
         epoch=prepared.epoch,
-        oversight=Oversight(config.clock.stall_ms / 1000, config.task.same_failures, log_lines, on_failure),
+        oversight=Oversight(
+            config.clock.stall_ms / 1000,
+            config.task.same_failures,
+            config.supervision.lag_ms / 1000,
+            on_facts=log_lines,
+            on_failure=on_failure,
+        ),
     )
 
 

@@ -4,8 +4,8 @@
 
 /healthz   200 while the run goes on. A container that waits for a slot, or is being restarted, does not make a job dead: ending
            the driver would not help it.
-/readyz    200 while every container processes messages: it holds its lease, and has started, restored and initialised. A
-           container at the end of its inputs is ready, too. 503 once the job has to stop.
+/readyz    200 while every container processes messages: it holds its lease, has started, restored and initialised, and knows how
+           far it is behind. A container at the end of its inputs is ready, too. 503 once the job has to stop.
 """
 
 from __future__ import annotations
@@ -123,9 +123,11 @@ def views_of(coordinator: Coordinator, bounds: Bounds = Bounds()) -> Mapping[str
 
 
 def are_ready(containers: Iterable[ContainerStatus]) -> bool:
-    """Whether every container processes messages, or has processed all of them."""
+    """Whether every container processes messages and its lag is known, or has processed all of them."""
     return all(
-        each.state == "done" or (each.state == "running" and each.phase in {"running", "done"}) for each in containers
+        each.state == "done"
+        or (each.state == "running" and each.phase in {"running", "done"} and not each.is_lag_unknown)
+        for each in containers
     )
 
 
@@ -139,7 +141,7 @@ def job_snapshot(status: JobStatus, tasks: frozenset[str], pause: Callable[[], N
 
     def snapshot(container: ContainerStatus) -> ContainerSnapshot:
         pause()
-        return _container(container, tasks)
+        return _container(container, tasks, status.at)
 
     clocks = status.clocks
     return JobSnapshot(
@@ -159,7 +161,7 @@ def job_snapshot(status: JobStatus, tasks: frozenset[str], pause: Callable[[], N
     )
 
 
-def _container(status: ContainerStatus, tasks: frozenset[str]) -> ContainerSnapshot:
+def _container(status: ContainerStatus, tasks: frozenset[str], now: float) -> ContainerSnapshot:
     return ContainerSnapshot(
         status.id,
         tasks,
@@ -170,4 +172,5 @@ def _container(status: ContainerStatus, tasks: frozenset[str]) -> ContainerSnaps
         status.partitions,
         0.0 if status.stalled is None else status.stalled.seconds,
         status.restoring,
+        status.lag_age_s(now),
     )

@@ -160,20 +160,21 @@ def status(job: Path, overrides: tuple[str, ...], *, as_json: bool) -> None:
     table(
         "Partitions",
         ("container", "partition", "next offset", "end", "lag", "oldest"),
-        [_partition(each["id"], *lag) for each in containers for lag in sorted(each["lags"].items())],
+        [_partition(each["id"], *lag) for each in containers for lag in sorted((each["lags"] or {}).items())],
     )
     for container in containers:
         _details(container)
 
 
 def _container(container: dict[str, Any]) -> tuple[object, ...]:
-    lag = container["lag"]
+    lag, age_s = container["lag"], container["lag_age_s"]
+    unknown = "" if age_s is None or container["lags"] is not None else f"unknown for {age_s:.0f} s"
     return (
         container["id"],
         container["state"],
         container["phase"],
         f"{container['processed']:,}",
-        "" if lag is None else f"{lag:,}",
+        unknown if lag is None else f"{lag:,}",
         "" if container["stalled"] is None else _stall(container["stalled"]),
     )
 

@@ -2,14 +2,16 @@
 a consumer group.
 
 1. One request for all partitions of a system, which the client splits by broker. A broker that does not answer holds up
-   this thread alone. Other threads see for how long, so a container that cannot reach its broker says so.
+   this thread alone. Other threads see the age of the last answer, so a container that cannot reach its broker says so.
+   The clients of a failed look are closed; the next look makes new ones.
 2. The oldest unprocessed record is younger than the last processed record, and came after the last look at which the
    partition ended before it. Its age counts from the later of the two; without either, from the first look. The time of
    a processed record is compared with the wall clock only once, so setting the clock does not change the age in a
    partition that stands still.
 3. No processed message passes the records that are not messages (the ends of transactions). So the run loop notes its
    consumers' positions whenever it has nothing to do.
-4. The consumer group is for tools that show lag. It is a copy: nothing reads it, and a failure is one line in the log.
+4. The positions are taken before the ends. So no position is newer than the end next to it, and a lag is never too small.
+5. The consumer group is for tools that show lag. It is a copy: nothing reads it, and a failure is one line in the log.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from types import TracebackType
 from typing import final
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.clock import Clock
+from samzapy.clock import STALE_AFTER, Clock, Measured
 from samzapy.errors import RetriableError, SamzapyError, Unreachable
 from samzapy.job.facts import PartitionLag
 from samzapy.system.clients import SystemClients
@@ -107,13 +109,13 @@ class LagWatch:
         self._clients: SystemClients | None = None
         self._progress: Callable[[], Progress] = Progress
         self._seen: dict[SystemStreamPartition, EndsSeen] = {ssp: EndsSeen() for ssp in self._ssps}
-        self._lags: dict[str, PartitionLag] | None = None
+        self._lags: Measured[dict[str, PartitionLag]] | None = None
         self._open: tuple[str, ...] = ()
         self._mirrored: dict[SystemStreamPartition, int] = {}
         self._unmirrored = self._warned = False
-        self._asked_at: float | None = None
+        self._measured_at = clock.monotonic()
+        self._unknown_since: float | None = None
         self._cause: Exception | None = None
-        self._failing = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="samzapy-lag", daemon=True)
 
@@ -132,20 +134,37 @@ class LagWatch:
             # A broker that does not answer is left to the thread, which ends with the process.
             self._thread.join(LAST_S)
 
-    def take(self) -> dict[str, PartitionLag] | None:
-        """The lag of each partition; None if there was no look since the last call."""
+    def take(self) -> Measured[dict[str, PartitionLag]] | None:
+        """The lag of each partition; None if there was no look since the last call. Logs when the lag becomes unknown, and when
+        it is known again. One caller at a time."""
+        if not self._ssps:
+            return Measured({}, self._clock.monotonic())
+        self._note_age()
         lags, self._lags = self._lags, None
         return lags
 
+    def _note_age(self) -> None:
+        age_s, since = self.age_s, self._unknown_since
+        if since is None and age_s > STALE_AFTER * self._look_s:
+            self._unknown_since = self._measured_at
+            logger.warning("The lag of the inputs is unknown: not measured for %.0f s (%s)", age_s, self.trouble)
+        elif since is not None and self._measured_at != since:
+            self._unknown_since = None
+            logger.warning("The lag of the inputs is known again, after %.0f s", self._measured_at - since)
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the last successful look began, or since this watch was made."""
+        return self._clock.monotonic() - self._measured_at
+
     @property
     def silent_s(self) -> float:
-        """Seconds since an unanswered look began; 0 if none is unanswered."""
-        asked_at = self._asked_at
-        return 0.0 if asked_at is None else self._clock.monotonic() - asked_at
+        """Seconds for which a look is overdue."""
+        return max(0.0, self.age_s - self._look_s)
 
     @property
     def trouble(self) -> str:
-        """The reason why the last look has no answer, in one line; valid while `silent_s` is not 0."""
+        """The reason why the last look has no answer, in one line; valid while a look is overdue."""
         cause = self._cause
         if cause is None or isinstance(cause, Unreachable | RetriableError):
             return "broker unreachable"
@@ -156,52 +175,42 @@ class LagWatch:
     @property
     def held_by_transactions(self) -> tuple[str, ...]:
         """The partitions that, at the last look, could not be read further before an open transaction ends."""
-        return self._open
+        return self._open if self._unknown_since is None else ()
 
     def _run(self) -> None:
         try:
             while not self._closed.wait(self._look_s):
-                self._look_safely()
+                self.look()
             with suppress(Exception):
                 self._mirror(self._progress().committed)
         finally:
             self._close()
 
-    def _look_safely(self) -> None:
-        """One look. Whatever it raises, the next one comes: a container without looks would seem to stall."""
-        try:
-            self.look()
-        except Exception as cause:
-            self._cause = cause
-            level = logging.DEBUG if self._failing else logging.ERROR
-            logger.log(level, "The look at the ends of the inputs failed; looking again", exc_info=True)
-            self._failing = True
-        else:
-            self._failing = False
-
     def look(self) -> None:
-        """One look; a failure is remembered, and the next one asks again."""
-        if self._asked_at is None:
-            self._asked_at = self._clock.monotonic()
+        """One look. Whatever it raises is remembered, and the next look asks again, with other clients."""
+        began, progress = self._clock.monotonic(), self._progress()
         try:
             clients = self._clients = self._clients or self._new_clients()
             ends = clients.ends(self._ssps)
-            progress = self._progress()
             behind = [ssp for ssp, end in ends.items() if progress.positions.get(ssp, end) < end]
             readable = clients.ends(behind, committed=True) if behind else {}
-        except SamzapyError as cause:
+        except Exception as cause:  # a container without looks would seem to stall
             self._cause = cause
-            logger.debug("The ends of the inputs are not known: %s", cause)
+            logger.debug("The ends of the inputs are not known: %s", cause, exc_info=True)
+            self._close()
             return
-        self._asked_at = self._cause = None
-        self._lags = self._measured(ends, progress)
+        self._lags = Measured(self._measured(ends, progress), began)
+        self._cause, self._measured_at = None, began
         self._open = tuple(
             f"{ssp}@{progress.positions[ssp]}"
             for ssp, end in readable.items()
             if end <= progress.positions[ssp] < ends[ssp]
         )
+        self._copy(progress.committed)
+
+    def _copy(self, committed: Positions) -> None:
         try:
-            self._mirror(progress.committed)
+            self._mirror(committed)
         except SamzapyError as cause:
             # A broker is busy while many containers start: a failure that may pass is reported when the next look fails as well.
             is_news = not self._warned and (self._unmirrored or not isinstance(cause, RetriableError | Unreachable))
@@ -240,8 +249,9 @@ class LagWatch:
         self._mirrored.update(changed)
 
     def _close(self) -> None:
-        if self._clients is not None:
+        clients, self._clients = self._clients, None
+        if clients is not None:
             try:
-                self._clients.close()
+                clients.close()
             except Exception as cause:  # noqa: BLE001  # what only looks never ends a job
-                logger.warning("Closing the clients that look at lag: %s", cause)
+                logger.debug("Closing the clients that look at lag: %s", cause)

@@ -111,7 +111,6 @@ class ContainerWatch:
         self._doing: tuple[str, object] | None = None
         self._progress: object = None
         self._since = self._progress_since = clock.monotonic()
-        self._blind = False
         self._told: str | None = None
         self._shown: UserFailure | None = None
         self._one_at_a_time = threading.Lock()
@@ -171,12 +170,6 @@ class ContainerWatch:
     def _silent(self, idle_s: float) -> Stall | None:
         """The stall of a container that cannot see the ends of its inputs and has processed nothing for `idle_s` seconds."""
         silent_s = self._lag.silent_s
-        if silent_s < self._stall_s:
-            self._blind = False
-            return None
-        if idle_s >= self._stall_s:
+        if silent_s >= self._stall_s and idle_s >= self._stall_s:
             return Stall(self._lag.trouble, silent_s)
-        if not self._blind:
-            logger.warning("no lag is known for %.0f s: %s; messages are still processed", silent_s, self._lag.trouble)
-            self._blind = True
         return None

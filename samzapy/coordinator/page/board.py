@@ -41,14 +41,18 @@ _DRAWN = 16
 _CLOCKS = 50
 #: Failures that are shown, newest first.
 _FAILURES = 50
+#: What the page shows for an unknown number.
+_UNKNOWN = "\u2013"
 _NO_READERS: Mapping[str, str] = MappingProxyType({})
 
 
 def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.0f}"
+    return _UNKNOWN if value is None else f"{value:,.0f}"
 
 
-def _bytes(value: float) -> str:
+def _bytes(value: float | None) -> str:
+    if value is None:
+        return _UNKNOWN
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
             return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
@@ -58,7 +62,7 @@ def _bytes(value: float) -> str:
 
 def _duration(seconds: float | None) -> str:
     if seconds is None:
-        return "unknown"
+        return _UNKNOWN
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = int(seconds) // 60
@@ -209,7 +213,6 @@ class Board:
         status, history = self._snapshot, self._history
         found: Tables = tables(status, history, self._readers, search, self._pause)
         stores, counted = self._stores.rows(status, self._pause)
-        lags = history.lags
         return {
             "status": status,
             "search": search,
@@ -219,13 +222,13 @@ class Board:
             "state": _state(status),
             "rate": history.rate,
             "rates": graph(history.rates),
-            "lag": lags[-1] if lags else None,
-            "lags": graph(lags),
+            "lag": history.lag,
+            "lags": graph(history.lags),
             "catch_up_s": catch_up_s(history),
             "clocks": nsmallest(_CLOCKS, status.clocks.tasks.items(), key=_slowest_first),
             "counted": [(what, status.counts[name]) for name, what in COUNTS.items() if name in status.counts],
-            "containers": container_rows(status.containers, self._host_of, self._pause),
-            "standbys": container_rows(status.standbys, self._host_of, self._pause),
+            "containers": container_rows(status.containers, self._host_of, status.at, self._pause),
+            "standbys": container_rows(status.standbys, self._host_of, status.at, self._pause),
             "failures": status.failures[::-1][:_FAILURES],
         }
 

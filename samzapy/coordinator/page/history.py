@@ -21,7 +21,7 @@ _WINDOW = 5
 class Sample:
     """A job at one moment: `at` in seconds of the monotonic clock, and sums over its containers.
 
-    `lag` is None if no container knows the ends of its inputs. `positions` are offsets by partition.
+    `lag` is None while that of any container is unknown. `positions` are offsets by partition.
     """
 
     at: float
@@ -40,15 +40,10 @@ class History:
     def observe(self, status: JobStatus, pause: Callable[[], None] = lambda: None) -> None:
         """Take a sample of a status. `pause` is called between two containers."""
         positions: dict[str, int] = {}
-        known: list[int] = []
         for each in status.containers:
             pause()
-            positions.update({name: lag.position for name, lag in each.lags.items() if name not in each.positions})
-            positions.update(each.positions)
-            if each.lag is not None:
-                known.append(each.lag)
-        lag = sum(known) if known else None
-        self._samples.append(Sample(self._clock.monotonic(), status.processed, lag, positions))
+            positions.update({name: each.position for name, each in each.partitions.items()} | dict(each.positions))
+        self._samples.append(Sample(self._clock.monotonic(), status.processed, status.lag, positions))
         # A long history needs no positions: the rate of a partition looks back a few samples only.
         if len(self._samples) > _WINDOW:
             self._samples[-_WINDOW - 1] = replace(self._samples[-_WINDOW - 1], positions={})
@@ -80,6 +75,11 @@ class History:
             for old, new in pairwise(self._samples)
             if new.at > old.at
         ]
+
+    @property
+    def lag(self) -> int | None:
+        """The lag of the whole job in the newest sample; None if it is unknown."""
+        return self._samples[-1].lag if self._samples else None
 
     @property
     def lags(self) -> Sequence[float]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nsmallest
+from math import isnan
 
 from samzapy.coordinator.page.history import History
 from samzapy.coordinator.progress import ChangelogSize, ContainerStatus, JobStatus
@@ -36,8 +37,9 @@ class Graph:
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """A partition of an input. `lag` is None if the end is unknown; `rate` is in offsets a second; `task` reads the partition,
-    empty if unknown; `age_s` is the time that the oldest unread message has waited, None if unknown."""
+    """A partition of an input. `end` and `lag` are None if unknown, and `lag_age_s` is then the time since they were known, else
+    None; `rate` is in offsets a second; `task` reads the partition, empty if unknown; `age_s` is the time that the oldest unread
+    message has waited, None if unknown."""
 
     name: str
     container: str
@@ -48,6 +50,7 @@ class PartitionRow:
     rate: float
     age_s: float | None
     heat: int
+    lag_age_s: float | None
 
 
 @dataclass(frozen=True)
@@ -60,22 +63,22 @@ class Cell:
 
 @dataclass(frozen=True)
 class StoreRow:
-    """A store, summed over all tasks. `hit_ratio` is None before the first read, `changelog` is the number of offsets between
-    beginning and end of its changelog, None without one or before the first look."""
+    """A store, summed over all tasks. None stands for what is unknown: `hit_ratio` before the first read, `changelog`, the number
+    of offsets between beginning and end of its changelog, without one or a recent look."""
 
     name: str
     tasks: int
     entries: int | None
-    disk_bytes: int
-    cached_bytes: int
-    uncommitted_bytes: int
+    disk_bytes: int | None
+    cached_bytes: int | None
+    uncommitted_bytes: int | None
     changelog: int | None
     hit_ratio: float | None
 
 
 @dataclass(frozen=True)
 class ContainerRow:
-    """A container. `trouble` says why it is stalled, empty if it is not; `stack` is the stack of the stalled thread;
+    """A container. `lag_age_s` is the time since an unknown lag was known, None for a known one; `trouble` says why it is stalled, empty if it is not; `stack` is the stack of the stalled thread;
     `restoring` is (records read, records to read)."""
 
     id: str
@@ -87,6 +90,7 @@ class ContainerRow:
     processed: int
     commits: int
     lag: int | None
+    lag_age_s: float | None
     host: str
     memory_bytes: int | None
     restoring: tuple[int, int] | None
@@ -115,17 +119,25 @@ def graph(values: Sequence[float]) -> Graph:
 
 
 def container_rows(
-    containers: Iterable[ContainerStatus], host_of: Callable[[str], str], pause: Callable[[], None] = _go_on
+    containers: Iterable[ContainerStatus],
+    host_of: Callable[[str], str],
+    now: float,
+    pause: Callable[[], None] = _go_on,
 ) -> Sequence[ContainerRow]:
-    """Stalled, lost and waiting containers first, then in order of id. `host_of`: the host of the container with that id."""
+    """Stalled, lost and waiting containers first, then in order of id. `host_of`: the host of the container with that id; `now`:
+    the time of the status."""
     rows = []
     for each in containers:
         pause()
-        rows.append(_container(each, host_of(each.id)))
+        rows.append(_container(each, host_of(each.id), now))
     return sorted(rows, key=lambda row: (not row.trouble and row.state in {"running", "done"}, _natural(row.id)))
 
 
-def _container(container: ContainerStatus, host: str) -> ContainerRow:
+def _unknown_for_s(container: ContainerStatus, now: float) -> float | None:
+    return container.lag_age_s(now) if container.lags is None else None
+
+
+def _container(container: ContainerStatus, host: str, now: float) -> ContainerRow:
     stalled = container.stalled
     memory_bytes = container.metrics.get("container", {}).get("resident-bytes")
     return ContainerRow(
@@ -138,6 +150,7 @@ def _container(container: ContainerStatus, host: str) -> ContainerRow:
         container.processed,
         container.commits,
         container.lag,
+        _unknown_for_s(container, now),
         host,
         None if memory_bytes is None else int(memory_bytes),
         container.restoring,
@@ -147,7 +160,7 @@ def _container(container: ContainerStatus, host: str) -> ContainerRow:
 def catch_up_s(history: History) -> float | None:
     """Seconds until the lag is 0, if it goes on shrinking as in the last samples; None if it does not shrink."""
     lags = history.lags
-    if len(lags) < 2 or not lags[-1] or history.seconds <= 0:
+    if len(lags) < 2 or not history.lag or history.seconds <= 0:
         return None
     recent = lags[-min(len(lags), 15) :]
     seconds = history.seconds * (len(recent) - 1) / max(1, len(lags) - 1)
@@ -167,7 +180,7 @@ def tables(
     known = _Known()
     for container in sorted(status.containers, key=_id):
         pause()
-        known.add(container)
+        known.add(container, status.at)
     every = range(len(known.names))
     found = _matching(known, readers, search.lower(), pause) if search else every
     # Partitions with equal lags stay in order.
@@ -185,9 +198,11 @@ class _Known:
         self.containers: list[str] = []
         self.partitions: list[PartitionSnapshot] = []
         self.keys: list[int] = []
+        self.unknown_for_s: dict[str, float | None] = {}
 
-    def add(self, container: ContainerStatus) -> None:
+    def add(self, container: ContainerStatus, now: float) -> None:
         """Add the partitions of one container."""
+        self.unknown_for_s[container.id] = _unknown_for_s(container, now)
         partitions = container.partitions
         names = _sorted(tuple(partitions))
         found = [partitions[name] for name in names]
@@ -218,7 +233,11 @@ def _searched(name: str, container_id: str, readers: Mapping[str, str]) -> str:
 def _row(known: _Known, index: int, history: History, readers: Mapping[str, str]) -> PartitionRow:
     name, at = known.names[index], known.partitions[index]
     task, rate = readers.get(name, ""), history.rate_of(name)
-    return PartitionRow(name, known.containers[index], task, at.position, at.end, at.lag, rate, at.age_s, _heat(at.lag))
+    container = known.containers[index]
+    unknown_for_s = known.unknown_for_s[container]
+    return PartitionRow(
+        name, container, task, at.position, at.end, at.lag, rate, at.age_s, _heat(at.lag), unknown_for_s
+    )
 
 
 def _heat(lag: int | None) -> int:
@@ -303,7 +322,7 @@ def _sums(columns: MetricColumns) -> tuple[int, Mapping[str, Mapping[str, float]
     for names, blocks in alike.values():
         seen = set()
         for name, value in zip(names, map(sum, zip(*blocks, strict=True)), strict=True):
-            if name.startswith(_STORE):
+            if name.startswith(_STORE) and not isnan(value):
                 store, _, metric = name[len(_STORE) :].rpartition(".")
                 sums = stores.setdefault(store, {})
                 sums[metric] = sums.get(metric, 0) + value
@@ -317,14 +336,19 @@ def _sums(columns: MetricColumns) -> tuple[int, Mapping[str, Mapping[str, float]
 def _store(name: str, sums: Mapping[str, float], changelog: ChangelogSize | None) -> StoreRow:
     hits = sums.get("hits", 0)
     reads = hits + sums.get("misses", 0)
-    entries = sums.get("estimate-num-keys")
     return StoreRow(
         name,
         int(sums.get(_COUNT, 0)),
-        None if entries is None else int(entries),
-        int(sums.get("total-sst-files-size", 0) + sums.get("cur-size-all-mem-tables", 0)),
-        int(sums.get("cached-bytes", 0)),
-        int(sums.get("uncommitted-bytes", 0)),
+        _known(sums, "estimate-num-keys"),
+        _known(sums, "total-sst-files-size", "cur-size-all-mem-tables"),
+        _known(sums, "cached-bytes"),
+        _known(sums, "uncommitted-bytes"),
         None if changelog is None else changelog.offsets,
         hits / reads if reads else None,
     )
+
+
+def _known(sums: Mapping[str, float], *names: str) -> int | None:
+    """The sum of the numbers with these names; None if there is none."""
+    found = [sums[name] for name in names if name in sums]
+    return int(sum(found)) if found else None

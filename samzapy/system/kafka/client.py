@@ -118,6 +118,7 @@ class ClientErrors:
 def make_client(kind: type, properties: Mapping[str, str | bool], client_errors: ClientErrors) -> Any:
     """A Consumer, Producer or AdminClient. Raises ConfigError for properties that librdkafka refuses."""
     give_threads_arenas()
+    client_errors.statistics.period_s = float(properties.get("statistics.interval.ms", 0)) / 1000
     try:
         callbacks = {"error_cb": client_errors.note, "stats_cb": client_errors.statistics.note, "logger": client_errors}
         return kind({**properties, **callbacks})

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from samzapy.clock import SYSTEM_CLOCK, Clock, Measured
 from samzapy.strict_json import decode
 
 
@@ -89,31 +90,35 @@ def _gauges(found: _Statistics) -> dict[str, float]:
 
 
 class ClientStatistics:
-    """`note` is librdkafka's `stats_cb`. Counters go on when another handle takes the place of one that was closed."""
+    """`note` is librdkafka's `stats_cb`. Counters go on when another handle takes the place of one that was closed. Gauges are left
+    out when the statistics are old, because nobody polls the handle or it was closed."""
 
-    def __init__(self) -> None:
-        self._newest = ""
-        self._read: tuple[str, dict[str, float]] = ("", {})
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, period_s: float = 10.0) -> None:
+        self._clock = clock
+        self.period_s = period_s
+        """Seconds between two statistics."""
+        self._newest = Measured("", 0.0)
+        self._read = ""
+        self._gauges: dict[str, float] = {}
         self._handle = ""
         self._before: dict[str, float] = {}
         self._counted: dict[str, float] = {}
 
     def note(self, text: str) -> None:
         """Keep the newest statistics."""
-        self._newest = text
+        self._newest = Measured(text, self._clock.monotonic())
 
     def metrics(self) -> Mapping[str, float]:
         """The numbers of the newest statistics by name, none before the first; one thread at a time."""
         newest = self._newest
-        if newest != self._read[0]:
-            self._read = (newest, self._parsed(newest))
-        return self._read[1]
+        if newest.value != self._read:
+            self._parse(newest.value)
+        counters = {name: self._before.get(name, 0) + count for name, count in self._counted.items()}
+        return counters | self._gauges if newest.is_known(self._clock.monotonic(), self.period_s) else counters
 
-    def _parsed(self, text: str) -> dict[str, float]:
+    def _parse(self, text: str) -> None:
         found = decode(_Statistics, text.encode())
         if found.name != self._handle:
             self._handle = found.name
             self._before = {name: self._before.get(name, 0) + count for name, count in self._counted.items()}
-        self._counted = _counters(found)
-        counters = {name: self._before.get(name, 0) + count for name, count in self._counted.items()}
-        return counters | _gauges(found)
+        self._read, self._counted, self._gauges = text, _counters(found), _gauges(found)
