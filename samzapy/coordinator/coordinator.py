@@ -190,7 +190,7 @@ class Coordinator:
             directive = self._leases.renew(report.container_id, report.epoch)
             if directive is not Directive.ABANDON:
                 self._newest = self._clock.monotonic()
-                self._take(report, has_details=has_details)
+                self._take(report, self._newest if has_details else None)
                 if report.phase in _ENDS:
                     self._leases.finish(report.container_id, report.epoch, _ENDS[report.phase])
                 self._changed.notify_all()
@@ -208,13 +208,13 @@ class Coordinator:
         with self._changed:
             if self._leases.epoch(report.container_id) != report.epoch or self._abandoned is not None:
                 return False
-            self._take(report, has_details=True)
+            self._take(report, self._clock.monotonic())
             self._changed.notify_all()
         self._on_facts(report.container_id, report.facts)
         return True
 
-    def _take(self, report: ContainerReport, *, has_details: bool) -> None:
-        self._progress.update(report, self._clock.monotonic() if has_details else None)
+    def _take(self, report: ContainerReport, now: float | None) -> None:
+        self._progress.update(report, now)
         # A heartbeat repeats the clocks of the last details.
         if report.clocks is not self._clocks_taken.get(report.container_id):
             self._clocks_taken[report.container_id] = report.clocks

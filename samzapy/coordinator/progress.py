@@ -171,7 +171,7 @@ class JobStatus:
     clocks: ClockStatus = field(default_factory=ClockStatus)
     draining: bool = False
     changelogs: Mapping[str, ChangelogSize] = field(default_factory=dict)
-    at: float = 0.0
+    at: float = field(default=0.0, compare=False)
 
     def following(self, before: JobStatus | None) -> JobStatus:
         """The status of a run that has started its containers again, with the sums of the part `before` added; None:

@@ -154,8 +154,8 @@ class LagWatch:
 
     @property
     def age_s(self) -> float:
-        """Seconds since the last successful look began, or since this watch was made."""
-        return self._clock.monotonic() - self._measured_at
+        """Seconds since the last successful look began, or since this watch was made; 0 without inputs."""
+        return 0.0 if not self._ssps else self._clock.monotonic() - self._measured_at
 
     @property
     def silent_s(self) -> float:

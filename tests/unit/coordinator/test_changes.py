@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from samzapy.clock import Measured
 from samzapy.coordinator import changes as changes_module
 from samzapy.coordinator.changes import PIECE_B, Changes, MetricValues, Reported
 from samzapy.coordinator.client import HttpLease
@@ -36,7 +37,7 @@ REPORTS = st.builds(
 
 
 def deliver(changes: Changes, reported: Reported, report: ContainerReport) -> Reported:
-    for piece in changes.pieces(report, metrics=True):
+    for piece in changes.pieces(report, 0.0, metrics=True):
         reported = reported.changed(unpack(pack(piece)))
         changes.acknowledge()
     return reported
@@ -54,7 +55,7 @@ def test_whatever_was_lost_on_the_way_the_coordinator_has_the_newest_report(sent
             # Metrics are never removed, and those of a registry grow.
             for group, values in report.metrics.items():
                 metrics.setdefault(group, {}).update(values)
-            for piece in changes.pieces(replace(report, metrics=metrics), metrics=True):
+            for piece in changes.pieces(replace(report, metrics=metrics), 0.0, metrics=True):
                 if fate != "lost":
                     reported = reported.changed(piece)
                 if fate != "arrives":
@@ -77,9 +78,10 @@ def test_nothing_travels_that_has_not_changed():
     changes = Changes()
     report = ContainerReport("0", 7, "running", positions={"a": 1, "b": 2}, metrics={"g": {"x": 1.0, "y": 2.0}})
     reported = deliver(changes, Reported(7), report)
-    assert list(changes.pieces(report, metrics=True)) == []
+    assert list(changes.pieces(report, 0.0, metrics=False)) == []
+    assert list(changes.pieces(report, 0.0, metrics=True)) == [Details(7)]
     moved = replace(report, positions={"a": 1, "b": 3}, metrics={"g": {"x": 1.0, "y": 5.0}})
-    (piece,) = changes.pieces(moved, metrics=True)
+    (piece,) = changes.pieces(moved, 0.0, metrics=True)
     assert (piece.positions, piece.names, piece.numbers, piece.values) == ({"b": 3}, [], [1], [5.0])
     assert reported.changed(piece).metrics["g"] == {"x": 1.0, "y": 5.0}
 
@@ -89,7 +91,7 @@ def test_the_metrics_of_a_thousand_tasks_with_five_stores_go_in_pieces_of_bounde
     metrics = {f"Partition {task}": dict.fromkeys(names, 1.5) for task in range(1_000)}
     report = ContainerReport("0", 7, "running", metrics=metrics, positions={f"kafka.in[{i}]": i for i in range(1_000)})
     changes, reported, sizes = Changes(), Reported(7), []
-    for piece in changes.pieces(report, metrics=True):
+    for piece in changes.pieces(report, 0.0, metrics=True):
         sizes.append(len(encode(piece)))
         reported = reported.changed(piece)
         changes.acknowledge()
@@ -104,9 +106,53 @@ def test_a_gauge_that_is_no_number_is_left_out_and_the_others_travel(value):
     assert deliver(Changes(), Reported(7), report).metrics.groups() == {"g": {"good": 1.0}}
 
 
+@pytest.mark.parametrize("then", [{}, {"g": {"x": float("nan")}}, {"g": {"x": None, "y": 2.0}}])
+def test_a_metric_without_a_value_is_stale_at_the_coordinator(then):
+    changes, reported = Changes(), Reported(7)
+    report = ContainerReport("0", 7, "running", metrics={"g": {"x": 1.0}})
+    reported = deliver(changes, reported, report)
+    reported = deliver(changes, reported, replace(report, metrics=then))
+    assert "x" not in reported.metrics.groups().get("g", {})
+    assert "x" not in reported.metrics["g"]
+    assert [piece.numbers for piece in changes.pieces(replace(report, metrics=then), 0.0, metrics=True)] == [[]]
+    assert deliver(changes, reported, report).metrics["g"]["x"] == 1.0
+
+
+def test_a_stale_lag_keeps_its_age_however_late_it_is_delivered():
+    changes, lags = Changes(), {"m.in[0]": PartitionLag(1, 5, 4)}
+    changes.note(Facts(Measured(lags, 100.0)))
+    report = ContainerReport("0", 7, "running")
+    (lost,) = changes.pieces(report, 101.0, metrics=False)
+    changes.forget()
+    (piece,) = changes.pieces(report, 140.0, metrics=False)
+    assert (lost.lags_age_s, piece.lags_age_s) == (1.0, 40.0)
+    reported = Reported(7).changed(unpack(pack(piece)))
+    assert reported.report("0", "running", 0, 0, piece, 1_000.0).facts.partitions == Measured(lags, 960.0)
+    changes.acknowledge()
+    assert list(changes.pieces(report, 141.0, metrics=False)) == []
+
+
+def test_an_unchanged_lag_that_was_measured_again_is_not_stale():
+    changes, reported = Changes(), Reported(7)
+    report = ContainerReport("0", 7, "running")
+    for at in (100.0, 105.0):
+        changes.note(Facts(Measured({"m.in[0]": PartitionLag(1, 5, 4)}, at)))
+        (piece,) = changes.pieces(report, at, metrics=False)
+        changes.acknowledge()
+        reported = reported.changed(piece)
+    assert piece.lags == {}
+    found = reported.report("0", "running", 0, 0, piece, 1_000.0).facts.partitions
+    assert found == Measured({"m.in[0]": PartitionLag(1, 5, 4)}, 1_000.0)
+
+
+def test_a_lag_from_the_future_is_refused():
+    with pytest.raises(WireError, match=r"lags_age_s"):
+        unpack(zlib.compress(b'{"epoch":7,"lags_age_s":-5.0}\n'))
+
+
 def test_numbers_of_metrics_that_were_not_named_are_refused():
     changes = Changes()
-    (piece,) = changes.pieces(ContainerReport("0", 7, "running", metrics={"g": {"x": 1.0}}), metrics=True)
+    (piece,) = changes.pieces(ContainerReport("0", 7, "running", metrics={"g": {"x": 1.0}}), 0.0, metrics=True)
     piece.numbers = [1]
     with pytest.raises(WireError, match=r"^numbers: "):
         Reported(7).changed(piece)
@@ -126,7 +172,7 @@ def test_values_travel_as_they_are(values):
     ("columns", "line"),
     [
         (b"\x00" * 13, "values: expected 12 B for each number and its value, got 13 B in all"),
-        (struct.pack("<Id", 1, float("nan")), "values: expected finite numbers"),
+        (struct.pack("<Id", 1, float("-inf")), "values: expected finite numbers"),
         (struct.pack("<2I2d", 1, 2, float("inf"), float("-inf")), "values: expected finite numbers"),
     ],
 )
@@ -137,7 +183,7 @@ def test_values_that_are_no_values_are_refused(columns, line):
 
 def test_counts_of_what_a_guarantee_does_not_cover_do_not_wait_for_the_other_metrics():
     report = ContainerReport("0", 7, "running", metrics={"errors": {"process.skipped": 1}, "g": {"x": 2}})
-    (piece,) = Changes().pieces(report, metrics=False)
+    (piece,) = Changes().pieces(report, 0.0, metrics=False)
     assert piece.names == [("errors", ["process.skipped"])]
 
 
@@ -146,19 +192,20 @@ def test_every_log_line_and_failure_travels_once_and_a_stall_until_it_is_over():
     line = LogLine(1, 20, "l", "text")
     failure = UserFailure("KeyError", "'x'", "Partition 0", "process of m.in[0]@1")
     changes.note(Facts(lines=(line,), failure=failure))
-    changes.note(Facts({"m.in[0]": PartitionLag(1, 5, 4)}, stalled=Stall("broker unreachable", 45.0), lines=(line,)))
+    lags = {"m.in[0]": PartitionLag(1, 5, 4)}
+    changes.note(Facts(Measured(lags, 0.0), stalled=Stall("broker unreachable", 45.0), lines=(line,)))
     report = ContainerReport("0", 7, "running")
-    (lost,) = changes.pieces(report, metrics=True)
+    (lost,) = changes.pieces(report, 0.0, metrics=True)
     changes.forget()
-    (piece,) = changes.pieces(report, metrics=True)
+    (piece,) = changes.pieces(report, 0.0, metrics=True)
     assert piece == lost
     changes.acknowledge()
     reported = reported.changed(piece)
     taken = reported.report("0", "running", 0, 0, piece).facts
-    assert taken == Facts({"m.in[0]": PartitionLag(1, 5, 4)}, Stall("broker unreachable", 45.0), failure, (line, line))
+    assert taken == Facts(Measured(lags, 0.0), Stall("broker unreachable", 45.0), failure, (line, line))
     assert reported.report("0", "running", 0, 0).facts == Facts(stalled=Stall("broker unreachable", 45.0))
     changes.note(Facts(lines_left_out=3))
-    (piece,) = changes.pieces(report, metrics=True)
+    (piece,) = changes.pieces(report, 0.0, metrics=True)
     assert piece.facts == Facts(lines_left_out=3)
     assert reported.changed(piece).report("0", "running", 0, 0).facts.stalled is None
 

@@ -329,7 +329,7 @@ def test_a_bug_in_the_coordinator_is_an_answer_and_the_next_report_is_heard(clie
     lease, _ = client.register("0")
     report = ContainerReport("0", lease.epoch, "running")
     with monkeypatch.context() as broken:
-        broken.setattr(coordinator, "report", lambda report: 1 / 0)
+        broken.setattr(coordinator, "report", lambda report, **_: 1 / 0)
         with pytest.raises(RetriableError, match="ZeroDivisionError"):
             lease.report(report)
     assert lease.report(report) is Directive.CONTINUE

@@ -5,6 +5,7 @@ from jobs.job_models import job_model
 from jobs.job_page import page_of
 
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Measured
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure
@@ -52,7 +53,7 @@ def test_until_a_new_attempt_reports_it_starts_and_has_the_positions_of_the_one_
     known = {"positions": {"m.in[0]": 40}, "ends": {"m.in[0]": 100}, "metrics": {"g": {"n": 1.0}}}
     lags = {"m.in[0]": PartitionLag(40, 90, 50, 7)}
     restoring = {"Partition 0/s": (1, 9)}
-    first.report(report(first, processed=30, restoring=restoring, facts=Facts(lags, stall), **known))
+    first.report(report(first, processed=30, restoring=restoring, facts=Facts(Measured(lags, job.now), stall), **known))
     before = job.status().containers[0]
     assert (before.phase, before.stalled, before.restoring, before.remaining) == ("running", stall, (1, 9), 60)
     second = LocalLease(job, "0")
@@ -159,9 +160,9 @@ def test_standbys_are_told_apart_from_the_containers_and_their_failures_are_not_
 def test_the_lag_of_a_job_is_that_of_its_partitions_when_they_were_last_asked_for():
     job = coordinator()
     lease, other = LocalLease(job, "0"), LocalLease(job, "1")
-    lease.report(report(lease, facts=Facts({"m.in[0]": PartitionLag(3, 10, 7, 1_500)})))
+    lease.report(report(lease, facts=Facts(Measured({"m.in[0]": PartitionLag(3, 10, 7, 1_500)}, job.now))))
     assert job.status().lag is None
-    other.report(report(other, "1", facts=Facts({"m.in[1]": PartitionLag(5, 5, 0, 0)})))
+    other.report(report(other, "1", facts=Facts(Measured({"m.in[1]": PartitionLag(5, 5, 0, 0)}, job.now))))
     lease.report(report(lease, facts=Facts()))
     assert job.status().lag == 7
     shown = job.status().to_json()["containers"][0]
@@ -169,7 +170,7 @@ def test_the_lag_of_a_job_is_that_of_its_partitions_when_they_were_last_asked_fo
     assert (shown["lag"], shown["stalled"], shown["failure"]) == (7, None, None)
 
 
-def test_a_partition_has_its_newest_position_beside_the_lag_that_was_measured():
+def test_a_partition_has_the_position_of_the_time_when_its_end_was_measured():
     job = coordinator()
     lease = LocalLease(job, "0")
     lease.report(report(lease, positions={"m.in[0]": 9, "m.in[1]": 1}, ends={"m.in[0]": 20}))
@@ -177,9 +178,9 @@ def test_a_partition_has_its_newest_position_beside_the_lag_that_was_measured():
     assert first.partitions == {"m.in[0]": PartitionSnapshot(9, 20, 11), "m.in[1]": PartitionSnapshot(1)}
     assert first.lag == 11
     seen = {"m.in[0]": PartitionLag(3, 10, 7, 1_500), "m.in[2]": PartitionLag(4, 6, 2)}
-    lease.report(report(lease, positions={"m.in[0]": 9, "m.in[1]": 1}, facts=Facts(seen)))
+    lease.report(report(lease, positions={"m.in[0]": 9, "m.in[1]": 1}, facts=Facts(Measured(seen, job.now))))
     then = job.status().containers[0]
-    assert then.partitions["m.in[0]"] == PartitionSnapshot(9, 10, 7, 1.5)
+    assert then.partitions["m.in[0]"] == PartitionSnapshot(3, 10, 7, 1.5)
     assert then.partitions["m.in[2]"] == PartitionSnapshot(4, 6, 2)
     assert then.lag == 9
 
@@ -188,15 +189,15 @@ def test_partitions_are_made_anew_only_when_something_has_come_to_them():
     job = coordinator()
     lease = LocalLease(job, "0")
     positions, lags = {"m.in[0]": 3}, {"m.in[0]": PartitionLag(3, 10, 7)}
-    lease.report(report(lease, positions=positions, facts=Facts(lags)))
+    lease.report(report(lease, positions=positions, facts=Facts(Measured(lags, job.now))))
     first = job.status().containers[0]
     assert (first.lag, first.processed) == (7, 0)
     lease.report(report(lease, positions=positions, processed=5))
     then = job.status().containers[0]
     assert then.processed == 5
     assert then.partitions is first.partitions
-    lease.report(report(lease, positions={"m.in[0]": 4}, processed=5))
-    assert job.status().containers[0].partitions["m.in[0]"] == PartitionSnapshot(4, 10, 7)
+    lease.report(report(lease, positions={"m.in[0]": 4, "m.in[1]": 1}, processed=5))
+    assert job.status().containers[0].partitions["m.in[1]"] == PartitionSnapshot(1)
 
 
 def test_a_stall_ends_with_the_report_that_no_longer_has_it_and_a_failure_stays():
@@ -237,7 +238,7 @@ def test_both_forms_of_a_status_show_the_same_of_a_container_but_for_its_metrics
     lease = LocalLease(job, "0")
     lag = PartitionLag(40, 100, 60, 1_500)
     stall = Stall("broker unreachable", 45.0)
-    facts = Facts(partitions={"memory.in[0]": lag}, stalled=stall)
+    facts = Facts(Measured({"memory.in[0]": lag}, job.now), stall)
     lease.report(
         report(
             lease, positions={"memory.in[0]": 40}, ends={"memory.in[0]": 100}, facts=facts, metrics={"mine": {"a": 1.0}}

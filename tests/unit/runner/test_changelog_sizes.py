@@ -28,8 +28,8 @@ class Looks(Coordinator):
         super().__init__("job", JobSpec(prepared.model, {}), 5.0)
         self.looked = threading.Event()
 
-    def note_changelogs(self, sizes):
-        super().note_changelogs(sizes)
+    def note_changelogs(self, sizes, period_s):
+        super().note_changelogs(sizes, 60.0)
         self.looked.set()
 
 

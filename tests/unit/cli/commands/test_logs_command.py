@@ -3,6 +3,7 @@ import socket
 
 import pytest
 
+from samzapy.clock import Measured
 from samzapy.config.supervision import LogConfig
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
@@ -100,7 +101,7 @@ def test_the_status_shows_lag_and_stalls(samzapy, logs):
     job = Coordinator("counts", spec, 15.0)
     lease = LocalLease(job, "0")
     stalled = Stall("in process of sys.in[0]@10", 90.4, "  File x, line 3")
-    facts = Facts({"sys.in[0]": PartitionLag(10, 50, 40, 2_500)}, stalled)
+    facts = Facts(Measured({"sys.in[0]": PartitionLag(10, 50, 40, 2_500)}, job.now), stalled)
     lease.report(ContainerReport("0", lease.epoch, "running", processed=1_234, facts=facts))
     service = CoordinatorService(job, "acts")
     try:

@@ -57,26 +57,114 @@ def watch(broker, clock, progress, **given):
 def test_each_partition_has_its_position_end_and_lag(broker, clock):
     lag = watch(broker, clock, Progress({A: 7, B: 5}))
     lag.look()
-    assert lag.take() == {str(A): PartitionLag(7, 10, 3, 0), str(B): PartitionLag(5, 5, 0, 0)}
+    assert lag.take().value == {str(A): PartitionLag(7, 10, 3, 0), str(B): PartitionLag(5, 5, 0, 0)}
     assert lag.take() is None
 
 
 def test_a_partition_without_a_position_yet_is_left_out(broker, clock):
     lag = watch(broker, clock, Progress({A: 10}))
     lag.look()
-    assert lag.take() == {str(A): PartitionLag(10, 10, 0, 0)}
+    assert lag.take().value == {str(A): PartitionLag(10, 10, 0, 0)}
 
 
 def test_a_broker_that_does_not_answer_is_silent_for_as_long_as_that(broker, clock):
     lag = watch(broker, clock, Progress({A: 7, B: 5}))
     broker.away = True
     lag.look()
-    clock.advance(45)
+    clock.advance(50)
     lag.look()
     assert (lag.silent_s, lag.take()) == (45, None)
     broker.away = False
     lag.look()
     assert lag.silent_s == 0
+
+
+def lines_of(caplog):
+    lines = [(record.levelname, record.message) for record in caplog.records if record.levelno >= logging.INFO]
+    caplog.clear()
+    return lines
+
+
+@pytest.mark.parametrize("cause", [Unreachable("no answer"), ZeroDivisionError("a bug")])
+def test_a_stale_lag_is_one_warning_and_one_line_when_it_is_back(broker, clock, caplog, cause):
+    caplog.set_level(logging.INFO)
+    lag, ends = watch(broker, clock, Progress({A: 7, B: 5})), broker.ends
+
+    def failing(ssps, **_):
+        raise cause
+
+    for _ in range(2):
+        broker.ends = failing
+        for seconds in (15, 1, 60, 60):
+            clock.advance(seconds)
+            lag.look()
+            assert lag.take() is None
+        ((level, line),) = lines_of(caplog)
+        assert level == "WARNING"
+        assert line.startswith("The lag of the inputs is unknown: not measured for 16 s (")
+        broker.ends, broker.away = ends, False
+        lag.look()
+        assert lag.take().at == clock.monotonic()
+        assert lines_of(caplog) == [("WARNING", "The lag of the inputs is known again, after 136 s")]
+
+
+def test_a_look_that_hangs_makes_the_lag_stale_all_the_same(broker, clock, caplog):
+    lag, ends = watch(broker, clock, Progress({A: 7, B: 5})), broker.ends
+
+    def hanging(ssps, **more):
+        clock.advance(30)
+        assert lag.take() is None
+        return ends(ssps, **more)
+
+    broker.ends = hanging
+    lag.look()
+    assert [level for level, _ in lines_of(caplog)] == ["WARNING"]
+    taken = lag.take()
+    assert clock.monotonic() - taken.at >= 30
+
+
+def test_the_client_of_a_failed_look_is_closed_and_the_next_look_makes_another(clock):
+    made = []
+
+    def clients():
+        made.append(Broker(a=10, b=5))
+        return made[-1]
+
+    lag = LagWatch([A, B], clients, clock)
+    lag.follow(lambda: Progress({A: 7, B: 5}))
+    lag.look()
+    lag.look()
+    assert len(made) == 1
+    made[0].ends = lambda ssps: (_ for _ in ()).throw(Unreachable("no answer"))
+    lag.look()
+    assert made[0].away
+    lag.look()
+    assert len(made) == 2
+    assert lag.take().value[str(A)].lag == 3
+
+
+def test_no_position_is_newer_than_the_end_next_to_it(broker, clock):
+    progress, ends = {"now": Progress({A: 7, B: 5})}, broker.ends
+    lag = LagWatch([A, B], lambda: broker, clock)
+    lag.follow(lambda: progress["now"])
+
+    def slow(ssps, **more):
+        found = ends(ssps, **more)
+        progress["now"] = Progress({A: 15, B: 9})
+        return found
+
+    broker.ends = slow
+    lag.look()
+    assert lag.take().value[str(A)] == PartitionLag(7, 10, 3, 0)
+
+
+def test_a_stale_look_does_not_say_that_a_transaction_holds_records(broker, clock):
+    broker.readable = {A: 7}
+    lag = watch(broker, clock, Progress({A: 7, B: 5}))
+    lag.look()
+    clock.advance(16)
+    lag.take()
+    assert lag.held_by_transactions == ()
 
 
 def test_the_age_is_the_time_since_the_partition_still_ended_before_the_record():
@@ -121,7 +209,7 @@ def test_the_age_in_a_partition_that_stands_still_goes_on_when_the_time_of_day_i
     clock.set_wall(clock.wall_ms() + ahead_s * 1000)
     clock.advance(60)
     lag.look()
-    assert lag.take()[str(A)].age_ms == (60 + (processed_s or 0)) * 1000
+    assert lag.take().value[str(A)].age_ms == (60 + (processed_s or 0)) * 1000
 
 
 def test_a_record_of_the_future_is_as_old_as_the_look_that_found_it_processed(broker, clock):
@@ -129,7 +217,7 @@ def test_a_record_of_the_future_is_as_old_as_the_look_that_found_it_processed(br
     lag.look()
     clock.advance(60)
     lag.look()
-    assert lag.take()[str(A)].age_ms == 60_000
+    assert lag.take().value[str(A)].age_ms == 60_000
 
 
 def test_records_behind_an_open_transaction_of_another_are_named(broker, clock):
