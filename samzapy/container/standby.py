@@ -39,6 +39,8 @@ from samzapy.system.clients import SystemClients, job_clients
 _POLL_S, _POLL_RECORDS = 0.2, 50_000
 #: Seconds between two looks at the changelogs' ends, and between two flushes of the engines.
 _LOOK_S, _FLUSH_S = 1.0, 60.0
+#: Seconds between two looks while the engines are busy: the lag is measured as often as that.
+_MEASURED_S = 5.0
 
 
 class StandbyStores:
@@ -141,7 +143,7 @@ class StandbyContainer:
         """`look_s`: seconds between two looks at the ends of the changelogs; after each, the records read so far are written.
         `on_lost` is called when the lease is lost and the container still runs one lease duration later."""
         self._readers = parts.readers
-        self._look_s = look_s
+        self._look_s, self._period_s = look_s, max(look_s, _MEASURED_S)
         self._new_clients = parts.clients
         self._stores_of = parts.stores
         self._sweep = parts.sweep
@@ -196,7 +198,7 @@ class StandbyContainer:
     def _measured(self) -> dict[str, float]:
         """The lag, if it is known."""
         lag = self._lag
-        return {"lag": lag.value} if lag is not None and lag.is_known(self._clock.monotonic(), self._look_s) else {}
+        return {"lag": lag.value} if lag is not None and lag.is_known(self._clock.monotonic(), self._period_s) else {}
 
     def _open(self, clients: SystemClients, stack: ExitStack) -> None:
         tasks, job = self._model.tasks, self._stores_of(clients)

@@ -56,6 +56,11 @@ _ROWS: Mapping[str, Sequence[Panel]] = {
             [(_max("container_lag_max_messages", "container"), "{{container}}")],
         ),
         Panel(
+            "Age of the lag; unknown above a few seconds",
+            "s",
+            [(_max("lag_age_seconds", "container"), "{{container}}")],
+        ),
+        Panel(
             "Time in process, per message",
             "s",
             [(_mean("process_seconds"), "mean"), (_p99("container_process_seconds"), "p99")],

@@ -1,18 +1,20 @@
 import json
 from dataclasses import replace
 
+import pytest
 from jobs.job_models import job_model
 from jobs.job_page import page_of
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Measured
 from samzapy.config.guarantee_warnings import GuaranteeWarning
-from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.progress import ContainerFailure
+from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
+from samzapy.coordinator.progress import ChangelogSize, ContainerFailure
 from samzapy.coordinator.wire import JobSpec, Registration, read, registration
 from samzapy.job.facts import Facts, PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.metrics.series import PartitionSnapshot
+from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("memory", "in", 0)
 MODEL = job_model(2, "memory")
@@ -250,3 +252,80 @@ def test_both_forms_of_a_status_show_the_same_of_a_container_but_for_its_metrics
     assert [each.pop("metrics") for each in shown["containers"]] == [{"mine": {"a": 1.0}}, {}]
     assert json.loads(status.encoded(lambda: None)) == shown
     assert shown["containers"][0]["lags"]["memory.in[0]"]["age_ms"] == 1_500
+
+
+@pytest.fixture
+def hand():
+    return ManualClock()
+
+
+@pytest.fixture
+def dated(hand):
+    return Coordinator("counts", JobSpec(MODEL, {}), 15.0, hand, oversight=Oversight(lag_s=5.0))
+
+
+def measured(job, **more):
+    lags = {"memory.in[0]": PartitionLag(40, 90, 50, 7)}
+    return {"positions": {"memory.in[0]": 44}, "facts": Facts(Measured(lags, job.now)), **more}
+
+
+def test_a_stale_lag_is_null_in_the_status_however_often_its_container_reports(dated, hand):
+    lease = LocalLease(dated, "0")
+    lease.report(report(lease, **measured(dated, ends={"memory.in[0]": 100})))
+    for _ in range(15):
+        hand.advance(1)
+        lease.report(report(lease, positions={"memory.in[0]": 45}, ends={"memory.in[0]": 100}))
+    fresh = dated.status()
+    assert (fresh.containers[0].lag, fresh.to_json()["containers"][0]["lag_age_s"]) == (50, 15.0)
+    hand.advance(1)
+    lease.report(report(lease, positions={"memory.in[0]": 46}, ends={"memory.in[0]": 100}))
+    shown = dated.status().to_json()
+    container = shown["containers"][0]
+    assert (container["lag"], container["lags"], container["lag_age_s"], shown["lag"]) == (None, None, 16.0, None)
+    assert dated.status().containers[0].partitions == {"memory.in[0]": PartitionSnapshot(46)}
+    lease.report(report(lease, **measured(dated)))
+    assert dated.status().to_json()["containers"][0]["lag_age_s"] == 0.0
+    assert dated.status().containers[0].lag == 50
+
+
+def test_a_stale_container_has_neither_lag_nor_metrics_without_any_report(dated, hand):
+    lease = LocalLease(dated, "0")
+    lease.report(report(lease, **measured(dated, metrics={"container": {"resident-bytes": 7.0}})))
+    hand.advance(29)
+    # A heartbeat repeats the details of an earlier report.
+    dated.report(report(lease, metrics={"container": {"resident-bytes": 7.0}}), has_details=False)
+    assert dated.status().containers[0].metrics
+    hand.advance(2)
+    dated.report(report(lease, metrics={"container": {"resident-bytes": 7.0}}), has_details=False)
+    status = dated.status().containers[0]
+    assert (status.lag, status.metrics, status.lag_age_s(dated.now)) == (None, {}, 31.0)
+
+
+def test_a_container_that_is_done_is_not_stale(dated, hand):
+    lease = LocalLease(dated, "0")
+    lease.report(report(lease, phase="done", **measured(dated, metrics={"g": {"n": 1.0}})))
+    other = LocalLease(dated, "1")
+    hand.advance(1_000)
+    other.report(report(other, "1", **measured(dated)))
+    status = dated.status()
+    assert (status.containers[0].metrics, status.containers[0].lag_age_s(status.at)) == ({"g": {"n": 1.0}}, None)
+    assert status.lag == 50
+
+
+def test_the_lengths_of_stale_changelogs_are_left_out(dated, hand):
+    dated.note_changelogs({"counts": ChangelogSize(2, 9)}, 60.0)
+    hand.advance(180)
+    assert dated.status().changelogs == {"counts": ChangelogSize(2, 9)}
+    hand.advance(1)
+    assert dated.status().changelogs == {}
+
+
+def test_a_stale_standby_does_not_say_how_far_it_is_behind(hand):
+    standby = replace(MODEL.containers[0], id="0-1")
+    job = Coordinator("job", JobSpec(replace(MODEL, standbys=(standby,)), {}), 15.0, hand)
+    lease = LocalLease(job, "0-1")
+    lease.report(ContainerReport("0-1", lease.epoch, "running", positions={"m.log[0]": 3}, ends={"m.log[0]": 5}))
+    hand.advance(30)
+    assert (job.status().standbys[0].lag, job.status().standbys[0].lag_age_s(job.now)) == (2, None)
+    hand.advance(1)
+    assert job.status().standbys[0].lag is None

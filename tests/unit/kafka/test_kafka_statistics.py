@@ -3,6 +3,7 @@
 import json
 
 from samzapy.system.kafka.statistics import ClientStatistics
+from samzapy.testing import ManualClock
 
 
 def text(name="c#consumer-1", tx=5, **more):
@@ -51,3 +52,17 @@ def test_counters_go_on_when_another_handle_takes_the_place_of_one():
 
 def test_there_are_no_numbers_before_the_first_statistics():
     assert ClientStatistics().metrics() == {}
+
+
+def test_stale_statistics_have_no_gauges_and_keep_their_counters():
+    clock = ManualClock()
+    statistics = ClientStatistics(clock, 10.0)
+    statistics.note(text())
+    clock.advance(30)
+    assert statistics.metrics()["brokers-up"] == 1
+    clock.advance(1)
+    found = statistics.metrics()
+    assert found["requests"] == 5
+    assert not {"brokers-up", "fetched-messages", "queued-bytes", "round-trip-p99-us"} & found.keys()
+    statistics.note(text(tx=6))
+    assert statistics.metrics()["brokers-up"] == 1

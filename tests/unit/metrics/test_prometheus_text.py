@@ -1,10 +1,13 @@
 """A job's snapshot as Prometheus text, read back by the library's own parser."""
 
+from math import nan
+
 import pytest
 
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
 from samzapy.metrics import Registry, UserMetrics
 from samzapy.metrics.bounded import USER_FAMILIES, Bounds
+from samzapy.metrics.columns import MetricColumns
 from samzapy.metrics.families import Kind, known_families, task_metric
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
 from samzapy.metrics.series import (
@@ -126,6 +129,13 @@ def test_lag_is_known_by_partition_and_for_the_furthest_of_a_container(parsed):
     assert not [
         labels for name, labels in found if name == "samzapy_partition_lag_messages" and ("stream", "k.x") in labels
     ]
+
+
+def test_a_stale_number_is_in_no_line(parsed):
+    columns = MetricColumns.of({"Partition 0": {"sent": 1, "clock-ms": nan}, "container": {"resident-bytes": nan}})
+    found = parsed(job(container(columns)))
+    assert value(found, "samzapy_messages_sent_total", container="0", task="Partition 0") == 1
+    assert not [name for name, _ in found if name.startswith(("samzapy_task_clock", "samzapy_container_resident"))]
 
 
 def test_a_container_that_lost_its_lease_is_down_and_its_restarts_are_counted(parsed):

@@ -6,14 +6,18 @@ import pytest
 import urllib3
 from jobs.job_models import job_model
 
+from samzapy.clock import Measured
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerStatus
 from samzapy.coordinator.service import Addresses
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.wire import JobSpec
+from samzapy.job.facts import NO_FACTS, Facts, PartitionLag
 from samzapy.job.lease import ContainerReport
+from samzapy.metrics.prometheus import render
 from samzapy.runner.base import run_token
-from samzapy.runner.serving import are_ready, serve
+from samzapy.runner.serving import are_ready, job_snapshot, serve
+from samzapy.testing import ManualClock
 
 
 @pytest.fixture
@@ -75,6 +79,28 @@ def test_a_job_is_not_ready_while_nothing_is_heard_of_a_containers_new_attempt(c
     assert are_ready(coordinator.status().containers)
     LocalLease(coordinator, "0")
     assert not are_ready(coordinator.status().containers)
+
+
+def test_a_job_with_a_stale_or_unknown_lag_is_not_ready():
+    hand = ManualClock()
+    coordinator = Coordinator("job", JobSpec(job_model(), {}), 15.0, hand)
+    lease, positions = LocalLease(coordinator, "0"), {"kafka.in[0]": 3}
+
+    def is_ready(lags=None):
+        facts = NO_FACTS if lags is None else Facts(Measured(lags, hand.monotonic()))
+        lease.report(ContainerReport("0", lease.epoch, "running", positions=positions, facts=facts))
+        return are_ready(coordinator.status().containers)
+
+    assert not is_ready()
+    assert is_ready({"kafka.in[0]": PartitionLag(3, 10, 7)})
+    hand.advance(16)
+    assert not is_ready()
+    text = render(job_snapshot(coordinator.status(), frozenset())).decode()
+    assert 'samzapy_lag_age_seconds{job="job",container="0"} 16.0' in text
+    assert "samzapy_partition_position{" in text
+    for name in ("partition_end_offset", "partition_lag", "container_lag_max", "partition_oldest_unread"):
+        assert f"samzapy_{name}" not in text
+    assert is_ready({"kafka.in[0]": PartitionLag(3, 10, 7)})
 
 
 def test_a_job_that_stops_is_alive_and_not_ready(service, coordinator):

@@ -7,6 +7,7 @@ import pytest
 from jobs.memory_job import MemoryJob
 from jobs.migrating_job import COUNTS, JSON, MigratingJob
 
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.container.standby import standby_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
@@ -15,6 +16,7 @@ from samzapy.job.lease import ContainerReport
 from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.queries.questions import Problem, Question
 from samzapy.runner.prepare import prepare, preparing
+from samzapy.testing import ManualClock
 
 DEADLINE_S = 60.0
 
@@ -22,14 +24,16 @@ DEADLINE_S = 60.0
 class Standby:
     """The standby of a job's only container, in a thread of its own."""
 
-    def __init__(self, job, **overrides):
+    def __init__(self, job, clock=SYSTEM_CLOCK, **overrides):
         config = load_job(job.flat | overrides)
         model = prepare(config).model
         self.coordinator = Coordinator(config.name, JobSpec(model, config.raw), 60.0)
         lease = LocalLease(self.coordinator, "0-1")
         self.exchange = Exchange(self.coordinator.holder)
         questions = LocalQuestions(self.exchange, "0-1", lambda: lease.epoch)
-        self.container = standby_container(config, model.container("0-1"), lease, look_s=0.05, questions=questions)
+        self.container = standby_container(
+            config, model.container("0-1"), lease, look_s=0.05, questions=questions, clock=clock
+        )
         self.report: ContainerReport | None = None
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -255,3 +259,30 @@ def test_a_standby_shows_its_copies_to_those_who_ask_and_says_how_far_it_is_behi
     assert 0 <= answer.lag <= 2, "the ends of transactions are offsets, too"
     standby.stop()
     assert standby.exchange.ask("0-1", question).result(0).problem is Problem.MOVING
+
+
+def test_a_standby_whose_look_hangs_has_a_stale_lag(job, monkeypatch):
+    job.send(*messages(0, 100))
+    job.run()
+    clock, admin = ManualClock(), type(job.admin)
+    looked, hanging, going_on = admin.offsets, threading.Event(), threading.Event()
+    standby = Standby(job, clock)
+    try:
+        standby.caught_up(1)
+        assert standby.container.report("running").metrics["standby"] == {"lag": 0}
+
+        def hang(self, ssps):
+            hanging.set()
+            assert going_on.wait(DEADLINE_S)
+            return looked(self, ssps)
+
+        monkeypatch.setattr(admin, "offsets", hang)
+        clock.advance(10)
+        assert hanging.wait(DEADLINE_S)
+        assert standby.container.report("running").metrics["standby"] == {"lag": 0}
+        clock.advance(6)
+        report = standby.container.report("running")
+        assert (report.metrics["standby"], report.ends) == ({}, {})
+    finally:
+        going_on.set()
+        standby.stop()

@@ -238,3 +238,31 @@ def test_a_snapshot_that_cannot_be_had_leaves_the_page_as_it_was():
 def test_a_clock_beyond_the_calendar_is_shown_as_a_number():
     clocks = ClockStatus(10**17, -(10**17))
     assert "100000000000000000 ms" in board_of(job(container(0), clocks=clocks)).page()
+
+
+def test_a_stale_lag_is_a_dash_with_its_age():
+    known = container(0, 5, [0], lag=7)
+    unknown = replace(container(1, 5, [1], lag=7), lags=None, measured_at=100.0)
+    board = board_of(job(known, unknown, at=190.0))
+    rows = [row.split("<tr>")[-1] for row in board.sections()["tasks"].split("</tr>")]
+    (stale,) = (row for row in rows if "kafka.in[1]" in row)
+    assert 'data-label="Next offset" class="n">5<' in stale
+    assert 'data-label="End" class="n">\u2013<' in stale
+    assert 'data-label="Lag" class="n">\u2013 <small>for 1 min</small>' in stale
+    assert "\u2013 <small>for 1 min</small>" in board.sections()["containers"]
+    assert 'class="figure">\u2013<' in board.sections()["overview"]
+    assert "unknown: not every container knows" in board.sections()["overview"]
+
+
+def test_a_lag_that_went_stale_is_not_the_last_known_one_of_the_history():
+    statuses = [job(container(0, 5, [0], lag=7)), job(replace(container(0, 9, [0], lag=7), lags=None))]
+    board = Board(lambda: statuses[0], NoInspector(), ManualClock())
+    board.refresh()
+    del statuses[0]
+    board.refresh()
+    assert 'class="figure">\u2013<' in board.sections()["overview"]
+
+
+def test_the_stores_of_a_stale_container_have_dashes():
+    unknown = container(0, partitions=[0], metrics={"Partition 0": {"store.counts.hits": 3}})
+    assert board_of(job(unknown)).sections()["stores"].count(">\u2013<") == 5
