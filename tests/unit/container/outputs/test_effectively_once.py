@@ -15,11 +15,9 @@ from samzapy.api.envelope import ID_HEADER, OutputId
 from samzapy.api.serde import Serde
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.container.asynchronous import output_order
 from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators import DeduplicatingTask
 from samzapy.runner.prepare import prepare
@@ -315,14 +313,3 @@ def test_effectively_once_gives_two_letters_of_one_input_two_ids_and_neither_is_
     assert len(sent) == 2 * len(found)
     if letters == "out":
         assert pipeline.received() == [(0, 1), (0, 7), (0, 7), (1, 8)]
-
-
-def test_effectively_once_starts_no_new_messages_while_one_that_takes_long_holds_back_much(tmp_path, monkeypatch):
-    monkeypatch.setattr(output_order, "MOST_HELD_BYTES", 4_000)
-    keys = {"task.max.concurrency": "4", "task.callback.timeout.ms": "300"}
-    pipeline = Pipeline(tmp_path, SendingAsync, **keys)
-    pipeline.sender.send((0, "k", {"id": 0, "turns": 10**9}), *[(0, "k", {"id": i}) for i in range(1, 300)])
-    with pytest.raises(TaskFailed, match=r"mem\.in\[0\]@0 was not completed"):
-        pipeline.sender.run()
-    assert 4 <= len(pipeline.sender.task.calls) <= 20
-    assert pipeline.sent() == []
