@@ -352,6 +352,45 @@ def test_references_of_json_schemas_are_other_schemas_of_the_registry(server):
         made.to_bytes({"by": {}})
 
 
+DEEP = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"items": {"$ref": "#/$defs/c"}}}, "$ref": "#/$defs/a"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "lost"),
+    [
+        ({"properties": {"by": {"$ref": "user.json"}}}, "user.json"),
+        ({"properties": {"by": {"$ref": "#/definitions/user"}}}, "#/definitions/user"),
+        ({"definitions": {"a": {"$ref": "#/b"}}, "$ref": "#/definitions/a"}, "#/b"),
+        ({"allOf": [{"items": {"$dynamicRef": "#node"}}]}, "#node"),
+        (DEEP, "#/$defs/c"),
+    ],
+)
+def test_a_reference_of_a_json_schema_that_leads_nowhere_is_refused_at_the_start(url, schema, lost):
+    made = serde(CASES[1]._replace(schema=schema), url, auto_register="true").at("sales", "value")
+    for writing in (True, False):
+        with pytest.raises(SerdeError) as refused:
+            made.ready(writing=writing)
+        assert f"$ref {lost!r} leads nowhere; name its schema in serializers.registry.json-schema.references" in str(
+            refused.value
+        )
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}}}}, "$ref": "#/$defs/node"},
+        {"$id": "https://shop.example/a", "$defs": {"q": {"$id": "q", "$defs": {"r": {}}}}, "$ref": "q#/$defs/r"},
+        {"$ref": "http://json-schema.org/draft-07/schema#"},
+        {"properties": {"$ref": {"type": "string"}}, "enum": [{"$ref": "nowhere"}, {}]},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"x": {}}, "$ref": "#/definitions/x"},
+    ],
+)
+def test_a_reference_of_a_json_schema_that_leads_somewhere_is_taken(url, schema):
+    made = serde(CASES[1]._replace(schema=schema), url, auto_register="true").at("sales", "value")
+    made.ready(writing=True)
+    assert made.from_bytes(made.to_bytes({})) == {}
+
+
 def test_imports_of_a_protobuf_file_are_references(url):
     kind = jobs.message_class(("note", jobs.STRING), name="Sale", inner=jobs.OrderMessage)
     made = serde(CASES[2], url, auto_register="true").of_type(kind).at("sales", "value")

@@ -200,8 +200,13 @@ def with_schema_files(values: Mapping[str, str], raw: Mapping[str, str]) -> Sche
             continue
         try:
             found.values[text] = Path(path).expanduser().read_text("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as cause:
-            reason = cause.strerror if isinstance(cause, OSError) else "it is not UTF-8"
+        except (OSError, ValueError, RuntimeError) as cause:
+            # Also a NUL in the name, and the home of an unknown user.
+            reason = (
+                "it is not UTF-8"
+                if isinstance(cause, UnicodeDecodeError)
+                else getattr(cause, "strerror", None) or cause
+            )
             found.problems.append(ConfigProblem(key, path, f"cannot be read ({reason})"))
             continue
         found.raw[text] = found.values[text].replace("${", "$${")

@@ -11,6 +11,7 @@ from jsonschema.exceptions import best_match
 from jsonschema.validators import validator_for
 from referencing import Registry as Documents
 from referencing import Resource
+from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from samzapy.errors import SerdeError
@@ -116,6 +117,10 @@ class JsonSchemaSerde(SchemaSerde):
         except (SchemaError, ValueError, TypeError) as cause:
             reason = cause.message if isinstance(cause, SchemaError) else cause
             raise SerdeError(f"json-schema serde: {which} is no JSON Schema ({reason})") from cause
+        lost = _lost_reference(Resource.from_contents(schema, DRAFT202012), documents)
+        if lost is not None:
+            key = f"serializers.registry.{self._settings.name}.references"
+            raise SerdeError(f"json-schema serde: {which}: $ref {lost!r} leads nowhere; name its schema in {key}")
 
         def check(value: Any) -> None:
             if not validator.is_valid(value):
@@ -130,6 +135,31 @@ class JsonSchemaSerde(SchemaSerde):
     def check(self, value: Any) -> None:
         """See `Serde.check`."""
         check_numbers(value)
+
+
+def _lost_reference(schema: Any, documents: Documents[Any]) -> str | None:
+    """A reference in a schema, or in what it refers to, that leads nowhere; None if there is none. Validation would fail at the
+    first message that needs it."""
+    waiting, seen = [(schema, documents.resolver_with_root(schema))], set()
+    while waiting:
+        part, resolver = waiting.pop()
+        if not isinstance(part.contents, dict) or id(part.contents) in seen:
+            continue
+        seen.add(id(part.contents))
+        for reference in filter(None, map(part.contents.get, _REFERENCES)):
+            if isinstance(reference, str) and not reference.startswith(_META_SCHEMAS):
+                try:
+                    found = resolver.lookup(reference)
+                except Unresolvable:
+                    return reference
+                waiting.append((Resource.from_contents(found.contents, DRAFT202012), found.resolver))
+        waiting += [(each, resolver.in_subresource(each)) for each in part.subresources()]
+    return None
+
+
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+#: jsonschema knows these by itself.
+_META_SCHEMAS = ("http://json-schema.org/", "https://json-schema.org/")
 
 
 def _reason(found: ValidationError | None) -> str:

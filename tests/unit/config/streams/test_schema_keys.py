@@ -96,6 +96,12 @@ def test_a_schema_file_that_is_not_there_is_refused(tmp_path):
     assert "schema.file: cannot be read (No such file or directory), got" in problems(schema_file=str(tmp_path / "no"))
 
 
+@pytest.mark.parametrize("name", ["\0", "~nobody-of-that-name/order.avsc"])
+def test_a_name_of_a_schema_file_that_cannot_be_one_is_refused(name):
+    (line,) = problems(schema_file=name).splitlines()
+    assert "schema.file: cannot be read (" in line
+
+
 def test_a_schema_stands_in_the_job_file_or_in_a_file_of_its_own(tmp_path):
     assert "schema.file: not together with schema" in problems(schema_file=str(tmp_path), schema="{}")
 
