@@ -24,7 +24,7 @@ from rich.text import Text
 
 from samzapy.cli.output import QuietProgress, line_on
 from samzapy.config.guarantee_warnings import counts_in_words
-from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
+from samzapy.coordinator.status import ContainerStatus, JobStatus, RestoredStore
 
 
 class _TimeLeft(TimeRemainingColumn):

@@ -24,7 +24,7 @@ from samzapy.cli.progress import RunDisplay
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.tasks import task as task_keys
-from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.status import JobStatus
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import path_of
 from samzapy.runner.base import JobOutcome, Runner, RunOptions, StopSwitch

@@ -20,7 +20,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.coordinator.progress import ContainerFailure
+from samzapy.coordinator.status import ContainerFailure
 from samzapy.job.facts import Facts, PartitionLag, UserFailure
 from samzapy.job.lease import Directive, TaskProgress
 from samzapy.job.model import JobModel, replica_of

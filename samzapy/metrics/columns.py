@@ -63,6 +63,11 @@ class MetricColumns(Mapping[str, Mapping[str, float]]):
         names = tuple((group, shared(tuple(values))) for group, values in groups.items())
         return MetricColumns(names, array("d", chain.from_iterable(values.values() for values in groups.values())))
 
+    @property
+    def size(self) -> int:
+        """The number of metrics."""
+        return len(self._values)
+
     def blocks(self) -> Iterator[tuple[str, tuple[str, ...], array[float]]]:
         """Each group with its names and their values, in order."""
         at, values = 0, self._values

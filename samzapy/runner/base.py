@@ -16,7 +16,7 @@ from samzapy.api.system import StreamDescription
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import KeptClocks
-from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.status import JobStatus
 from samzapy.job.model import JobModel
 
 #: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a random one.

@@ -15,7 +15,7 @@ from typing import final
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import ChangelogSize
+from samzapy.coordinator.status import ChangelogSize
 from samzapy.errors import SamzapyError
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count

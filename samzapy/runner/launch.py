@@ -9,7 +9,7 @@ from dataclasses import replace
 from samzapy.admin.user_code import imported_code
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.log_files import PageAddress
-from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.status import JobStatus
 from samzapy.plugins import import_path_kept
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import StopSignals

@@ -16,7 +16,7 @@ from samzapy.container.restart import RestartingContainer, build_container
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.watch import ContainerProcess
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.progress import ContainerFailure, JobStatus
+from samzapy.coordinator.status import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.facts import Stall, UserFailure

@@ -20,8 +20,8 @@ from samzapy.config import spark
 from samzapy.config.job import JobConfig
 from samzapy.config.spark import TlsConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import ContainerStatus, JobStatus
 from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.status import ContainerStatus, JobStatus
 from samzapy.coordinator.web.live import LiveInspector
 from samzapy.coordinator.web.queries import Records, StoreQueries
 from samzapy.coordinator.web.tls import Identity, made_for

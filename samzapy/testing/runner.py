@@ -13,7 +13,7 @@ from samzapy.api.task import AnyTask
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.status import JobStatus
 from samzapy.errors import StoreError
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner

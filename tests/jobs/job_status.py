@@ -1,6 +1,6 @@
 """Statuses of jobs."""
 
-from samzapy.coordinator.progress import ContainerFailure, ContainerStatus, JobStatus, RestoredStore
+from samzapy.coordinator.status import ContainerFailure, ContainerStatus, JobStatus, RestoredStore
 from samzapy.job.facts import PartitionLag, Stall, UserFailure
 
 

@@ -23,7 +23,7 @@ from samzapy.coordinator.clocks import as_text
 from samzapy.coordinator.page.history import PACE_S, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector
 from samzapy.coordinator.page.view import StoreSums, Tables, catch_up_s, container_rows, graph, tables
-from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.status import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.lease import TaskProgress
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from samzapy.clock import Clock
-from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.status import JobStatus
 
 #: Seconds between two samples, and the number of samples kept.
 PACE_S = 2.0

@@ -10,13 +10,14 @@ GET /page.css, ...       its style, its script and its icon
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from samzapy.coordinator.page.board import Board
 from samzapy.coordinator.page.inspector import Asked
@@ -30,6 +31,20 @@ _LOOK_S, _SILENCE_S = 0.5, 15.0
 _FILES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 #: Longest search, or part of a question, in characters; the rest is cut.
 _LONGEST = 4_000
+
+
+class _Events(StreamingResponse):
+    """Server-sent events. `ended` is called when no more are sent, whether any was sent or not."""
+
+    def __init__(self, events: AsyncIterator[bytes], ended: Callable[[], None]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
 class _Page:
@@ -58,33 +73,34 @@ class _Page:
             return PlainTextResponse(
                 f"{READERS} readers listen already; reload the page instead\n", 503, {"retry-after": "10"}
             )
-        return StreamingResponse(self._news(_given(request, "search")), media_type="text/event-stream")
+        # Counted here: the events of many readers begin later.
+        self._readers += 1
+        return _Events(self._news(_given(request, "search")), self._leave)
+
+    def _leave(self) -> None:
+        self._readers -= 1
 
     async def file(self, request: Request) -> Response:
         name = request.url.path.removeprefix("/")
         return Response(self._files[name], media_type=_FILES[name])
 
     async def _news(self, search: str) -> AsyncIterator[bytes]:
-        self._readers += 1
-        try:
-            sent: dict[str, str] = {}
-            number, silent_s = -1, 0.0
-            while True:
-                if self._board.number != number:
-                    number = self._board.number
-                    sections = await run_in_threadpool(self._board.sections, search)
-                    changed = {name: html for name, html in sections.items() if sent.get(name) != html}
-                    sent = sections
-                    if changed:
-                        silent_s = 0.0
-                        yield b"data: " + encode(changed) + b"\n\n"
-                await asyncio.sleep(_LOOK_S)
-                silent_s += _LOOK_S
-                if silent_s >= _SILENCE_S:
+        sent: dict[str, str] = {}
+        number, silent_s = -1, 0.0
+        while True:
+            if self._board.number != number:
+                number = self._board.number
+                sections = await run_in_threadpool(self._board.sections, search)
+                changed = {name: html for name, html in sections.items() if sent.get(name) != html}
+                sent = sections
+                if changed:
                     silent_s = 0.0
-                    yield b": still here\n\n"
-        finally:
-            self._readers -= 1
+                    yield b"data: " + encode(changed) + b"\n\n"
+            await asyncio.sleep(_LOOK_S)
+            silent_s += _LOOK_S
+            if silent_s >= _SILENCE_S:
+                silent_s = 0.0
+                yield b": still here\n\n"
 
 
 def page_routes(board: Board) -> list[Route]:

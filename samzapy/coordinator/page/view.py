@@ -11,7 +11,7 @@ from heapq import nsmallest
 from math import isnan
 
 from samzapy.coordinator.page.history import History
-from samzapy.coordinator.progress import ChangelogSize, ContainerStatus, JobStatus
+from samzapy.coordinator.status import ChangelogSize, ContainerStatus, JobStatus
 from samzapy.metrics.columns import MetricColumns
 from samzapy.metrics.series import PartitionSnapshot
 

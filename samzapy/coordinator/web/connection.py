@@ -26,7 +26,7 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, h11
 
 from samzapy.coordinator.web.access import TRUST
 from samzapy.coordinator.web.admission import SLOW, Admission, Visit
@@ -160,6 +160,11 @@ class Connection(H11Protocol):
             # The server ends, and the client gets no answer.
             if not self.transport.is_closing():
                 raise
+        except h11.LocalProtocolError:
+            # After a body that is not HTTP the client has its answer, and gets no other. Any client could fill the log.
+            if self.conn.their_state is not h11.ERROR:
+                raise
+            self.cycle.disconnected = True
 
     def _begins(self) -> None:
         visit = self._visit

@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.status import JobStatus
 from samzapy.strict_json import encode
 
 logger = logging.getLogger(__name__)

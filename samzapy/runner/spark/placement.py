@@ -27,7 +27,7 @@ from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.leases import ContainerState
-from samzapy.coordinator.progress import ContainerStatus
+from samzapy.coordinator.status import ContainerStatus
 from samzapy.coordinator.wire import Place
 from samzapy.errors import RestoreError, SamzapyError
 from samzapy.job.model import ContainerModel

@@ -26,8 +26,8 @@ from pyspark.serializers import CPickleSerializer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.status import JobStatus
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.queries.exchange import Exchange

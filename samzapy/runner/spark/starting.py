@@ -17,7 +17,7 @@ from typing import Any, Protocol, final
 
 from samzapy.clock import Clock
 from samzapy.coordinator.leases import ContainerState
-from samzapy.coordinator.progress import ContainerStatus
+from samzapy.coordinator.status import ContainerStatus
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.application import SparkApplication, one_line
 from samzapy.runner.spark.jvm import DriverJvm

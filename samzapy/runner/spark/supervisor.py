@@ -27,7 +27,7 @@ from typing import Any
 from samzapy.clock import Clock
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.leases import ContainerState
-from samzapy.coordinator.progress import ContainerFailure, ContainerStatus, JobStatus
+from samzapy.coordinator.status import ContainerFailure, ContainerStatus, JobStatus
 from samzapy.errors import JobFailed, JobTakenOver, SamzapyError
 from samzapy.job.model import active_of
 from samzapy.runner.base import RunOptions

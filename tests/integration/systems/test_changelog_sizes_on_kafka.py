@@ -8,7 +8,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import ChangelogSize
+from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.model import JobModel
 from samzapy.runner import changelogs

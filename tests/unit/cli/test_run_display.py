@@ -4,7 +4,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from samzapy.cli.progress import RunDisplay, summary
-from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
+from samzapy.coordinator.status import ContainerStatus, JobStatus, RestoredStore
 
 
 def status(phase="running", processed=0, remaining=None, restored=(), restoring=None) -> JobStatus:

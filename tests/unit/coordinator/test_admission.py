@@ -198,6 +198,23 @@ def test_bytes_that_are_no_request_leave_no_line_in_the_log(service, caplog):
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("path", [b"/stop", b"/status", b"/healthz"])
+def test_a_body_that_is_not_http_leaves_no_line_in_the_log(service, caplog, path, at_once):
+    head = b"POST %s HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n" % path
+    with connect(service) as stranger:
+        for part in [head + b"ZZZ\r\n"] if at_once else [head + b"1", b"\r\nxZZZ\r\n"]:
+            stranger.sendall(part)
+        answer = b""
+        while part := stranger.recv(4_096):
+            answer += part
+        assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 403"))
+    with connect(service) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        assert stranger.recv(100).startswith(b"HTTP/1.1 403")
+    assert [record.message for record in caplog.records] == []
+
+
 def test_a_refused_request_closes_its_connection(service):
     with connect(service) as stranger:
         stranger.sendall(b"GET /status HTTP/1.1\r\nhost: " + service.url.removeprefix("http://").encode() + b"\r\n\r\n")

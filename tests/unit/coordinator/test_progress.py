@@ -9,7 +9,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Measured
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
-from samzapy.coordinator.progress import ChangelogSize, ContainerFailure
+from samzapy.coordinator.status import ChangelogSize, ContainerFailure
 from samzapy.coordinator.wire import JobSpec, Registration, read, registration
 from samzapy.job.facts import Facts, PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport, Directive
@@ -250,7 +250,8 @@ def test_both_forms_of_a_status_show_the_same_of_a_container_but_for_its_metrics
     status = job.status()
     shown = json.loads(json.dumps(status.to_json()))
     assert [each.pop("metrics") for each in shown["containers"]] == [{"mine": {"a": 1.0}}, {}]
-    assert json.loads(status.encoded(lambda: None)) == shown
+    assert shown["metrics_left_out"] == 0
+    assert json.loads(status.encoded(lambda: None)) == {**shown, "metrics_left_out": 1}
     assert shown["containers"][0]["lags"]["memory.in[0]"]["age_ms"] == 1_500
 
 
@@ -329,3 +330,24 @@ def test_a_stale_standby_does_not_say_how_far_it_is_behind(hand):
     assert (job.status().standbys[0].lag, job.status().standbys[0].lag_age_s(job.now)) == (2, None)
     hand.advance(1)
     assert job.status().standbys[0].lag is None
+
+
+def test_a_large_status_has_the_newest_history_and_counts_what_it_leaves_out():
+    job = coordinator()
+    lease = LocalLease(job, "0")
+    metrics = {f"Partition {task}": {f"store.s{n}.gets": 1.0 for n in range(100)} for task in range(101)}
+    restored = {f"Partition {task}/s": (task, 0.1, "changelog") for task in range(1_000)}
+    lease.report(report(lease, metrics=metrics, restored=restored))
+    other = LocalLease(job, "1")
+    other.report(
+        report(other, "1", metrics={"g": {"n": 1.0}}, restored={"Partition 1000/s": (1_000, 0.1, "changelog")})
+    )
+    for number in range(150):
+        job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", f"no {number}", 1))
+    shown = job.status().to_json()
+    assert shown == {**json.loads(job.status().encoded(lambda: None)), "containers": shown["containers"]}
+    assert [each["metrics"] for each in shown["containers"]] == [{}, {}]
+    assert (shown["metrics_left_out"], shown["restored_left_out"], shown["failed"]) == (10_101, 1, 150)
+    assert (len(shown["restored"]), shown["restored"][-1]["records"]) == (1_000, 1_000)
+    assert [each["message"] for each in shown["failures"]] == [f"no {number}" for number in range(50, 150)]
+    assert len(json.dumps(shown)) < 200_000

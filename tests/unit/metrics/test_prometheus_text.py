@@ -4,7 +4,7 @@ from math import nan
 
 import pytest
 
-from samzapy.coordinator.progress import ContainerStatus, JobStatus
+from samzapy.coordinator.status import ContainerStatus, JobStatus
 from samzapy.metrics import Registry, UserMetrics
 from samzapy.metrics.bounded import USER_FAMILIES, Bounds
 from samzapy.metrics.columns import MetricColumns

@@ -8,7 +8,7 @@ from jobs.memory_job import MemoryJob
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import ChangelogSize
+from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError
 from samzapy.metrics.prometheus import render

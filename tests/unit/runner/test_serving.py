@@ -8,8 +8,8 @@ from jobs.job_models import job_model
 
 from samzapy.clock import Measured
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.progress import ContainerStatus
 from samzapy.coordinator.service import Addresses
+from samzapy.coordinator.status import ContainerStatus
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.facts import NO_FACTS, Facts, PartitionLag

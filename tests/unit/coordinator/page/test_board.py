@@ -1,9 +1,11 @@
 """The page as HTML: what it shows, that it escapes, that it stays small, and what readers get of it."""
 
+import asyncio
 import itertools
 import json
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -12,14 +14,15 @@ import urllib3
 import uvicorn
 from jobs.job_status import container, failed_job, job
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
 
 from samzapy.coordinator.clocks import ClockStatus
 from samzapy.coordinator.page.board import SECTIONS, SHARE, Board
 from samzapy.coordinator.page.history import SAMPLES, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector, NoInspector
-from samzapy.coordinator.page.routes import page_routes
+from samzapy.coordinator.page.routes import READERS, page_routes
 from samzapy.coordinator.page.view import StoreSums
-from samzapy.coordinator.progress import ChangelogSize
+from samzapy.coordinator.status import ChangelogSize
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.facts import PartitionLag
 from samzapy.testing import ManualClock
@@ -193,6 +196,23 @@ def test_a_reader_who_stays_gets_every_section_first(address):
             event += news.read(1)
         news.close()
     assert set(json.loads(event.removeprefix(b"data: "))) == set(SECTIONS)
+
+
+def test_readers_who_come_at_once_get_no_more_places_than_there_are():
+    (events,) = (route for route in page_routes(board_of(failed_job())) if route.path == "/events")
+    request = Request({"type": "http", "query_string": b"", "headers": []})
+
+    async def gone(message):
+        raise OSError
+
+    async def statuses():
+        answers = [await events.endpoint(request) for _ in range(READERS + 5)]
+        refused = [each.status_code for each in answers[READERS:]]
+        with suppress(ClientDisconnect):
+            await answers[0]({"type": "http", "asgi": {"spec_version": "2.4"}}, None, gone)
+        return [each.status_code for each in answers[:READERS]], refused, (await events.endpoint(request)).status_code
+
+    assert asyncio.run(statuses()) == ([200] * READERS, [503] * 5, 200)
 
 
 def test_stores_are_added_up_over_tasks_and_containers():

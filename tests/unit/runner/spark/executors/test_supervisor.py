@@ -6,7 +6,7 @@ import pytest
 from jobs.job_models import job_model
 
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.progress import ContainerFailure
+from samzapy.coordinator.status import ContainerFailure
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, JobFailed, JobTakenOver
 from samzapy.job.lease import ContainerReport, Directive

@@ -1,0 +1,275 @@
+"""The status of a job at one moment, and its JSON form."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from samzapy.config.guarantee_warnings import GuaranteeWarning
+from samzapy.coordinator.clocks import ClockStatus
+from samzapy.job.facts import PartitionLag, Stall, UserFailure
+from samzapy.metrics.columns import MetricColumns
+from samzapy.metrics.series import PartitionSnapshot
+from samzapy.strict_json import encode, plain
+
+
+@dataclass(frozen=True)
+class RestoredStore:
+    """The restore of one store. `source` is where its data came from, such as `changelog`."""
+
+    container_id: str
+    store: str
+    epoch: int
+    records: int
+    seconds: float
+    source: str
+
+
+@dataclass(frozen=True)
+class ChangelogSize:
+    """The changelog of a store: its partitions, and the offsets between beginning and end of all of them. There are at
+    most that many records, since compaction and the ends of transactions leave gaps."""
+
+    partitions: int
+    offsets: int
+
+
+@dataclass(frozen=True)
+class ContainerFailure:
+    """The reason why an attempt ended: the error's class name, its message in one line, its exit code, whether another
+    attempt would fail in the same way, and the failure of the user's code, if it was one."""
+
+    container_id: str
+    epoch: int
+    error: str
+    message: str
+    exit_code: int
+    permanent: bool = False
+    user: UserFailure | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**vars(self), "user": msgspec.to_builtins(self.user)}
+
+
+@dataclass(frozen=True)
+class ContainerStatus:
+    """One container. `processed` and `commits` count all its attempts; `remaining` is None for an endless run.
+
+    `lags` has its input partitions by SSP as text, as of the last request for their ends, None if that is not known: at time
+    `measured_at` of the driver's monotonic clock it was. `stalled` is set while it makes no progress; `failure` is the last
+    failure of the user's code. Until the newest attempt reports, `phase` is `starting`, and positions and ends are the last
+    ones of the previous attempt; its lags and metrics soon become unknown, and metrics are then empty."""
+
+    id: str
+    state: str
+    phase: str
+    attempts: int
+    epoch: int | None
+    processed: int
+    commits: int
+    remaining: int | None
+    restoring: tuple[int, int] | None
+    positions: Mapping[str, int] = field(default_factory=dict)
+    ends: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    lags: Mapping[str, PartitionLag] | None = field(default_factory=dict)
+    stalled: Stall | None = None
+    failure: UserFailure | None = None
+    measured_at: float | None = None
+
+    @cached_property
+    def partitions(self) -> Mapping[str, PartitionSnapshot]:
+        """Its input partitions by SSP as text.
+
+        Position, end and lag are of one time: as of the container's last request for the end. Until the first request, the
+        end of the run stands for the end of the partition. If the lag is unknown, there is the newest position alone.
+        """
+        found, lags = {}, self.lags
+        for ssp, position in self.positions.items():
+            end = self.ends.get(ssp) if lags is not None else None
+            found[ssp] = PartitionSnapshot(position, end, None if end is None else max(0, end - position))
+        found.update({ssp: _snapshot(seen) for ssp, seen in (lags or {}).items()})
+        return found
+
+    def after(self, before: ContainerStatus) -> ContainerStatus:
+        """This status, with the results that `before` has computed for the same partitions: most reports are heartbeats
+        and change none."""
+        if (before.positions, before.ends, before.lags) == (self.positions, self.ends, self.lags):
+            vars(self).update({name: vars(before)[name] for name in ("partitions", "lag") if name in vars(before)})
+        return self
+
+    @cached_property
+    def lag(self) -> int | None:
+        """Offsets between the positions and the ends of all its partitions; None while no end is known."""
+        known = [each.lag for each in self.partitions.values() if each.lag is not None]
+        return sum(known) if known else None
+
+    @property
+    def is_lag_unknown(self) -> bool:
+        """Whether it has inputs, and nobody knows how far behind it is."""
+        return self.lags is None or (self.lag is None and bool(self.positions))
+
+    def lag_age_s(self, now: float) -> float | None:
+        """Seconds since its lag was measured, or since nobody has measured it; None for one that has ended, or has no lag."""
+        return None if self.measured_at is None else max(0.0, now - self.measured_at)
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """Return plain JSON values; `now` is the time of the status."""
+        shown: dict[str, Any] = plain(self._shown(now))
+        return shown
+
+    def encoded(self, now: float) -> msgspec.Raw:
+        """The JSON form without metrics: a large job has millions."""
+        return msgspec.Raw(encode(self._shown(now, "metrics")))
+
+    def _shown(self, now: float, *left_out: str) -> dict[str, Any]:
+        """The fields, the lag and its age by name, without the names in `left_out`."""
+        age_s = self.lag_age_s(now)
+        shown = {name: getattr(self, name) for name in (*_FIELDS, "lag") if name not in left_out}
+        return {**shown, "lag_age_s": None if age_s is None else round(age_s, 3)}
+
+
+_FIELDS = tuple(each.name for each in fields(ContainerStatus) if each.name != "measured_at")
+
+
+def _snapshot(seen: PartitionLag) -> PartitionSnapshot:
+    age_ms = seen.age_ms
+    return PartitionSnapshot(seen.position, seen.end, seen.lag, None if age_ms is None else age_ms / 1000)
+
+
+#: Failures, and restores of a container, that are kept; the oldest are dropped first.
+HISTORY = 1_000
+#: The newest failures, and metrics, in the JSON form of a status; of restores it has as many as are kept.
+SHOWN_FAILURES, SHOWN_METRICS = 100, 10_000
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the number
+    of failures; `failures` has the newest. `downgrades` are reasons why the job's guarantee is weakened; `counts`, by
+    `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their `remaining` counts the
+    offsets that they still have to read. `clocks` are in event time. `changelogs`, by store, are as of the driver's last look, and empty if
+    that was long ago. `at` is the time of this status on the driver's monotonic clock, in seconds."""
+
+    name: str
+    stopping: bool
+    seconds: float
+    containers: tuple[ContainerStatus, ...]
+    restored: tuple[RestoredStore, ...]
+    failures: tuple[ContainerFailure, ...]
+    failed: int = 0
+    downgrades: tuple[GuaranteeWarning, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    standbys: tuple[ContainerStatus, ...] = ()
+    clocks: ClockStatus = field(default_factory=ClockStatus)
+    draining: bool = False
+    changelogs: Mapping[str, ChangelogSize] = field(default_factory=dict)
+    at: float = field(default=0.0, compare=False)
+
+    def following(self, before: JobStatus | None) -> JobStatus:
+        """The status of a run that has started its containers again, with the sums of the part `before` added; None:
+        there was none."""
+        if before is None:
+            return self
+        sums = {each.id: each for each in before.containers}
+        containers = tuple(
+            each
+            if each.id not in sums
+            else replace(
+                each,
+                processed=each.processed + sums[each.id].processed,
+                commits=each.commits + sums[each.id].commits,
+            )
+            for each in self.containers
+        )
+        return replace(
+            self,
+            seconds=before.seconds + self.seconds,
+            containers=containers,
+            restored=(*before.restored, *self.restored)[-HISTORY:],
+            failures=(*before.failures, *self.failures)[-HISTORY:],
+            failed=before.failed + self.failed,
+            counts=Counter(before.counts) + Counter(self.counts),
+        )
+
+    @property
+    def everyone(self) -> tuple[ContainerStatus, ...]:
+        """The containers and their standbys."""
+        return (*self.containers, *self.standbys)
+
+    @property
+    def processed(self) -> int:
+        """Messages processed; a repeated message counts each time."""
+        return sum(container.processed for container in self.containers)
+
+    @property
+    def commits(self) -> int:
+        """Commits made."""
+        return sum(container.commits for container in self.containers)
+
+    @property
+    def remaining(self) -> int | None:
+        """Offsets left to the ends; None if a container has no ends, or has not reported them."""
+        known = [c.remaining for c in self.containers]
+        return None if None in known else sum(filter(None, known))
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between the positions and the ends of all partitions; None while that of any container is unknown. One that
+        is done has none."""
+        known = [c.lag for c in self.containers if c.state != "done"]
+        return None if None in known else sum(filter(None, known))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values. The metrics are left out if there are more than `SHOWN_METRICS`."""
+        metrics = self._metrics
+
+        def shown(container: ContainerStatus) -> dict[str, Any]:
+            return (container if metrics <= SHOWN_METRICS else replace(container, metrics={})).to_json(self.at)
+
+        left_out = metrics if metrics > SHOWN_METRICS else 0
+        return self._to_json(shown, left_out) | {"clocks": msgspec.to_builtins(self.clocks)}
+
+    def encoded(self, pause: Callable[[], None]) -> bytes:
+        """The JSON form without metrics. `pause` is called between two containers."""
+
+        def encoded(container: ContainerStatus) -> msgspec.Raw:
+            pause()
+            return container.encoded(self.at)
+
+        return encode(self._to_json(encoded, self._metrics))
+
+    @property
+    def _metrics(self) -> int:
+        """The number of metrics of all containers."""
+        return sum(MetricColumns.of(each.metrics).size for each in self.everyone)
+
+    def _to_json(self, container: Callable[[ContainerStatus], Any], metrics_left_out: int) -> dict[str, Any]:
+        """The status with each container as `container` makes it. Of a long history it has the newest part."""
+        return {
+            "job": self.name,
+            "stopping": self.stopping,
+            "draining": self.draining,
+            "seconds": round(self.seconds, 3),
+            "processed": self.processed,
+            "commits": self.commits,
+            "remaining": self.remaining,
+            "lag": self.lag,
+            "containers": [container(each) for each in self.containers],
+            "metrics_left_out": metrics_left_out,
+            "restored": [vars(store) for store in self.restored[-HISTORY:]],
+            "restored_left_out": max(0, len(self.restored) - HISTORY),
+            "failed": self.failed,
+            "failures": [failure.to_json() for failure in self.failures[-SHOWN_FAILURES:]],
+            "downgrades": [vars(downgrade) for downgrade in self.downgrades],
+            "counts": dict(self.counts),
+            "standbys": [container(each) for each in self.standbys],
+            "clocks": self.clocks,
+            "changelogs": {store: vars(size) for store, size in self.changelogs.items()},
+        }
