@@ -84,6 +84,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # The benchmark of stores measures the bare library beside ours.
     "rocksdict": ("samzapy/storage/rocksdb", "samzapy/bench/store"),
     "sqlalchemy": ("samzapy/system/database",),
+    # uvicorn's parser of HTTP: an error of it has no other name.
+    "h11": ("samzapy/coordinator",),
     "starlette": ("samzapy/coordinator",),
     # Declarations for type checkers; it is not imported when the code runs.
     "typing_extensions": ("samzapy/api/kv.py",),

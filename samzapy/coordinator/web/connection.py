@@ -25,8 +25,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
+import h11
 from starlette.types import Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol, h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from samzapy.coordinator.web.access import TRUST
 from samzapy.coordinator.web.admission import SLOW, Admission, Visit
