@@ -4,6 +4,9 @@ After an aborted transaction, or one with an unknown outcome, all work since the
 uncommitted bytes, and the state of the user's object. So nothing is rewound piece by piece. The container is closed and
 started again, in the order of `lifecycle`. That takes about a second and none of Spark's retries.
 
+An outage of the broker counts against no limit: a container that has run before waits for its end here (`Outage`), and
+so reaches none of the rungs. The first start of a run fails at once, since its address may be wrong.
+
 This is the lowest rung of the ladder of retries. A rung retries what it can, then raises to the next one; it knows
 nothing of the rungs above it.
 
@@ -31,7 +34,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 
 from samzapy.api.stream import SystemStreamPartition
@@ -46,6 +49,7 @@ from samzapy.container.lifecycle import Container
 from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.lag import LagWatch
+from samzapy.container.supervision.outage import Outage
 from samzapy.container.supervision.reporting import Reporting
 from samzapy.container.supervision.watch import OWN_PROCESS, ContainerProcess, ContainerWatch
 from samzapy.container.supervision.worker_process import ProcessUsage, provide_descriptors
@@ -90,6 +94,7 @@ class RestartingContainer:
 
     def __init__(
         self,
+        *,
         build: Callable[[], Container],
         lease: ContainerLease,
         ownership: Ownership,
@@ -97,9 +102,11 @@ class RestartingContainer:
         beside: AbstractContextManager[object] | None = None,
         transaction_timeout_ms: int = 60_000,
         clock: Clock = SYSTEM_CLOCK,
+        ask: Callable[[], object] = lambda: None,
     ) -> None:
         """`produce`: the number of repetitions of a failed send, which repeats all work since the last commit.
-        `beside`: entered while containers run. `transaction_timeout_ms`: for the warning about longer transactions."""
+        `beside`: entered while containers run. `transaction_timeout_ms`: for the warning about longer transactions.
+        `ask`: as of `Outage`."""
         self._beside = beside or nullcontext()
         self._build = build
         self._ownership = ownership
@@ -109,6 +116,8 @@ class RestartingContainer:
         self._asked_for = tuple(produce.pauses_s()) if produce else ()
         self._current: Container | None = None
         self._stopped = threading.Event()
+        self._resumes = lease.resumes
+        self._outage = Outage(ask, clock, self._stopped.wait)
 
     def stop(self) -> None:
         """Ask for a commit and a graceful stop; may be called from a signal handler or another thread."""
@@ -137,7 +146,15 @@ class RestartingContainer:
                 container.stop()
             try:
                 return container.run()
-            except (*RESTARTABLE, ProducerError) as failure:
+            except SamzapyError as failure:
+                self._resumes = self._resumes or bool(container.tasks)
+                if failure.outage and self._resumes:
+                    in_a_row = 0
+                    self._check_lease(container, failure)
+                    report = self._outlast(container, failure)
+                    if report is not None:
+                        return report
+                    continue
                 in_a_row = 1 if container.commits > 1 else in_a_row + 1
                 pauses = self._pauses(failure)
                 if in_a_row > len(pauses):
@@ -153,7 +170,27 @@ class RestartingContainer:
             return ()
         if isinstance(failure, RESTARTABLE):
             return max(_PAUSES_S, self._asked_for, key=len)
-        return self._asked_for
+        return self._asked_for if isinstance(failure, ProducerError) else ()
+
+    def _outlast(self, container: Container, failure: SamzapyError) -> ContainerReport | None:
+        """Wait for the end of an outage; returns the last report if a stop has come before. Nothing is left to commit then."""
+        between = Heartbeat(self._lease, container.report, self._clock)
+        between.phase("waiting")
+        between.start()
+        phase = "restarting"
+        try:
+            anew = container.commits > 1
+
+            def may_wait() -> bool:
+                return not (between.should_stop() or self._stopped.is_set())
+
+            if self._outage.outlast(failure, may_wait, anew=anew):
+                self._check_ownership()
+            else:
+                phase = "done"
+        finally:
+            report = between.finish(phase)
+        return report if phase == "done" else None
 
     def _wait(self, container: Container, failure: SamzapyError, seconds: float) -> None:
         # Between two starts no container reports, and a broker's outage may outlast a lease.
@@ -171,7 +208,9 @@ class RestartingContainer:
         try:
             directive = self._lease.report(container.report("restarting"))
         except RetriableError as silence:
-            raise TaskMigrated(f"{failure}; and the coordinator does not answer ({silence})") from failure
+            lost = TaskMigrated(f"{failure}; and the coordinator does not answer ({silence})")
+            lost.outage = silence.outage
+            raise lost from failure
         if directive is Directive.ABANDON:
             raise TaskMigrated(f"a newer attempt runs this container ({failure})") from failure
 
@@ -255,7 +294,22 @@ def build_container(
         config.metrics_reporters, config.prometheus, header, tasks, metrics, new_clients, clock, process.scrape_tokens
     )
     beside = _together(reporting, watch, readers.answering(metrics))
-    return RestartingContainer(build, lease, ownership, produce, beside, config.task.transaction_timeout_ms, clock)
+    return RestartingContainer(
+        build=build,
+        lease=lease,
+        ownership=ownership,
+        produce=produce,
+        beside=beside,
+        transaction_timeout_ms=config.task.transaction_timeout_ms,
+        clock=clock,
+        ask=partial(_ask, config, model),
+    )
+
+
+def _ask(config: JobConfig, model: ContainerModel) -> None:
+    """Ask for the ends of the container's inputs: their leaders answer, and no controller is needed."""
+    with closing(job_clients(config, f"{model.id}-waiting")) as clients:
+        clients.ends(model.ssps)
 
 
 def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: ContainerProcess) -> ContainerWatch:

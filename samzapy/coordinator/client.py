@@ -85,7 +85,9 @@ class CoordinatorClient:
         if driver != VERSION:
             raise EnvironmentFailure(refusal(driver))
         answer = self._read(Registration, path, body)
-        lease = HttpLease(self, container_id, answer.epoch, answer.lease_ms / 1000, answer.predecessor)
+        lease = HttpLease(
+            self, container_id, answer.epoch, answer.lease_ms / 1000, answer.predecessor, resumes=answer.resumes
+        )
         lease.hear(answer.checkpoint_clock)
         return lease, answer.spec
 
@@ -178,11 +180,14 @@ class HttpLease(ContainerLease):
         predecessor: AttemptProcess | None = None,
         clock: Clock = SYSTEM_CLOCK,
         chance: Callable[[], float] | None = None,
+        *,
+        resumes: bool = False,
     ) -> None:
         """`chance`, from 0 to 1, makes the time between two heartbeats, and between two details, a quarter shorter (0) to a quarter
         longer (1): the containers of a job start together, and must not report together. By default the container's id and
         the epoch decide it, so that a schedule can be repeated."""
         self.predecessor = predecessor
+        self._resumes = resumes
         self._client = client
         container = f"/containers/{quote(container_id, safe='')}"
         self._path, self._details_path = f"{container}/heartbeat", f"{container}/details"
@@ -199,6 +204,11 @@ class HttpLease(ContainerLease):
         self._phase = ""
         self._details_due = self._metrics_due = -math.inf
         self._failing = False
+
+    @property
+    def resumes(self) -> bool:
+        """As the coordinator knows."""
+        return self._resumes
 
     @property
     def epoch(self) -> int:

@@ -81,6 +81,7 @@ class Coordinator:
             max(over.lag_s, self._pace.details_s),
             max(METRICS_S, self._pace.details_s),
         )
+        self._ran: set[str] = set()
         self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), over.stall_s, clock)
         self._clocks_taken: dict[str, Mapping[str, TaskProgress]] = {}
         self._clock = clock
@@ -214,7 +215,14 @@ class Coordinator:
         self._on_facts(report.container_id, report.facts)
         return True
 
+    def has_run(self, container_id: str) -> bool:
+        """Whether an attempt of this run has processed, or waited for, messages."""
+        with self._changed:
+            return container_id in self._ran
+
     def _take(self, report: ContainerReport, now: float | None) -> None:
+        if report.phase == "running":
+            self._ran.add(report.container_id)
         self._progress.update(report, now)
         # A heartbeat repeats the clocks of the last details.
         if report.clocks is not self._clocks_taken.get(report.container_id):
@@ -353,11 +361,17 @@ class LocalLease(ContainerLease):
         another SamzapyError if it cannot tell."""
         self._coordinator = coordinator
         self._container_id = container_id
+        self._resumes = coordinator.has_run(container_id)
         self._epoch = coordinator.register(container_id)
         self._confirm = confirm
         self._clock = clock
         self._reported_at = clock.monotonic()
         self._one_at_a_time = threading.Lock()
+
+    @property
+    def resumes(self) -> bool:
+        """As the coordinator knows."""
+        return self._resumes
 
     @property
     def epoch(self) -> int:
@@ -400,4 +414,6 @@ class LocalLease(ContainerLease):
         except JobTakenOver as taken:
             self._coordinator.abandon(str(taken))
         except SamzapyError as cause:
-            raise RetriableError(f"cannot tell whether another run has taken over: {cause}") from cause
+            unknown = RetriableError(f"cannot tell whether another run has taken over: {cause}")
+            unknown.outage = cause.outage
+            raise unknown from cause

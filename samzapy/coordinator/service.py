@@ -157,11 +157,12 @@ class Calls:
         coordinator = self._coordinator
         process = read(Attempt, body).process
         # No other call comes between the two, because one event loop runs them all.
-        predecessor = coordinator.predecessor(container_id)
+        predecessor, resumes = coordinator.predecessor(container_id), coordinator.has_run(container_id)
         epoch = coordinator.register(container_id, process)
         self._registered()
         clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s
-        return registration(coordinator.spec.of(container_id), VERSION, epoch, lease_s, clock, predecessor)
+        spec = coordinator.spec.of(container_id)
+        return registration(spec, VERSION, epoch, lease_s, clock, predecessor, resumes=resumes)
 
     def _heartbeat(self, container_id: str, body: bytes) -> bytes:
         beat = read(Heartbeat, body)

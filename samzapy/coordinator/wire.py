@@ -119,7 +119,8 @@ class Versioned(msgspec.Struct):
 
 
 class Registration(msgspec.Struct):
-    """The answer to an attempt that registers. `predecessor` is the process of the attempt before it, if known."""
+    """The answer to an attempt that registers. `predecessor` is the process of the attempt before it, if known. `resumes`:
+    an earlier attempt of this run has run the container."""
 
     version: str
     epoch: int
@@ -132,6 +133,7 @@ class Registration(msgspec.Struct):
     directory: str | None
     run_id: str | None
     transactions: bool
+    resumes: bool = False
 
     @property
     def spec(self) -> JobSpec:
@@ -147,6 +149,8 @@ def registration(
     lease_s: float,
     checkpoint_clock: int | None = None,
     predecessor: AttemptProcess | None = None,
+    *,
+    resumes: bool = False,
 ) -> bytes:
     """A Registration as a body."""
     return encode(
@@ -162,6 +166,7 @@ def registration(
             spec.directory,
             spec.run_id,
             spec.transactions,
+            resumes,
         )
     )
 

@@ -45,7 +45,7 @@ class TaskProgress(msgspec.Struct, frozen=True, gc=False):
 class ContainerReport:
     """The state of a container.
 
-    `phase` is one of starting, restoring, running, stopping, done. `positions` and `ends` are offsets by SSP as text.
+    `phase` is one of starting, restoring, running, restarting, waiting (for a broker), stopping, done. `positions` and `ends` are offsets by SSP as text.
     `restored` is (records, seconds, source) by `task/store`. `metrics` is a registry's snapshot. `clocks` has the
     progress of the tasks by name, `facts` the details for operators.
     """
@@ -76,6 +76,11 @@ class ContainerLease(ABC):
     @abstractmethod
     def duration_s(self) -> float:
         """The time without an answer after which the container must stop itself. It reports three times as often."""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether an earlier attempt of this run has run the container: then its systems were reached."""
+        return False
 
     @property
     def checkpoint_clock(self) -> int | None:

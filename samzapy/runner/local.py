@@ -221,7 +221,14 @@ class LocalRunner(Runner):
         def tell(failure: SamzapyError, next_start: str) -> None:
             options.on_event(f"container {model.id} failed: {failure}; {next_start}")
 
-        return Restarts(build, backoff_of(config.spark), self._clock, tell, lambda: coordinator.abandoned is None)
+        return Restarts(
+            build,
+            backoff_of(config.spark),
+            self._clock,
+            tell,
+            lambda: coordinator.abandoned is None,
+            has_run=lambda: coordinator.has_run(model.id),
+        )
 
 
 @dataclass

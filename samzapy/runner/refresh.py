@@ -124,7 +124,7 @@ class InputsWatch:
                     self._new_inputs(clients)
                 prepared = prepare_again(self._given, run, self._run_id, self._refused)
             except (RetriableError, Unreachable, UnknownStream) as failure:
-                delay_s = backoff.after(0.0)
+                delay_s = backoff.after(0.0, outage=failure.outage)
                 if delay_s is None or self._asked():
                     raise
                 self._on_event(f"cannot start again: {failure}; trying again in {delay_s:g} s")

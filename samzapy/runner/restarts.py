@@ -1,7 +1,7 @@
 """Restarts the container of a local run after a transient failure, such as a broker that does not answer.
 
-The container itself restarts at once, for some seconds (`RestartingContainer`). This module handles failures that last
-longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
+The container itself outlasts an outage and restarts at once, for some seconds (`RestartingContainer`). This module handles
+failures that last longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ class Backoff:
         self._longest_s = longest_s
         self.failures = 0
 
-    def after(self, lasted_s: float) -> float | None:
-        """Seconds to wait after a run that failed after `lasted_s` seconds; None to give up."""
+    def after(self, lasted_s: float, *, outage: bool = False) -> float | None:
+        """Seconds to wait after a run that failed after `lasted_s` seconds; None to give up. An `outage` is not counted."""
+        if outage:
+            return self._longest_s
         sound = lasted_s >= SOUND * self._longest_s
         if sound:
             self.failures = 0
@@ -89,9 +91,11 @@ class Restarts:
         on_failure: Callable[[SamzapyError, str], None],
         may_restart: Callable[[], bool] = lambda: True,
         wait: Callable[[float], object] | None = None,
+        has_run: Callable[[], bool] = lambda: False,
     ) -> None:
         """`on_failure` gets each failure that is followed by a restart, and a phrase about the restart. `may_restart` returns
-        whether this run still owns the job. `wait` sleeps between two starts, and returns early after a stop."""
+        whether this run still owns the job. `wait` sleeps between two starts, and returns early after a stop. Once a
+        container `has_run`, outages are outlasted: its systems were reached."""
         self._build = build
         self._backoff = backoff
         self._clock = clock
@@ -99,6 +103,7 @@ class Restarts:
         self._may_restart = may_restart
         self._stopped = threading.Event()
         self._wait = wait or self._stopped.wait
+        self._has_run = has_run
         self._current: Startable | None = None
 
     def stop(self) -> None:
@@ -124,11 +129,13 @@ class Restarts:
                 return
 
     def _pause(self, failure: SamzapyError, lasted_s: float) -> None:
-        delay = self._backoff.after(lasted_s)
+        outage = failure.outage and self._has_run()
+        delay = self._backoff.after(lasted_s, outage=outage)
         if delay is None:
             if not self._backoff.limit:
                 raise failure
             message = f"gave up after {self._backoff.failures + 1} failed starts in a row: {failure}"
             raise JobFailed(message, failure.exit_code) from failure
-        self._on_failure(failure, f"starting again {starts(delay)} ({self._backoff.failures} of {self._backoff.limit})")
+        count = "" if outage else f" ({self._backoff.failures} of {self._backoff.limit})"
+        self._on_failure(failure, f"starting again {starts(delay)}{count}")
         self._wait(delay)

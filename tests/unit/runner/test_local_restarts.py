@@ -43,7 +43,7 @@ class Container:
 class Ladder:
     """Starts the containers of a script, one after another; `told` is what is heard, `waited` the pauses."""
 
-    def __init__(self, *script, limit=8, owned=True):
+    def __init__(self, *script, limit=8, owned=True, has_run=False):
         self.clock = ManualClock()
         self.told, self.waited = [], []
         self.script = [Container(self.clock, *each) for each in script]
@@ -55,6 +55,7 @@ class Ladder:
             lambda failure, words: self.told.append((failure, words)),
             lambda: owned,
             self._wait,
+            lambda: has_run,
         )
 
     def _wait(self, seconds):
@@ -80,6 +81,20 @@ def test_it_gives_up_after_as_many_starts_as_sparks_runner():
         ladder.run()
     assert caught.value.exit_code == 3
     assert ladder.waited == [1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_an_outage_of_an_hour_is_outlasted_once_a_container_has_run():
+    ladder = Ladder(*[(10, UNREACHABLE)] * 90, (1, None), has_run=True)
+    ladder.run()
+    assert ladder.clock.monotonic() > 3600
+    assert ladder.waited == [30.0] * 90
+    assert {words for _, words in ladder.told} == {"starting again in 30 s"}
+
+
+def test_an_outage_leaves_the_budget_of_other_failures_untouched():
+    ladder = Ladder(*[(1, ProducerError("x")), (1, UNREACHABLE)] * 8, (1, ProducerError("x")), has_run=True)
+    with pytest.raises(JobFailed, match=r"^gave up after 9 failed starts in a row: x"):
+        ladder.run()
 
 
 def test_a_start_that_was_sound_for_long_is_repeated_at_once_and_begins_the_pauses_anew():
