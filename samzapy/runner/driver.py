@@ -1,11 +1,11 @@
-"""Runs the driver's side of a job, wherever its containers run: the coordinator, signals, and threads beside them.
+"""Runs the driver's side of a job, wherever its containers run: the coordinator, signals, and the table of checks.
 
 1. `OwnershipWatch` checks whether a newer run has taken the job over, and whether this run was asked to drain, or to hand
    the job over.
 2. `ClockKeeper` records the job's checkpoint clock.
 3. `StopSignals` asks the job to stop at the first SIGTERM, SIGINT or SIGHUP, and ends the process at a second SIGTERM or SIGINT.
 
-The first two run in their own threads (`Periodic`), with their own clients, so a slow broker does not delay the containers.
+The first two are rows of the table (`Checks`), so a slow broker does not delay the containers.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from samzapy.errors import JobFailed, JobTakenOver, SamzapyError
 from samzapy.failpoints import reach
 from samzapy.job.facts import Facts, UserFailure
 from samzapy.runner.base import PreparedJob
+from samzapy.runner.changelogs import watch_changelogs
+from samzapy.runner.checks import Checks, Row
+from samzapy.runner.input_streams import InputStreamsWatch
 
 
 def _nothing() -> None:
@@ -42,67 +45,14 @@ def _never() -> bool:
     return False
 
 
-@final
-class Periodic:
-    """Calls `look` every `pace_s` seconds in a daemon thread, from `start` to `end`."""
-
-    def __init__(
-        self, name: str, pace_s: float, look: Callable[[], bool], last: Callable[[], object] = _nothing
-    ) -> None:
-        """`look` returns whether to go on, and may change `pace_s`. A look that raises is logged, and the next one comes.
-        `last` is called at the end, in the same thread."""
-        self.pace_s = pace_s
-        self._look = look
-        self._last = last
-        self._failing = False
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Start the thread; it first waits for `pace_s`."""
-        self._thread.start()
-
-    def end(self, patience_s: float | None = None) -> bool:
-        """Stop, and wait for the thread, at most `patience_s` seconds; returns whether it has ended.
-
-        It does not wait for a longer call. Without a `start` this returns at once.
-        """
-        self._closed.set()
-        if self._thread.ident is None:
-            return True
-        self._thread.join(patience_s)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            while not self._closed.wait(self.pace_s) and self._goes_on():
-                pass
-        finally:
-            self._last()
-
-    def _goes_on(self) -> bool:
-        try:
-            goes_on = self._look()
-        except Exception:
-            # What a look guards, such as the owner of the job, must not go unwatched for one unexpected error.
-            level = logging.DEBUG if self._failing else logging.ERROR
-            logger.log(level, "A look of '%s' failed; looking again", self._thread.name, exc_info=True)
-            self._failing = True
-            return True
-        self._failing = False
-        return goes_on
-
-
 logger = logging.getLogger(__name__)
 
 #: Most seconds between two looks at the owner, and seconds during a handover; most looks at that pace if no handover follows.
 _OWNER_PACE_S, _HANDOVER_PACE_S, _MOST_HURRIED = 1.0, 0.1, 600
 #: Seconds that a run, once it has let go of its job, waits for the new run to take it over.
 _CLAIMED_S = 20.0
-#: Seconds that the end of a run waits for a look at the owner; the look changes nothing, so its thread may be left behind.
-_OWNER_PATIENCE_S = 2.0
-#: Seconds between two checks of the clock, and the time that the end of a run waits until the clock is written.
-_CLOCK_PACE_S, _CLOCK_PATIENCE_S = 1.0, 10.0
+#: Seconds between two checks of the clock.
+_CLOCK_PACE_S = 1.0
 
 
 def log_failure(container_id: str, failure: UserFailure) -> None:
@@ -155,34 +105,36 @@ def watching(
     again: Callable[[], bool] = _never,
     asked: Callable[[], bool] = _never,
 ) -> Iterator[OwnershipWatch]:
-    """Watch the job's owner and keep its clock, as long as the context lasts. `on_event` gets a line about a handover; `again` says
-    at the end whether the process is to start the job again, `asked` whether the run was asked to stop."""
+    """Run the checks of a job as long as the context lasts: its owner, its clock, its input streams and its changelogs. `on_event`
+    gets lines about handovers and input streams; `again` says at the end whether the process is to start the job again, `asked`
+    whether the run was asked to stop."""
 
     def drained() -> bool:
         return coordinator.draining and not (asked() or coordinator.stopping or coordinator.abandoned is not None)
 
     config = prepared.config
-    ownership = Ownership.of(config, prepared.run_id)
-    pace_s = min(config.spark.lease_ms / 3000, _OWNER_PACE_S)
+    checks = Checks(JobRecords.of(config, "checks"))
     with (
+        InputStreamsWatch(prepared, coordinator, on_event, checks),
         OwnershipWatch(
-            ownership,
+            Ownership(config.name, checks.records, prepared.run_id),
             coordinator,
-            pace_s,
+            min(config.spark.lease_ms / 3000, _OWNER_PACE_S),
+            checks,
             notes_end=True,
             on_event=on_event,
-            job_name=config.name,
             again=again,
             drained=drained,
         ) as watch,
-        ClockKeeper(JobRecords.of(config, "clock"), coordinator),
     ):
+        ClockKeeper(checks, coordinator)
+        watch_changelogs(config, prepared.model, coordinator, checks)
         yield watch
 
 
 @final
 class OwnershipWatch:
-    """A context that looks at the job's owner, and at requests to drain or to hand the job over.
+    """A context that checks the job's owner, and requests to drain or to hand the job over. At its end it ends all `checks`.
 
     1. A newer run owns the job: the coordinator abandons the run. With transactions a container that is fenced finds out
        earlier; without them, and for a container that has nothing to do, there is only this look.
@@ -196,28 +148,28 @@ class OwnershipWatch:
         ownership: Ownership,
         coordinator: Coordinator,
         pace_s: float,
+        checks: Checks,
         *,
         notes_end: bool = False,
         on_event: Callable[[str], None] = lambda _: None,
-        job_name: str = "",
         again: Callable[[], bool] = _never,
         drained: Callable[[], bool] = _never,
     ) -> None:
-        """`pace_s`: seconds between two looks, at most a third of a lease. `notes_end`: record that the run has ended well, so
+        """`ownership` has the records of `checks`. `pace_s`: seconds between two checks, at most a third of a lease. `notes_end`: record that the run has ended well, so
         that the next run need not wait. `again` says at the end whether the process is to start the job again, `drained` whether the
         tasks have drained. Without a record of its owner a job is not watched."""
         self._ownership = ownership
         self._coordinator = coordinator
         self._notes_end = notes_end
         self._on_event = on_event
-        self._job_name = job_name
         self._pace_s = pace_s
         self._is_to_start_again = again
         self._has_drained = drained
         self._starts_again = False
         self._request: HandoverRequest | None = None
         self._hurried = 0
-        self._looks = Periodic("ownership", pace_s, self._owned, last=self._close)
+        self.checks = checks
+        self._row = Row("ownership", pace_s, self._owned)
 
     @property
     def lets_go(self) -> bool:
@@ -231,11 +183,11 @@ class OwnershipWatch:
 
     def __enter__(self) -> OwnershipWatch:
         if self._ownership.known:
-            self._looks.start()
+            self.checks.add(self._row)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        ended = self._looks.end(_OWNER_PATIENCE_S)
+        ended = self.checks.end()
         if kind is not None:
             if self._ownership.known and self._notes_end and ended and isinstance(error, SamzapyError):
                 _note_failure(self._ownership)
@@ -248,12 +200,7 @@ class OwnershipWatch:
                     drained = not self._starts_again and self._has_drained()
                     _note_end(self._ownership, again=self._starts_again, drained=drained)
                 else:
-                    _let_go(self._ownership, self._job_name, asked)
-
-    def _close(self) -> None:
-        """Close the client after the last look, unless the end of a handover needs it."""
-        if not self.lets_go:
-            self._ownership.close()
+                    _let_go(self._ownership, asked)
 
     def _owned(self) -> bool:
         try:
@@ -266,9 +213,6 @@ class OwnershipWatch:
         except JobTakenOver as taken:
             self._coordinator.abandon(str(taken))
             return False
-        except SamzapyError as cause:
-            logger.warning("Cannot tell whether another run has taken over (%s); asking again", cause)
-            self._ownership.close()
         return True
 
     def _follow(self, request: HandoverRequest | None) -> None:
@@ -279,12 +223,14 @@ class OwnershipWatch:
                 self._ownership.answer(request)
                 reach("handover.2")
             if request.go and not (before and before.go):
-                self._on_event(f"{_taken_over(self._job_name, request)}: every task commits, and this run ends")
+                self._on_event(
+                    f"{_taken_over(self._ownership.job_name, request)}: every task commits, and this run ends"
+                )
                 self._coordinator.stop()
             self._request, self._hurried = request, _MOST_HURRIED
         self._hurried = max(0, self._hurried - 1)
         self._coordinator.hurry(hurried=self._hurried > 0)
-        self._looks.pace_s = min(self._pace_s, _HANDOVER_PACE_S) if self._hurried else self._pace_s
+        self._row.pace_s = min(self._pace_s, _HANDOVER_PACE_S) if self._hurried else self._pace_s
 
 
 def handed_over(config: JobConfig, run_id: str | None, on_event: Callable[[str], None]) -> bool:
@@ -307,33 +253,26 @@ def handed_over(config: JobConfig, run_id: str | None, on_event: Callable[[str],
         if asked is None or not asked.go:
             return False
         on_event(f"{_taken_over(config.name, asked)}: this run ends")
-        _let_go(ownership, config.name, asked)
+        _let_go(ownership, asked)
         return True
 
 
-def _let_go(ownership: Ownership, job_name: str, asked: HandoverRequest) -> None:
+def _let_go(ownership: Ownership, asked: HandoverRequest) -> None:
     """Steps 5 and 6 of a handover, once every container has ended. Raises JobFailed if step 7 does not come."""
     reach("handover.5")
     _note_end(ownership, again=False)
     reach("handover.6")
-    claimed = threading.Event()
-
-    def look() -> bool:
+    pause, until = threading.Event(), SYSTEM_CLOCK.monotonic() + _CLAIMED_S
+    while SYSTEM_CLOCK.monotonic() < until:
         try:
             ownership.look()
         except JobTakenOver:
-            claimed.set()
+            return
         except SamzapyError as cause:
             logger.warning("Cannot tell whether the new run has taken over (%s); asking again", cause)
             ownership.close()
-        return not claimed.is_set()
-
-    looks = Periodic("claimed", _HANDOVER_PACE_S, look)
-    looks.start()
-    came = claimed.wait(_CLAIMED_S)
-    looks.end(_OWNER_PATIENCE_S)
-    if not came:
-        raise JobFailed(f"{_taken_over(job_name, asked)} up to its last step and is gone: start the job again")
+        pause.wait(_HANDOVER_PACE_S)
+    raise JobFailed(f"{_taken_over(ownership.job_name, asked)} up to its last step and is gone: start the job again")
 
 
 def _note_end(ownership: Ownership, *, again: bool, drained: bool = False) -> None:
@@ -359,41 +298,25 @@ def _taken_over(job_name: str, request: HandoverRequest) -> str:
 
 @final
 class ClockKeeper:
-    """A context that writes the coordinator's checkpoint clock to the broker after each change, and at its end.
+    """Writes the coordinator's checkpoint clock to the broker after each change, and at the end of the checks.
 
     After the loss of its driver, a job starts again at that clock. Tasks get a clock only after it is written, so no later
     start needs the states that they then remove. For a job without tasks that keep a state of their own, nothing is
     written. Gearpump calls this `SnapshotStartClock`.
     """
 
-    def __init__(self, records: JobRecords, coordinator: Coordinator) -> None:
-        """The keeper closes `records`."""
-        self._records = records
+    def __init__(self, checks: Checks, coordinator: Coordinator) -> None:
+        """Adds itself to `checks`."""
+        self._records = checks.records
         self._coordinator = coordinator
-        self._looks = Periodic("clock", _CLOCK_PACE_S, self._keep, last=self._end)
-
-    def __enter__(self) -> ClockKeeper:
-        self._looks.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._looks.end(_CLOCK_PATIENCE_S)
-
-    def _end(self) -> None:
-        with closing(self._records):
-            self._keep()
+        checks.add(Row("clock", _CLOCK_PACE_S, self._keep, last=self._keep))
 
     def _keep(self) -> bool:
         clock, kept = self._coordinator.checkpoint_clocks
         if clock is None or clock == kept or self._coordinator.abandoned is not None:
             return True
-        try:
-            self._records.checkpoints.write_record(JobRecord.CLOCK, {CHECKPOINT_CLOCK: clock})
-        except SamzapyError as cause:
-            logger.warning("The job's checkpoint clock could not be written: %s; trying again", cause)
-            self._records.close()
-        else:
-            self._coordinator.keep_checkpoint_clock(clock)
+        self._records.checkpoints.write_record(JobRecord.CLOCK, {CHECKPOINT_CLOCK: clock})
+        self._coordinator.keep_checkpoint_clock(clock)
         return True
 
 

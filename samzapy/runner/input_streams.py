@@ -7,32 +7,25 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from types import TracebackType
 from typing import final
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.errors import EnvironmentFailure
 from samzapy.runner.base import PreparedJob
-from samzapy.runner.driver import Periodic
-from samzapy.system.clients import SystemClients, job_clients
+from samzapy.runner.checks import Checks, Row
 from samzapy.system.factories import load_factory
 
-logger = logging.getLogger(__name__)
-
-#: Seconds between two looks, one request a system.
+#: Seconds between two checks, one request a system.
 PACE_S = 30.0
-#: Seconds that the end of a run waits for a look, which changes nothing.
-_PATIENCE_S = 2.0
 
 
 @final
 class InputStreamsWatch:
-    """A context that looks at the inputs of the job. Raises EnvironmentFailure at the end of the context if one was created
+    """A context that checks the inputs of the job, and ends after the checks. Raises EnvironmentFailure at the end of the context if one was created
     again, unless there is an exception already."""
 
     def __init__(
@@ -40,10 +33,11 @@ class InputStreamsWatch:
         prepared: PreparedJob,
         coordinator: Coordinator,
         on_event: Callable[[str], None],
+        checks: Checks,
         pace_s: float = PACE_S,
     ) -> None:
         """`coordinator` stops the containers. `on_event` gets a line for each of these streams."""
-        self._config = prepared.config
+        self._checks = checks
         self._coordinator = coordinator
         self._on_event = on_event
         self._known: dict[SystemStream, StreamDescription] = {
@@ -51,32 +45,23 @@ class InputStreamsWatch:
             for stream, found in prepared.inputs.items()
             if load_factory(prepared.config.systems[stream.system]).lists_streams
         }
-        self._clients: SystemClients | None = None
         self._replaced = ""
-        self._looks = Periodic("input-streams", pace_s, self._look, last=self._close)
+        self._row = Row("input-streams", pace_s, self._check)
 
     def __enter__(self) -> InputStreamsWatch:
         if self._known:
-            self._looks.start()
+            self._checks.add(self._row)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._looks.end(_PATIENCE_S)
         if self._replaced and kind is None:
             raise EnvironmentFailure(self._replaced)
 
-    def _look(self) -> bool:
-        try:
-            if self._clients is None:
-                self._clients = job_clients(self._config, "input-streams")
-            return self._compare(self._clients.describe(self._known))
-        except SamzapyError as cause:
-            logger.warning("Cannot look at the inputs (%s); looking again", cause)
-            self._close()
-            return True
+    def _check(self) -> bool:
+        return self._compare(self._checks.records.clients.describe(self._known))
 
     def _compare(self, found: Mapping[SystemStream, StreamDescription | None]) -> bool:
-        """Compare the streams with the start's; returns whether to look again."""
+        """Compare the streams with the start's; returns whether to check again."""
         for stream, now in found.items():
             before = self._known[stream]
             if now is None:
@@ -96,8 +81,3 @@ class InputStreamsWatch:
                 )
                 self._known[stream] = now
         return True
-
-    def _close(self) -> None:
-        if self._clients is not None:
-            with closing(self._clients):
-                self._clients = None

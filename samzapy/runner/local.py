@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import final
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import COPIES, JobConfig
@@ -31,9 +29,8 @@ from samzapy.runner.base import (
     run_token,
     scrape_tokens,
 )
-from samzapy.runner.changelogs import ChangelogWatch
-from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
-from samzapy.runner.input_streams import InputStreamsWatch
+from samzapy.runner.checks import Row
+from samzapy.runner.driver import STOPPING, StopSignals, coordinator_of, watching
 from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import Restarts, backoff_of
 
@@ -41,26 +38,13 @@ from samzapy.runner.restarts import Restarts, backoff_of
 STATUS_PACE_S = 0.25
 
 
-@final
-class StatusFeed:
-    """A context that passes the coordinator's status to `listener` periodically, and at its end."""
-
-    def __init__(self, coordinator: Coordinator, listener: Callable[[JobStatus], None]) -> None:
-        self._coordinator = coordinator
-        self._listener = listener
-        self._looks = Periodic("status-feed", STATUS_PACE_S, self._pass_on)
-
-    def __enter__(self) -> StatusFeed:
-        self._looks.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._looks.end()
-        self._pass_on()
-
-    def _pass_on(self) -> bool:
-        self._listener(self._coordinator.status())
-        return True
+@contextmanager
+def _last_status(coordinator: Coordinator, listener: Callable[[JobStatus], object]) -> Iterator[None]:
+    """A context at whose end the listener gets the last status."""
+    try:
+        yield
+    finally:
+        listener(coordinator.status())
 
 
 class _Listener:
@@ -71,11 +55,13 @@ class _Listener:
         self._signals = signals
         self._told = False
 
-    def __call__(self, status: JobStatus) -> None:
+    def __call__(self, status: JobStatus) -> bool:
+        """Returns whether it wants more."""
         if (self._signals.received or self._options.stop.asked) and not self._told:
             self._told = True
             self._options.on_event(STOPPING)
         self._options.on_status(status)
+        return True
 
 
 class _Counted:
@@ -162,16 +148,16 @@ class LocalRunner(Runner):
         exchange = Exchange(coordinator.holder)
         restarts = self._restarts(prepared, coordinator, ownership, exchange, options, access.token)
         signals.calls(restarts.stop)
+        listener = _Listener(options, signals)
         with (
             options.stop.stops(restarts.stop),
-            StatusFeed(coordinator, _Listener(options, signals)),
+            _last_status(coordinator, listener),
             closing(ownership),
             _page(config, coordinator, exchange, options, access) as close_page,
-            InputStreamsWatch(prepared, coordinator, options.on_event),
-            ChangelogWatch.of(config, prepared.model, coordinator),
             watching(prepared, coordinator, options.on_event, inputs.again, asked) as watch,
-            inputs,
         ):
+            watch.checks.add(Row("status", STATUS_PACE_S, lambda: listener(coordinator.status())), asks=False)
+            inputs.watch(watch.checks)
             try:
                 restarts.run()
             except TaskMigrated as cause:

@@ -18,7 +18,6 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from types import TracebackType
 from typing import final
 
 from samzapy.admin.job_check import inputs_now
@@ -32,15 +31,14 @@ from samzapy.errors import RetriableError, SamzapyError, UnknownStream, Unreacha
 from samzapy.failpoints import reach
 from samzapy.job.inputs import find_inputs, refusal
 from samzapy.runner.base import PreparedJob
-from samzapy.runner.driver import Periodic, handed_over
+from samzapy.runner.checks import Checks, Row
+from samzapy.runner.driver import handed_over
 from samzapy.runner.prepare import prepare_again
 from samzapy.runner.restarts import backoff_of
 from samzapy.system.clients import SystemClients, job_clients
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that the end of a run waits for a look, which changes nothing.
-_PATIENCE_S = 2.0
 #: Seconds between two questions whether to go on waiting.
 _SLICE_S = 0.2
 
@@ -75,8 +73,8 @@ def _pause(seconds: float, stopped: Callable[[], bool]) -> None:
 
 @final
 class InputsWatch:
-    """A context that looks for streams that the patterns of the job match and that it does not read. A job without such
-    patterns, or with an end, is not watched."""
+    """Checks for streams that the patterns of the job match and that it does not read. A job without such patterns, or with an
+    end, is not watched."""
 
     def __init__(
         self,
@@ -94,13 +92,17 @@ class InputsWatch:
         self._coordinator = coordinator
         self._on_event = on_event
         self._asked = asked
-        self._clients: SystemClients | None = None
         self._refused = set(prepared.refused)
         self._changed = False
         refresh_ms = self._given.task.refresh_ms
         self._watched = bool(self._given.task.patterns) and refresh_ms is not None and prepared.endless
         self._joining = self._watched and issubclass(load_task_class(self._given.task.task_class), CopartitionedTask)
-        self._looks = Periodic("inputs", (refresh_ms or 0) / 1000, self._look, last=self._close)
+        self._pace_s = (refresh_ms or 0) / 1000
+
+    def watch(self, checks: Checks) -> None:
+        """Check from now on."""
+        if self._watched:
+            checks.add(Row("inputs", self._pace_s, lambda: self._check(checks.records.clients)))
 
     def again(self) -> bool:
         """Whether the job is to start again: its containers were stopped for a new input, and nothing has asked for its end."""
@@ -133,21 +135,8 @@ class InputsWatch:
                 reach("inputs.4")
                 return prepared
 
-    def __enter__(self) -> InputsWatch:
-        if self._watched:
-            self._looks.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._looks.end(_PATIENCE_S)
-
-    def _look(self) -> bool:
-        try:
-            new = self._new_inputs(self._opened())
-        except SamzapyError as cause:
-            logger.warning("Cannot look for new inputs (%s); looking again", cause)
-            self._close()
-            return True
+    def _check(self, clients: SystemClients) -> bool:
+        new = self._new_inputs(clients)
         if not new or self._coordinator.stopping:
             return True
         self._changed = True
@@ -172,13 +161,3 @@ class InputsWatch:
                 self._refused.add(stream)
                 self._on_event(f"warning: task.inputs: {reason}; the job goes on without it")
         return taken
-
-    def _opened(self) -> SystemClients:
-        if self._clients is None:
-            self._clients = job_clients(self._given, "inputs")
-        return self._clients
-
-    def _close(self) -> None:
-        if self._clients is not None:
-            with closing(self._clients):
-                self._clients = None

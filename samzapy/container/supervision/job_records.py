@@ -41,7 +41,7 @@ def open_job(config: JobConfig, purpose: str) -> Iterator[tuple[SystemClients, C
 
 
 class JobRecords:
-    """The checkpoint manager of a job, opened when it is first needed and kept until `close`.
+    """The checkpoint manager and the clients of a job, opened when they are first needed and kept until `close`.
 
     For periodic readers: after a failure they close it, and the next read opens it again. One thread at a time.
     """
@@ -53,7 +53,7 @@ class JobRecords:
         self.kept = kept
         self._open = opener
         self._opened = ExitStack()
-        self._checkpoints: CheckpointManager | None = None
+        self._parts: tuple[SystemClients, CheckpointManager] | None = None
 
     @classmethod
     def of(cls, config: JobConfig, purpose: str) -> JobRecords:
@@ -63,18 +63,27 @@ class JobRecords:
     @property
     def checkpoints(self) -> CheckpointManager:
         """The manager, opened if it is not open."""
-        if self._checkpoints is None:
-            self._checkpoints = self._opened.enter_context(self._open())[1]
-        return self._checkpoints
+        return self._both[1]
+
+    @property
+    def clients(self) -> SystemClients:
+        """The clients of the job's systems, opened with the manager."""
+        return self._both[0]
+
+    @property
+    def _both(self) -> tuple[SystemClients, CheckpointManager]:
+        if self._parts is None:
+            self._parts = self._opened.enter_context(self._open())
+        return self._parts
 
     @property
     def is_open(self) -> bool:
         """Whether the manager was used since the last `close`."""
-        return self._checkpoints is not None
+        return self._parts is not None
 
     def close(self) -> None:
         """Close the opened clients; the next use opens them again."""
-        self._checkpoints = None
+        self._parts = None
         self._opened.close()
 
 
@@ -163,7 +172,7 @@ class Ownership:
 
     def __init__(self, job_name: str, records: JobRecords, run_id: str | None) -> None:
         """`run_id`: the run's `JobRun.id`; None for a container without a run."""
-        self._job_name = job_name
+        self.job_name = job_name
         self.run_id = run_id
         self._records = records
 
@@ -183,7 +192,7 @@ class Ownership:
             return
         owner = checkpoints.read_owner()
         if owner is not None and owner.id != self.run_id:
-            raise JobTakenOver.by(self._job_name, owner.started_ms, owner.host, owner.pid)
+            raise JobTakenOver.by(self.job_name, owner.started_ms, owner.host, owner.pid)
 
     def look(self) -> None:
         """Like `check`, with separate clients: made when first needed, kept until `close`."""

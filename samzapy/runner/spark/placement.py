@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Protocol, final
 
 from samzapy.api.checkpoint import JobRecord
@@ -31,12 +30,12 @@ from samzapy.coordinator.status import ContainerStatus
 from samzapy.coordinator.wire import Place
 from samzapy.errors import RestoreError, SamzapyError
 from samzapy.job.model import ContainerModel
-from samzapy.runner.driver import Periodic
+from samzapy.runner.checks import Checks, Row
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two writes of the changes, and the time that the end of a run waits for the last one.
-_PACE_S, _PATIENCE_S = 1.0, 5.0
+#: Seconds between two writes of the changes.
+_PACE_S = 1.0
 
 
 def place_records(config: JobConfig) -> JobRecords | None:
@@ -49,8 +48,8 @@ def place_records(config: JobConfig) -> JobRecords | None:
 class Locality:
     """The place of each task, by name. Safe to use from several threads.
 
-    1. On entry it reads the record beside the checkpoints. While entered, a separate thread writes the changes there, so
-       that no container waits for a slow broker.
+    1. `watch` reads the record beside the checkpoints. From then on a row of the checks writes the changes there, so that no
+       container waits for a slow broker.
     2. It is best effort: a failure is logged.
     3. Every run numbers its executors again, so only the hosts of an earlier run count.
     """
@@ -61,16 +60,16 @@ class Locality:
         self._places: dict[str, Place] = {}
         self._written: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._looks = Periodic("locality", _PACE_S, self._write, last=self._write)
 
-    def __enter__(self) -> Locality:
+    def watch(self, checks: Checks) -> None:
+        """Read the places of earlier runs, and keep those of this one."""
         if self._records is not None:
             self._read(self._records)
-            self._looks.start()
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._looks.end(_PATIENCE_S)
+            def write() -> bool:
+                return self._write(checks.records)
+
+            checks.add(Row("locality", _PACE_S, write, last=write))
 
     def note(self, container: ContainerModel, place: Place) -> None:
         """Note that the container's state is at `place` from now on."""
@@ -96,18 +95,13 @@ class Locality:
             logger.warning("The places of the tasks' local state could not be read: %s", cause)
         self._written = {task: place.host for task, place in self._places.items()}
 
-    def _write(self) -> bool:
+    def _write(self, records: JobRecords) -> bool:
         with self._lock:
             places = dict(self._places)
         hosts = {task: place.host for task, place in places.items()}
-        if self._records is None or hosts == self._written:
-            return True
-        try:
-            with closing(self._records):
-                self._records.checkpoints.write_record(JobRecord.LOCALITY, to_json(places))
+        if hosts != self._written:
+            records.checkpoints.write_record(JobRecord.LOCALITY, to_json(places))
             self._written = hosts
-        except SamzapyError as cause:
-            logger.warning("The places of the tasks' local state could not be written: %s", cause)
         return True
 
 

@@ -32,9 +32,7 @@ from samzapy.coordinator.wire import CoordinatorAddress, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
-from samzapy.runner.changelogs import ChangelogWatch
 from samzapy.runner.driver import STOPPING, OwnershipWatch, StopSignals, coordinator_of, watching
-from samzapy.runner.input_streams import InputStreamsWatch
 from samzapy.runner.refresh import InputsWatch
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
@@ -266,13 +264,12 @@ class SparkRunner(Runner):
 
         inputs, uncommitted = InputsWatch(prepared, coordinator, options.on_event, asked), None
         with ExitStack() as stack:
-            stack.enter_context(InputStreamsWatch(prepared, coordinator, options.on_event))
-            stack.enter_context(ChangelogWatch.of(config, prepared.model, coordinator))
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event, inputs.again, asked))
             spark = starting.application(lambda: asked() or coordinator.stopping or coordinator.abandoned is not None)
             if spark is None:
                 return self._ended_before_spark(part, watch, options), None
-            locality = stack.enter_context(Locality(place_records(config)))
+            locality = Locality(place_records(config))
+            locality.watch(watch.checks)
             places = locality if config.placement.chooses and not part.master.one_executor else None
             submit = self._submitter(coordinator, spark, part.service.address, part.code, places)
             submitted: list[SlotRun] = []
@@ -285,8 +282,8 @@ class SparkRunner(Runner):
             signals.calls(supervisor.stop, spark.kill)
             stack.enter_context(options.stop.stops(supervisor.stop))
             if not part.master.one_executor:
-                stack.enter_context(Spares(spark, coordinator, partial(_ready, spark)))
-            stack.enter_context(inputs)
+                Spares(spark, coordinator, partial(_ready, spark)).watch(watch.checks)
+            inputs.watch(watch.checks)
             try:
                 status = supervisor.run()
             except StoppedUncommitted as failure:

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol, final
 
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.wire import Place
-from samzapy.runner.driver import Periodic
+from samzapy.runner.checks import Checks, Row
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks for new executors.
+#: Seconds between two checks for new executors.
 _PACE_S = 2.0
 #: The states of a container that needs no slot.
 _SETTLED = (ContainerState.RUNNING.value, ContainerState.DONE.value)
@@ -41,7 +40,7 @@ class Executors(Protocol):
 
 @final
 class Spares:
-    """A context that prepares the unused executors, one after the other, in a thread of its own."""
+    """Prepares the unused executors, one after the other."""
 
     def __init__(self, executors: Executors, coordinator: Coordinator, warm: Callable[[Place], object]) -> None:
         """`warm` runs a task there; it may raise anything."""
@@ -49,15 +48,10 @@ class Spares:
         self._coordinator = coordinator
         self._warm = warm
         self._ready: frozenset[str] = frozenset()
-        self._looks = Periodic("spares", _PACE_S, self.look)
 
-    def __enter__(self) -> Spares:
-        self._looks.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        # The end of Spark ends the task that may run.
-        self._looks.end(0)
+    def watch(self, checks: Checks) -> None:
+        """Look for them from now on; the end of Spark ends the task that may run."""
+        checks.add(Row("spares", _PACE_S, self.look), asks=False)
 
     def look(self) -> bool:
         """Get the new executors ready; returns whether to go on."""

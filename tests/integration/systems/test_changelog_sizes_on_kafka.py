@@ -1,18 +1,20 @@
 """The sizes of changelogs that are topics of a real Kafka."""
 
 import threading
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.model import JobModel
 from samzapy.runner import changelogs
-from samzapy.runner.changelogs import ChangelogWatch
+from samzapy.runner.changelogs import watch_sizes
+from samzapy.runner.checks import Checks
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 
@@ -44,6 +46,13 @@ def test_a_look_counts_the_offsets_from_the_beginning_to_the_end(
         own.producer("kafka").send([OutgoingRecord(name, b"k", b"v", number % 2) for number in range(10)])
         own.producer("kafka").flush()
     kafka_admin.delete_records(ssps[0], 3)
-    with ChangelogWatch({"counts": ssps}, clients, coordinator):
+
+    @contextmanager
+    def opened():
+        with closing(clients()) as made:
+            yield made, None
+
+    with Checks(JobRecords(opened, kept=True)) as checks:
+        watch_sizes({"counts": ssps}, coordinator, checks)
         assert coordinator.looked.wait(60)
     assert coordinator.status().changelogs == {"counts": ChangelogSize(3, 7)}

@@ -1,20 +1,19 @@
 """The sizes of changelogs, as the driver looks at them."""
 
-import logging
 import threading
 
 import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import RetriableError
 from samzapy.metrics.prometheus import render
 from samzapy.runner import changelogs
-from samzapy.runner.changelogs import ChangelogWatch
-from samzapy.runner.driver import Periodic
+from samzapy.runner.changelogs import watch_changelogs
+from samzapy.runner.checks import Checks
 from samzapy.runner.prepare import prepare
 from samzapy.runner.serving import job_snapshot
 
@@ -48,6 +47,10 @@ def job(tmp_path):
     return made
 
 
+def checks_of(job):
+    return Checks(JobRecords.of(job.config, "checks"))
+
+
 def offsets_of(job):
     ssps = [SystemStreamPartition("mem", "counts-changelog", number) for number in range(2)]
     return sum(log.upcoming - log.oldest for log in job.admin.offsets(ssps).values())
@@ -56,7 +59,8 @@ def offsets_of(job):
 def test_the_status_and_the_metrics_have_the_offsets_of_each_changelog(job):
     prepared = prepare(job.config, until_end=True)
     coordinator = Looks(prepared)
-    with ChangelogWatch.of(job.config, prepared.model, coordinator):
+    with checks_of(job) as checks:
+        watch_changelogs(job.config, prepared.model, coordinator, checks)
         assert coordinator.looked.wait(DEADLINE_S)
     status = coordinator.status()
     assert offsets_of(job) >= 3
@@ -66,46 +70,9 @@ def test_the_status_and_the_metrics_have_the_offsets_of_each_changelog(job):
     assert f'samzapy_job_changelog_offsets{{job="job",store="counts"}} {float(offsets_of(job))}' in text
 
 
-def test_a_look_that_fails_is_one_line_of_the_log_and_the_next_one_goes_on(job, caplog):
-    prepared = prepare(job.config, until_end=True)
-    coordinator = Looks(prepared)
-    watch = ChangelogWatch.of(job.config, prepared.model, coordinator)
-    clients, left = watch._clients, [RetriableError("no broker"), RetriableError("no broker")]
-
-    def failing():
-        if left:
-            raise left.pop()
-        return clients()
-
-    with (
-        caplog.at_level(logging.INFO, "samzapy.runner.changelogs"),
-        ChangelogWatch(watch._changelogs, failing, coordinator),
-    ):
-        assert coordinator.looked.wait(DEADLINE_S)
-    assert [record.message for record in caplog.records if record.name == changelogs.__name__] == [
-        "The sizes of the changelogs cannot be read now: no broker"
-    ]
-
-
-def test_a_job_without_changelogs_has_no_thread_for_them(tmp_path):
+def test_a_job_without_changelogs_has_no_check_for_them(tmp_path):
     job = MemoryJob(tmp_path, **{"stores.counts.changelog": ""})
     prepared = prepare(job.config, until_end=True)
-    with ChangelogWatch.of(job.config, prepared.model, Looks(prepared)):
-        assert "changelogs" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_a_periodic_look_that_raises_is_logged_and_the_next_one_comes(caplog):
-    errors, looked = [TimeoutError(), TimeoutError()], threading.Event()
-
-    def look():
-        if errors:
-            raise errors.pop()
-        looked.set()
-        return False
-
-    looks = Periodic("looks", 0.001, look)
-    looks.start()
-    assert looked.wait(DEADLINE_S)
-    assert looks.end()
-    (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
-    assert record.message == "A look of 'looks' failed; looking again"
+    with checks_of(job) as checks:
+        watch_changelogs(job.config, prepared.model, Looks(prepared), checks)
+        assert "cluster-checks" not in {thread.name for thread in threading.enumerate()}

@@ -142,9 +142,10 @@ def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point, monke
     assert set(scene.outputs()) == set(range(150))
 
 
-def started_again(scene, at_end, asked_first, asked_last):
+def started_again(scene, at_end, asked_first, asked_last, held=None):
     """A run that starts again for a new input, and the run that asks for its job meanwhile. `at_end`: the point of the first at which the
-    second starts. It goes on when the second reaches `asked_first`, and the second goes on at the first's `asked_last`."""
+    second starts. The first stops at `held`, by default there, until the second reaches `asked_first`, and the second goes on at
+    the first's `asked_last`."""
     scene.send(100)
     asked, goes_on = threading.Event(), threading.Event()
     runs = [scene.start()]
@@ -152,6 +153,10 @@ def started_again(scene, at_end, asked_first, asked_last):
 
     def start(_):
         runs.append(scene.start())
+        if held is None:
+            hold(_)
+
+    def hold(_):
         assert asked.wait(DEADLINE_S)
 
     def ask(_):
@@ -159,6 +164,8 @@ def started_again(scene, at_end, asked_first, asked_last):
         assert goes_on.wait(DEADLINE_S)
 
     arm(at_end, action=start)
+    if held is not None:
+        arm(held, action=hold)
     arm(asked_first, action=ask)
     arm(asked_last, action=lambda _: goes_on.set())
     scene.admin.create(StreamSpec("in-2", PARTITIONS))
@@ -185,7 +192,7 @@ def test_a_run_that_starts_again_for_a_new_input_hands_the_job_over_whether_it_i
 
 def test_a_run_that_is_asked_while_its_containers_stop_for_a_new_input_does_not_start_again():
     scene = Scene(**REFRESHED)
-    first, second = started_again(scene, "inputs.2", "handover.4", "handover.5")
+    first, second = started_again(scene, "inputs.2", "handover.4", "handover.5", held="commit.2")
     assert scene.record(JobRecord.ENDED) == {"run": scene.record(JobRecord.HANDOVER)["run"], "drained": False}
     scene.send(50)
     second.processed(50)

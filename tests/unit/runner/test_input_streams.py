@@ -1,6 +1,7 @@
 """The inputs of a running job: one that grows is announced, one that is created again under its name ends the run."""
 
 import threading
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -8,10 +9,12 @@ from jobs.memory_job import Calls, CountingTask, MemoryJob
 
 from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
+from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner import local
+from samzapy.runner import driver
 from samzapy.runner.base import RunOptions, StopSwitch
+from samzapy.runner.checks import Checks
 from samzapy.runner.driver import coordinator_of
 from samzapy.runner.input_streams import InputStreamsWatch
 from samzapy.runner.local import LocalRunner
@@ -43,7 +46,7 @@ class Run:
 @pytest.fixture
 def run_of(monkeypatch):
     """Runs whose inputs are looked at ten times a second."""
-    monkeypatch.setattr(local, "InputStreamsWatch", partial(InputStreamsWatch, pace_s=0.1))
+    monkeypatch.setattr(driver, "InputStreamsWatch", partial(InputStreamsWatch, pace_s=0.1))
     return Run
 
 
@@ -52,12 +55,22 @@ def job(tmp_path):
     return MemoryJob(tmp_path, **{"task.commit.ms": "100"})
 
 
+@contextmanager
+def watched(prepared, coordinator, events):
+    checks = Checks(JobRecords.of(prepared.config, "checks"))
+    with (
+        InputStreamsWatch(prepared, coordinator, lambda line: events.append((line[:6],)), checks, pace_s=0.01),
+        checks,
+    ):
+        yield
+
+
 def test_an_input_that_is_created_again_while_the_job_runs_stops_it_and_fails_the_run(job):
     events = Calls()
     prepared = prepare(load_job(job.flat))
     coordinator = coordinator_of(prepared, JobSpec(prepared.model, prepared.config.raw, prepared.ends))
     replaced = pytest.raises(EnvironmentFailure, match=r"mem\.in: it was deleted and created again while the job ran")
-    with replaced, InputStreamsWatch(prepared, coordinator, lambda line: events.append((line[:6],)), pace_s=0.01):
+    with replaced, watched(prepared, coordinator, events):
         job.admin.delete("in")
         job.admin.create(StreamSpec("in", 2))
         events.wait_for(("error:",), 1)
@@ -69,7 +82,7 @@ def test_a_run_that_fails_for_another_reason_says_that_one(job):
     prepared = prepare(load_job(job.flat))
     coordinator = coordinator_of(prepared, JobSpec(prepared.model, prepared.config.raw, prepared.ends))
     other = pytest.raises(KeyError)
-    with other, InputStreamsWatch(prepared, coordinator, lambda line: events.append((line[:6],)), pace_s=0.01):
+    with other, watched(prepared, coordinator, events):
         job.admin.delete("in")
         job.admin.create(StreamSpec("in", 2))
         events.wait_for(("error:",), 1)

@@ -1,13 +1,17 @@
 """Where tasks have their state: learnt, kept with the job, and believed by a later run as far as that makes sense."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.factories import FileCheckpointManager
 from samzapy.config.loader import load_job
+from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.wire import Attempt, AttemptProcess, Place, read
 from samzapy.errors import RestoreError
 from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.runner.checks import Checks
 from samzapy.runner.spark.placement import Locality, from_json, place_records, to_json
 from samzapy.runner.spark.worker import place_of, this_place
 from samzapy.strict_json import encode
@@ -38,21 +42,29 @@ def config(tmp_path):
     return make
 
 
+@contextmanager
+def places(config):
+    with Checks(JobRecords.of(config, "checks")) as checks:
+        locality = Locality(place_records(config))
+        locality.watch(checks)
+        yield locality
+
+
 AFFINE = {"job.host-affinity.enabled": "true"}
 
 
 def test_a_later_run_knows_the_hosts_and_not_the_executors_which_have_other_numbers_by_then(config):
-    with Locality(place_records(config(**AFFINE))) as first:
+    with places(config(**AFFINE)) as first:
         assert first.of(container(0, 0, 1)) is None
         first.note(container(0, 0, 1), Place("a", "1"))
         assert first.of(container(0, 0, 1)) == Place("a", "1")
-    with Locality(place_records(config(**AFFINE))) as second:
+    with places(config(**AFFINE)) as second:
         assert second.of(container(0, 0, 1)) == Place("a")
         assert second.hosts() == {"a"}
 
 
 def test_a_container_of_tasks_from_several_hosts_goes_to_the_one_of_most_of_them(config):
-    with Locality(place_records(config(**AFFINE))) as locality:
+    with places(config(**AFFINE)) as locality:
         locality.note(container(0, 0), Place("a", "1"))
         locality.note(container(1, 1, 2), Place("b", "2"))
         assert locality.of(container(0, 0, 1, 2, 3)) == Place("b", "2")
@@ -60,17 +72,17 @@ def test_a_container_of_tasks_from_several_hosts_goes_to_the_one_of_most_of_them
 
 
 def test_without_host_affinity_nothing_is_kept_with_the_job(config):
-    with Locality(place_records(config())) as first:
+    with places(config()) as first:
         first.note(container(0, 0), Place("a", "1"))
         assert first.of(container(0, 0)) == Place("a", "1")
-    with Locality(place_records(config(**AFFINE))) as second:
+    with places(config(**AFFINE)) as second:
         assert second.of(container(0, 0)) is None
 
 
 def test_a_record_that_cannot_be_read_is_as_good_as_none(config, tmp_path):
     (tmp_path / "places-1").mkdir(exist_ok=True)
     (tmp_path / "places-1" / "samzapy-locality.json").write_text('{"format": 1, "tasks": [1]}')
-    with Locality(place_records(config(**AFFINE))) as locality:
+    with places(config(**AFFINE)) as locality:
         assert locality.of(container(0, 0)) is None
 
 

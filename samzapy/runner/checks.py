@@ -1,0 +1,149 @@
+"""Runs what the driver checks from time to time: one table of checks, and one loop.
+
+1. A row of the table has a name, a pace and a check. The row that has been due for the longest time runs next.
+2. Checks that ask the cluster run in a thread of their own, one after another and with one set of clients: a cluster that does
+   not answer holds up neither the status nor anything else that asks nobody.
+3. A failure of a check is one line, and the shared clients are closed: the next check connects anew. The gate of the
+   system spaces the requests. The table goes on until it is ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import final
+
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.container.supervision.job_records import JobRecords
+from samzapy.errors import SamzapyError
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that the end of a run waits for the checks. A longer one is left to its thread: it ends with the process.
+PATIENCE_S = 5.0
+
+
+def _nothing() -> None:
+    """The default of calls."""
+
+
+@dataclass(eq=False)
+class Row:
+    """A check that runs every `pace_s` seconds, which it may change. It returns whether to go on. `last` is called at the end, in
+    the same thread."""
+
+    name: str
+    pace_s: float
+    check: Callable[[], bool]
+    last: Callable[[], object] = _nothing
+    due: float = field(default=0.0, init=False)
+    failing: bool = field(default=False, init=False)
+
+
+@final
+class Checks:
+    """The table. It runs from the first `add` to `end`; as a context, it ends with it. `records`: the clients of the checks
+    that ask the cluster, for these checks only."""
+
+    def __init__(self, records: JobRecords, clock: Clock = SYSTEM_CLOCK) -> None:
+        """The table closes `records`."""
+        self.records = records
+        self._asking = _Loop("cluster-checks", records.close, clock)
+        self._local = _Loop("checks", _nothing, clock)
+
+    def add(self, row: Row, first_s: float | None = None, *, asks: bool = True) -> None:
+        """Run a row from now on, after `first_s` seconds, by default its pace. `asks`: it asks the cluster."""
+        (self._asking if asks else self._local).add(row, row.pace_s if first_s is None else first_s)
+
+    def end(self, patience_s: float = PATIENCE_S) -> bool:
+        """Stop, and wait for running checks; returns whether those that ask the cluster have ended, so that `records` are free."""
+        self._local.stop()
+        self._asking.stop()
+        self._local.join(patience_s)
+        return self._asking.join(patience_s)
+
+    def __enter__(self) -> Checks:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.end()
+
+
+class _Loop:
+    """Some rows in one thread, which starts with the first of them."""
+
+    def __init__(self, name: str, reset: Callable[[], None], clock: Clock) -> None:
+        """`reset` is called after a failure, and at the end."""
+        self._reset = reset
+        self._clock = clock
+        self._rows: list[Row] = []
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def add(self, row: Row, first_s: float) -> None:
+        with self._changed:
+            row.due = self._clock.monotonic() + first_s
+            self._rows.append(row)
+            self._changed.notify_all()
+            if self._thread.ident is None and not self._stopped:
+                self._thread.start()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def join(self, patience_s: float) -> bool:
+        if self._thread.ident is None:
+            return True
+        self._thread.join(patience_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while (row := self._next()) is not None:
+                goes_on = self._check(row)
+                with self._changed:
+                    row.due = self._clock.monotonic() + row.pace_s
+                    if not goes_on:
+                        row.due = float("inf")
+        finally:
+            for row in self._rows:
+                self._try(row, row.last)
+            self._reset()
+
+    def _next(self) -> Row | None:
+        """Wait for the next row that is due; None after the end."""
+        with self._changed:
+            while not self._stopped:
+                row = min(self._rows, key=lambda each: each.due)
+                left_s = row.due - self._clock.monotonic()
+                if left_s <= 0:
+                    return row
+                self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
+            return None
+
+    def _check(self, row: Row) -> bool:
+        goes_on = self._try(row, row.check)
+        return goes_on is not False
+
+    def _try(self, row: Row, call: Callable[[], object]) -> object:
+        """The result of the call; None if it has failed. What a check guards, such as the owner of the job, must not go
+        unchecked for one unexpected error."""
+        try:
+            result = call()
+        except Exception as cause:
+            expected = isinstance(cause, SamzapyError)
+            level = logging.DEBUG if row.failing else logging.WARNING if expected else logging.ERROR
+            logger.log(level, "The check '%s' failed (%s); checking again", row.name, cause, exc_info=not expected)
+            row.failing = True
+            self._reset()
+            return None
+        if row.failing:
+            row.failing = False
+            logger.info("The check '%s' works again", row.name)
+        return result

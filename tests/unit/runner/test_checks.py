@@ -1,0 +1,159 @@
+"""The table of the driver's checks: paces, failures, and a cluster that does not answer in an outage."""
+
+import logging
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from samzapy.container.supervision.job_records import JobRecords
+from samzapy.errors import Unreachable
+from samzapy.runner.checks import Checks, Row
+
+DEADLINE_S = 60.0
+
+
+class Table:
+    """A table of checks, and the numbers of clients that it has opened and closed."""
+
+    def __init__(self):
+        self.opened = self.closed = 0
+        self.checks = Checks(JobRecords(self._clients, kept=True))
+
+    @contextmanager
+    def _clients(self):
+        self.opened += 1
+        yield object(), object()
+        self.closed += 1
+
+
+class Check:
+    """A check that counts its calls; it raises `failures` first."""
+
+    def __init__(self, *failures, until=3):
+        self.failures, self.until, self.calls = list(failures), until, 0
+        self.enough, self.threads = threading.Event(), set()
+
+    def __call__(self):
+        self.calls += 1
+        self.threads.add(threading.current_thread().name)
+        if self.calls >= self.until:
+            self.enough.set()
+        if self.failures:
+            raise self.failures.pop(0)
+        return True
+
+
+@pytest.fixture
+def table():
+    made = Table()
+    with made.checks:
+        yield made
+
+
+def test_checks_that_ask_the_cluster_share_one_thread_and_one_set_of_clients(table):
+    checks = [Check() for _ in range(4)]
+
+    def asking(check):
+        def run():
+            assert table.checks.records.clients is not None
+            return check()
+
+        return run
+
+    for number, check in enumerate(checks):
+        table.checks.add(Row(f"check-{number}", 0.001, asking(check)))
+    assert all(check.enough.wait(DEADLINE_S) for check in checks)
+    assert table.checks.end()
+    assert {name for check in checks for name in check.threads} == {"cluster-checks"}
+    assert (table.opened, table.closed) == (1, 1)
+
+
+def test_a_check_without_an_answer_in_an_outage_holds_up_no_local_check(table):
+    answered, status = threading.Event(), Check(until=20)
+    table.checks.add(Row("ownership", 0.001, lambda: answered.wait(DEADLINE_S)))
+    table.checks.add(Row("status", 0.001, status), asks=False)
+    assert status.enough.wait(DEADLINE_S)
+    assert not answered.is_set()
+    answered.set()
+
+
+def test_a_check_that_hangs_in_an_outage_does_not_hold_up_the_end():
+    table, answered, hangs = Table(), threading.Event(), threading.Event()
+
+    def check():
+        hangs.set()
+        return answered.wait(DEADLINE_S)
+
+    table.checks.add(Row("ownership", 0.001, check))
+    assert hangs.wait(DEADLINE_S)
+    assert not table.checks.end(patience_s=0.01)
+    answered.set()
+    assert table.checks.end(DEADLINE_S)
+
+
+def test_a_hurried_check_does_not_keep_others_from_running(table):
+    hurried, other = Check(until=50), Check()
+    table.checks.add(Row("hurried", 0.0, hurried))
+    table.checks.add(Row("other", 0.01, other))
+    assert other.enough.wait(DEADLINE_S)
+
+
+def test_failures_of_an_outage_are_one_line_and_close_the_clients(table, caplog):
+    caplog.set_level(logging.INFO, "samzapy.runner.checks")
+    check = Check(*[Unreachable("no broker")] * 3, until=5)
+
+    def run():
+        assert table.checks.records.clients is not None
+        return check()
+
+    table.checks.add(Row("clock", 0.001, run))
+    assert check.enough.wait(DEADLINE_S)
+    assert table.checks.end()
+    assert caplog.messages == ["The check 'clock' failed (no broker); checking again", "The check 'clock' works again"]
+    assert table.opened == table.closed == 4
+
+
+def test_an_unexpected_error_is_logged_with_its_traceback_and_the_next_check_comes(table, caplog):
+    check = Check(KeyError("bug"), KeyError("bug"), until=3)
+    table.checks.add(Row("inputs", 0.001, check))
+    assert check.enough.wait(DEADLINE_S)
+    (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert record.exc_info is not None
+
+
+def test_a_check_that_is_over_runs_no_more_but_its_last_call(table):
+    over, last, other = Check(), Check(until=1), Check(until=5)
+
+    def once():
+        over()
+        return False
+
+    table.checks.add(Row("once", 0.001, once, last=last))
+    table.checks.add(Row("other", 0.001, other))
+    assert other.enough.wait(DEADLINE_S)
+    assert table.checks.end()
+    assert (over.calls, last.calls) == (1, 1)
+
+
+def test_a_check_may_change_its_own_pace(table):
+    check = Check(until=2)
+    row = Row("ownership", 0.001, check)
+
+    def slower():
+        row.pace_s = 3600.0
+        return check()
+
+    row.check = slower
+    other = Check(until=20)
+    table.checks.add(row)
+    table.checks.add(Row("other", 0.001, other))
+    assert other.enough.wait(DEADLINE_S)
+    assert table.checks.end()
+    assert check.calls == 1
+
+
+def test_a_table_without_rows_has_no_thread():
+    table = Table()
+    assert table.checks.end()
+    assert "cluster-checks" not in {thread.name for thread in threading.enumerate()}
