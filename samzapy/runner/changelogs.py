@@ -38,7 +38,6 @@ def watch_sizes(
     changelogs: Mapping[str, Sequence[SystemStreamPartition]], coordinator: Coordinator, checks: Checks
 ) -> None:
     """Like `watch_changelogs`, for these partitions of each store."""
-
     pace_s = max(_PACE_S, sum(map(len, changelogs.values())) / _A_SECOND)
 
     def check() -> bool:
