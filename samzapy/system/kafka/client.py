@@ -148,7 +148,8 @@ def _metadata(client: Any, client_errors: ClientErrors, clock: Clock, topic: str
             if metadata.brokers:
                 return metadata
         except KafkaException as failure:
-            cause = failure
+            # Its traceback would keep the client until the next garbage collection, and with it its threads.
+            cause = failure.with_traceback(None)
         attempt_s *= 2
         # poll delivers errors; its wait also keeps a refused connection from being retried in a busy loop.
         client.poll(_PAUSE_S)
