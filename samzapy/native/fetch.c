@@ -3,9 +3,12 @@
    confluent-kafka makes an object for each record, and a column is a call on each of them. Here a record is its key and
    its value, and librdkafka's own memory is given back at once.
 
-   1. Partitions are forwarded to a queue of their own before they are assigned. So no callback of the consumer is ever
-      served here, where confluent-kafka would not expect it: `Consumer.poll` still serves those.
-   2. A queue must be closed before its consumer. It keeps the consumer alive, and is used by one thread at a time. */
+   1. Partitions are forwarded to a queue of their own before they are assigned. `Consumer.poll` serves the client's other
+      queues, with the callbacks.
+   2. librdkafka puts errors of partitions into this queue, too, such as that a topic no longer exists. Its functions that
+      return messages call `error_cb` for such an error, and confluent-kafka's ends the process outside of its own calls.
+      `rd_kafka_queue_poll` calls nothing: everything in the queue is an event.
+   3. A queue must be closed before its consumer. It keeps the consumer alive, and is used by one thread at a time. */
 
 #include "librdkafka.h"
 
@@ -14,7 +17,9 @@ typedef struct {
     PyObject *consumer;
     void *handle;
     void *queue;
-    Message **messages;
+    /* What a call has taken: events, and the message of each, NULL for one without a message. */
+    void **events;
+    const Message **messages;
     Py_ssize_t room;
 } FetchQueue;
 
@@ -52,6 +57,7 @@ static void fetch_queue_dealloc(FetchQueue *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     let_go(self);
+    PyMem_Free(self->events);
     PyMem_Free(self->messages);
     Py_XDECREF(self->consumer);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
@@ -121,7 +127,7 @@ static PyObject *headers_of(const Message *message)
 }
 
 /* Offsets only grow: if there are as many as lie between the first and the last, they are a range. */
-static PyObject *offsets_of(Message **messages, Py_ssize_t count)
+static PyObject *offsets_of(const Message **messages, Py_ssize_t count)
 {
     int64_t first = messages[0]->offset, last = messages[count - 1]->offset;
     if (last - first + 1 == count)
@@ -136,7 +142,7 @@ static PyObject *offsets_of(Message **messages, Py_ssize_t count)
 }
 
 /* Keys or values. */
-static PyObject *bytes_column(Message **messages, Py_ssize_t count, int keys)
+static PyObject *bytes_column(const Message **messages, Py_ssize_t count, int keys)
 {
     PyObject *column = PyList_New(count);
     for (Py_ssize_t i = 0; column != NULL && i < count; i++) {
@@ -149,7 +155,7 @@ static PyObject *bytes_column(Message **messages, Py_ssize_t count, int keys)
 }
 
 /* Records of one batch of a producer often have one time: they share its object. */
-static PyObject *times_column(Message **messages, Py_ssize_t count)
+static PyObject *times_column(const Message **messages, Py_ssize_t count)
 {
     PyObject *column = PyList_New(count), *time = NULL;
     int64_t known = 0;
@@ -169,7 +175,7 @@ static PyObject *times_column(Message **messages, Py_ssize_t count)
 }
 
 /* None if no message has any. */
-static PyObject *headers_column(Message **messages, Py_ssize_t count)
+static PyObject *headers_column(const Message **messages, Py_ssize_t count)
 {
     void *found;
     Py_ssize_t first = 0;
@@ -188,7 +194,7 @@ static PyObject *headers_column(Message **messages, Py_ssize_t count)
 
 /* (topic, partition, offsets, keys, values, times, headers) of records of one partition. `coarse`: every record gets the
    time of the last one, and no headers. */
-static PyObject *run_of(Message **messages, Py_ssize_t count, int coarse)
+static PyObject *run_of(const Message **messages, Py_ssize_t count, int coarse)
 {
     PyObject *parts[7] = {NULL};
     const char *topic = library.topic_name(messages[0]->topic);
@@ -221,12 +227,21 @@ static PyObject *run_of(Message **messages, Py_ssize_t count, int coarse)
     return run;
 }
 
-/* (code, text, topic, partition) of an error event. */
-static PyObject *event_of(const Message *message)
+/* (code, text, topic, partition) of an error. librdkafka puts nothing else without a message into the queue. */
+static PyObject *report_of(void *event)
 {
-    const char *topic = message->topic == NULL ? "" : library.topic_name(message->topic);
-    const char *text = library.error_text(message);
-    return Py_BuildValue("(issi)", message->error, text == NULL ? "" : text, topic, (int)message->partition);
+    int code = library.event_error(event);
+    if (code == 0) {
+        PyErr_Format(PyExc_RuntimeError, "librdkafka has an event of kind %d among the records", library.event_kind(event));
+        return NULL;
+    }
+    const char *text = library.event_text(event);
+    Partition *place = library.event_partition(event);
+    PyObject *report = Py_BuildValue("(issi)", code, text == NULL ? "" : text, place == NULL ? "" : place->topic,
+                                     place == NULL ? -1 : (int)place->partition);
+    if (place != NULL)
+        library.destroy_partition(place);
+    return report;
 }
 
 static int append(PyObject *list, PyObject *item)
@@ -236,25 +251,58 @@ static int append(PyObject *list, PyObject *item)
     return failed ? -1 : 0;
 }
 
-/* Runs and events, in order. Every message is destroyed, whatever happens. */
-static int sort_out(Message **messages, Py_ssize_t count, int coarse, PyObject *runs, PyObject *events)
+/* Runs and reports, in order. Every event is destroyed, whatever happens. */
+static int sort_out(FetchQueue *self, Py_ssize_t count, int coarse, PyObject *runs, PyObject *reports)
 {
+    const Message **messages = self->messages;
     int failed = 0;
     for (Py_ssize_t start = 0, end; start < count; start = end) {
-        Message *first = messages[start];
+        const Message *first = messages[start];
         end = start + 1;
-        if (first->error) {
-            failed = failed || append(events, event_of(first)) < 0;
+        if (first == NULL) {
+            failed = failed || append(reports, report_of(self->events[start])) < 0;
         } else {
-            while (end < count && !messages[end]->error && messages[end]->topic == first->topic &&
+            while (end < count && messages[end] != NULL && messages[end]->topic == first->topic &&
                    messages[end]->partition == first->partition)
                 end++;
             failed = failed || append(runs, run_of(messages + start, end - start, coarse)) < 0;
         }
         for (Py_ssize_t i = start; i < end; i++)
-            library.destroy_message(messages[i]);
+            library.destroy_event(self->events[i]);
     }
     return failed ? -1 : 0;
+}
+
+static int make_room(FetchQueue *self, Py_ssize_t most)
+{
+    if (most <= self->room)
+        return 0;
+    void **events = PyMem_Realloc(self->events, (size_t)most * sizeof(void *));
+    if (events != NULL)
+        self->events = events;
+    const Message **messages = PyMem_Realloc(self->messages, (size_t)most * sizeof(Message *));
+    if (messages != NULL)
+        self->messages = messages;
+    if (events == NULL || messages == NULL)
+        return -1;
+    self->room = most;
+    return 0;
+}
+
+/* Take at most `most` events that have arrived; waits for the first one. Returns their number. Needs no lock of Python. */
+static Py_ssize_t take_events(FetchQueue *self, Py_ssize_t most, int wait_ms)
+{
+    Py_ssize_t count = 0;
+    void *event = library.take_event(self->queue, 0);
+    if (event == NULL && wait_ms > 0)
+        event = library.take_event(self->queue, wait_ms);
+    while (event != NULL) {
+        const Message *message = library.event_kind(event) == FETCH_EVENT ? library.event_message(event) : NULL;
+        self->events[count] = event;
+        self->messages[count++] = message == NULL || message->error ? NULL : message;
+        event = count < most ? library.take_event(self->queue, 0) : NULL;
+    }
+    return count;
 }
 
 static PyObject *fetch_queue_take(FetchQueue *self, PyObject *arguments)
@@ -267,39 +315,19 @@ static PyObject *fetch_queue_take(FetchQueue *self, PyObject *arguments)
         PyErr_SetString(PyExc_ValueError, "at least one record has to be asked for");
         return NULL;
     }
-    if (most > self->room) {
-        Message **room = PyMem_Realloc(self->messages, (size_t)most * sizeof(Message *));
-        if (room == NULL)
-            return PyErr_NoMemory();
-        self->messages = room;
-        self->room = most;
+    if (make_room(self, most) < 0)
+        return PyErr_NoMemory();
+    PyObject *runs = PyList_New(0), *reports = PyList_New(0), *taken = NULL;
+    if (runs != NULL && reports != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        count = take_events(self, most, wait_ms);
+        Py_END_ALLOW_THREADS
+        if (sort_out(self, count, coarse, runs, reports) == 0)
+            taken = PyTuple_Pack(2, runs, reports);
     }
-    PyObject *runs = PyList_New(0), *events = PyList_New(0);
-    if (runs == NULL || events == NULL)
-        goto failed;
-    void *queue = self->queue;
-    Message **messages = self->messages;
-    Py_BEGIN_ALLOW_THREADS
-    /* librdkafka would wait the whole time for all of them. */
-    count = library.consume(queue, 0, messages, (size_t)most);
-    if (count == 0 && wait_ms > 0) {
-        count = library.consume(queue, wait_ms, messages, 1);
-        if (count == 1 && most > 1) {
-            Py_ssize_t more = library.consume(queue, 0, messages + 1, (size_t)most - 1);
-            count += more > 0 ? more : 0;
-        }
-    }
-    Py_END_ALLOW_THREADS
-    if (count > 0 && sort_out(messages, count, coarse, runs, events) < 0)
-        goto failed;
-    PyObject *taken = PyTuple_Pack(2, runs, events);
-    Py_DECREF(runs);
-    Py_DECREF(events);
-    return taken;
-failed:
     Py_XDECREF(runs);
-    Py_XDECREF(events);
-    return NULL;
+    Py_XDECREF(reports);
+    return taken;
 }
 
 static PyMethodDef fetch_queue_methods[] = {

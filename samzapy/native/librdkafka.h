@@ -22,6 +22,15 @@ typedef struct {
     void *internal;
 } Message;
 
+/* rd_kafka_topic_partition_t, as far as it is read. */
+typedef struct {
+    char *topic;
+    int32_t partition;
+} Partition;
+
+/* RD_KAFKA_EVENT_FETCH */
+enum { FETCH_EVENT = 2 };
+
 /* rd_kafka_vu_t: one argument of rd_kafka_produceva. */
 typedef struct {
     enum { END, TOPIC_NAME, TOPIC, PARTITION, VALUE, KEY, OPAQUE, FLAGS, TIMESTAMP, HEADER } kind;
@@ -59,12 +68,17 @@ typedef struct {
     void *(*queue_of_partition)(void *handle, const char *topic, int32_t partition);
     void (*forward)(void *from, void *to);
     void (*destroy_queue)(void *queue);
-    Py_ssize_t (*consume)(void *queue, int wait_ms, Message **messages, size_t count);
+    void *(*take_event)(void *queue, int wait_ms);
+    int (*event_kind)(const void *event);
+    const Message *(*event_message)(void *event);
+    int (*event_error)(void *event);
+    const char *(*event_text)(void *event);
+    Partition *(*event_partition)(void *event);
+    void (*destroy_event)(void *event);
+    void (*destroy_partition)(Partition *partition);
     int64_t (*timestamp)(const Message *message, int *kind);
     int (*headers)(const Message *message, void **headers);
     int (*header)(const void *headers, size_t index, const char **name, const void **value, size_t *size);
-    const char *(*error_text)(const Message *message);
-    void (*destroy_message)(Message *message);
     const char *(*topic_name)(const void *topic);
     void *(*new_topic)(void *handle, const char *name, void *settings);
     void (*destroy_topic)(void *topic);
