@@ -22,7 +22,7 @@ Every message is one line and names the key or the ``stream[partition]@offset``,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -116,6 +116,23 @@ class UnknownStream(EnvironmentFailure):
             # Without a job file the command would take this system for a local one.
             way = f"{command} --job JOB.properties"
         super().__init__(f"topic '{stream}' does not exist on system '{system}'{at}; {way}")
+
+
+class InputDeleted(UnknownStream):
+    """Raised when an input was deleted while the job read it. `committed`: the next offset of its partitions, by number."""
+
+    #: The most partitions that a message names.
+    _NAMED = 8
+
+    def __init__(self, system: str, stream: str, committed: Mapping[int, int]) -> None:
+        self.system, self.stream = system, stream
+        named = [f"{system}.{stream}[{number}]@{offset}" for number, offset in sorted(committed.items())]
+        more = f" and {len(named) - self._NAMED:,} more" if len(named) > self._NAMED else ""
+        EnvironmentFailure.__init__(
+            self,
+            f"input '{system}.{stream}' was deleted while the job read it; committed are {', '.join(named[: self._NAMED])}"
+            f"{more}; take it out of task.inputs, or create it again and run the job once with samza.reset.offset=true",
+        )
 
 
 class UnknownPartition(UnknownStream):

@@ -34,7 +34,7 @@ from samzapy.container.supervision.lag import Progress
 from samzapy.container.supervision.watch import NoWatch, Watch
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import ForeignRecords, ProducerError, TaskMigrated
+from samzapy.errors import ForeignRecords, InputDeleted, ProducerError, TaskMigrated, UnknownPartition, UnknownStream
 from samzapy.failpoints import reach
 from samzapy.job.lease import ContainerLease, ContainerReport, TaskProgress
 from samzapy.queries.committed import CommittedStores, published_stores
@@ -160,9 +160,21 @@ class Container:
                 # The queue was purged since a successor may write by now: the loss is the reason, not the purge.
                 raise TaskMigrated(lost) from failure
             raise
+        except UnknownStream as failure:
+            committed = self._committed_of(failure)
+            self.abandon()
+            if not committed or isinstance(failure, UnknownPartition):
+                raise
+            raise InputDeleted(failure.system, failure.stream, committed) from failure
         except BaseException:
             self.abandon()
             raise
+
+    def _committed_of(self, failure: UnknownStream) -> dict[int, int]:
+        """The committed positions of the input that the failure is about, by partition."""
+        stream = (failure.system, failure.stream)
+        positions = [each for task in self._at_work.committed.values() for each in task.items()]
+        return {ssp.partition: offset for ssp, offset in positions if ssp.system_stream == stream}
 
     def start(self) -> RunLoop:
         """Only start: nothing is processed before a turn of the loop. A caller that turns the loop itself calls `finish` at

@@ -218,13 +218,21 @@ static void *topic_of(ProduceQueue *self, PyObject *name)
     return failed < 0 ? NULL : topic;
 }
 
-/* Bytes and their size; NULL for None. The empty bytes are not NULL. */
-static int memory_of(PyObject *object, void **data, size_t *size)
+/* Bytes, or the UTF-8 of a string, and their size; NULL for None. The empty bytes are not NULL. */
+static int memory_of(PyObject *object, const void **data, size_t *size)
 {
-    char *found = NULL;
+    const char *found = NULL;
     Py_ssize_t length = 0;
-    if (object != Py_None && PyBytes_AsStringAndSize(object, &found, &length) < 0)
-        return -1;
+    if (PyUnicode_Check(object)) {
+        found = PyUnicode_AsUTF8AndSize(object, &length);
+        if (found == NULL)
+            return -1;
+    } else if (object != Py_None) {
+        char *bytes;
+        if (PyBytes_AsStringAndSize(object, &bytes, &length) < 0)
+            return -1;
+        found = bytes;
+    }
     *data = found;
     *size = (size_t)length;
     return 0;
@@ -237,16 +245,19 @@ enum { PYTHON_ERROR = INT_MAX };
 static int put_whole(ProduceQueue *self, void *topic, int32_t partition, PyObject *key, PyObject *value, PyObject *time,
                      PyObject *headers)
 {
-    Py_ssize_t count = headers == Py_None ? 0 : PyObject_Size(headers);
-    if (count < 0)
+    /* The items of other sequences may be made when they are asked for. */
+    PyObject *pairs = headers == Py_None ? PyTuple_New(0) : PySequence_Tuple(headers);
+    if (pairs == NULL)
         return PYTHON_ERROR;
-    Argument *arguments = PyMem_Calloc((size_t)count + 6, sizeof(Argument));
-    PyObject *pairs = count ? PySequence_Tuple(headers) : NULL, *texts = PyList_New(0);
+    Py_ssize_t count = PyTuple_Size(pairs);
     size_t used = 0;
     int code = PYTHON_ERROR;
-    if (arguments == NULL || texts == NULL || (count && pairs == NULL))
+    Argument *arguments = PyMem_Calloc((size_t)count + 6, sizeof(Argument));
+    if (arguments == NULL) {
+        PyErr_NoMemory();
         goto done;
-    void *data;
+    }
+    const void *data;
     size_t size;
     arguments[used].kind = TOPIC;
     arguments[used++].as.topic = topic;
@@ -273,19 +284,22 @@ static int put_whole(ProduceQueue *self, void *topic, int32_t partition, PyObjec
         arguments[used++].as.timestamp = milliseconds ? milliseconds : 1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
+        /* A tuple, so what is in it lives as long as `pairs`. */
         PyObject *pair = PyTuple_GetItem(pairs, i);
-        PyObject *name = pair == NULL ? NULL : PySequence_GetItem(pair, 0);
-        PyObject *content = name == NULL ? NULL : PySequence_GetItem(pair, 1);
-        PyObject *text = content == NULL ? NULL : PyUnicode_AsUTF8String(name);
-        /* The pair holds the content; the list holds the text. */
-        int failed = text == NULL || PyList_Append(texts, text) < 0 || memory_of(content, &data, &size) < 0;
-        Py_XDECREF(name);
-        Py_XDECREF(content);
-        Py_XDECREF(text);
-        if (failed)
+        if (pair == NULL || PyTuple_Size(pair) != 2) {
+            PyErr_SetString(PyExc_TypeError, "headers are (name, value) tuples");
             goto done;
+        }
         arguments[used].kind = HEADER;
-        arguments[used].as.header.name = PyBytes_AsString(text);
+        if (memory_of(PyTuple_GetItem(pair, 0), &data, &size) < 0)
+            goto done;
+        if (data == NULL) {
+            PyErr_SetString(PyExc_TypeError, "the name of a header is a string");
+            goto done;
+        }
+        arguments[used].as.header.name = data;
+        if (memory_of(PyTuple_GetItem(pair, 1), &data, &size) < 0)
+            goto done;
         arguments[used].as.header.value = data;
         arguments[used++].as.header.size = (Py_ssize_t)size;
     }
@@ -295,19 +309,18 @@ static int put_whole(ProduceQueue *self, void *topic, int32_t partition, PyObjec
         library.destroy_error(error);
 done:
     PyMem_Free(arguments);
-    Py_XDECREF(pairs);
-    Py_XDECREF(texts);
+    Py_DECREF(pairs);
     return code;
 }
 
 /* The same without both. */
 static int put(void *topic, int32_t partition, PyObject *key, PyObject *value)
 {
-    void *data, *key_data;
+    const void *data, *key_data;
     size_t size, key_size;
     if (memory_of(value, &data, &size) < 0 || memory_of(key, &key_data, &key_size) < 0)
         return PYTHON_ERROR;
-    return library.produce(topic, partition, COPY, data, size, key_data, key_size, NULL) < 0 ? library.last_error() : 0;
+    return library.produce(topic, partition, COPY, (void *)data, size, key_data, key_size, NULL) < 0 ? library.last_error() : 0;
 }
 
 static PyObject *nth(PyObject *column, Py_ssize_t i)
@@ -324,7 +337,9 @@ static int put_nth(ProduceQueue *self, void *topic, PyObject *const *columns, Py
     int code = PYTHON_ERROR;
     if (number != NULL && key != NULL && value != NULL && time != NULL && headers != NULL) {
         long partition = PyLong_AsLong(number);
-        if (partition != -1 || !PyErr_Occurred()) {
+        if (partition != (int32_t)partition)
+            PyErr_Format(PyExc_OverflowError, "no partition has the number %ld", partition);
+        if (!PyErr_Occurred()) {
             code = time == Py_None && headers == Py_None
                        ? put(topic, (int32_t)partition, key, value)
                        : put_whole(self, topic, (int32_t)partition, key, value, time, headers);

@@ -17,6 +17,7 @@ _MEMORY = "tests/unit/system/test_memory_system.py"
 _OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
 _POLICIES = "tests/unit/container/errors/test_error_policies.py"
 _BATCHES = "tests/unit/container/batches"
+_QUEUES = ("tests/unit/native/test_native_queues.py",)
 _RESTORE = "tests/unit/storage/changelog/test_restore.py"
 _ROWS_BY_TIME = "tests/unit/container/event_time/test_tables_by_time.py"
 _TABLES = "tests/unit/system/test_database_system.py"
@@ -711,4 +712,22 @@ _TIME = (
     Mutant("samzapy/watermarks.py", "now - heard_at >= self._idle_s", "now - heard_at > self._idle_s", (_MARKS,)),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS, *_ORDER, *_TIME)
+#: The compiled extension.
+_NATIVE = (
+    Mutant("samzapy/native/entries.c", "    Py_DECREF(number);\n", "", ("tests/unit/native/test_native_entries.py",)),
+    Mutant(
+        "samzapy/native/fetch.c",
+        "messages[end]->topic == first->topic &&",
+        "1 &&",
+        _QUEUES,
+    ),
+    Mutant("samzapy/native/produce.c", "    Py_DECREF(pairs);\n", "", _QUEUES),
+    Mutant(
+        "samzapy/container/lifecycle.py",
+        "            raise InputDeleted(failure.system, failure.stream, committed) from failure\n",
+        "            raise\n",
+        ("tests/unit/container/test_deleted_input.py",),
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS, *_ORDER, *_TIME, *_NATIVE)

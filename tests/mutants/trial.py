@@ -120,9 +120,31 @@ def _changed(path: Path, mutant: Mutant) -> Iterator[None]:
     text = path.read_text()
     path.write_text(text.replace(mutant.old, mutant.new))
     try:
+        _compile(path)
         yield
     finally:
         path.write_text(text)
+        _compile(path)
+
+
+_COMPILE = """
+import sys
+from pathlib import Path
+from samzapy.native.compiler import compile_extension
+sys.exit(compile_extension(Path(sys.argv[1])) or None)
+"""
+
+
+def _compile(path: Path) -> None:
+    """Compile the extension again if the file is one of its sources: it is not used, and not tested, if it is of others."""
+    if path.suffix not in {".c", ".h"}:
+        return
+    copy = path.parents[2]
+    environment = os.environ | {"PYTHONPATH": str(copy), "SAMZAPY_NATIVE": "0"}
+    command = [sys.executable, "-c", _COMPILE, str(path.parent / "extension.abi3.so")]
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TrialFailed(f"{path.name}: {done.stderr.strip()}")
 
 
 def _pytest(copy: Path, tests: Sequence[str], limit_s: float) -> tuple[int | None, str]:

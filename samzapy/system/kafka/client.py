@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
+from math import inf
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -14,7 +15,14 @@ from confluent_kafka import KafkaError, KafkaException
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, UnknownPartition, UnknownStream, Unreachable
-from samzapy.system.kafka.errors import error_of, general_error, is_failed_handshake, is_refused, one_line
+from samzapy.system.kafka.errors import (
+    UNKNOWN_PARTITION,
+    error_of,
+    general_error,
+    is_failed_handshake,
+    is_refused,
+    one_line,
+)
 from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.statistics import ClientStatistics
 
@@ -75,6 +83,8 @@ class ClientErrors:
         self.handshake: KafkaError | None = None
         self.last = ""
         self.disturbed = False
+        #: librdkafka has not found a partition in the cluster's metadata since this was set to False.
+        self.missing = False
         self.statistics = ClientStatistics()
 
     def note(self, error: KafkaError) -> None:
@@ -83,6 +93,8 @@ class ClientErrors:
         # After the reason for a lost connection librdkafka also reports that all are lost, which is less useful.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self.last = one_line(error)
+        if error.code() in UNKNOWN_PARTITION:
+            self.missing = True
         if is_refused(error):
             self.refusal = error
         elif is_failed_handshake(error):
@@ -216,3 +228,44 @@ def counts_of(
 def _counted(cluster: Any) -> tuple[dict[str, int], int]:
     counts = {name: len(topic.partitions) for name, topic in cluster.topics.items() if topic.partitions}
     return counts, len(cluster.brokers)
+
+
+#: Seconds for which a topic must be missing from the answers of a cluster until it counts as deleted, the pause between two
+#: requests, and the time-out of one.
+_DELETED_S, _DELETED_PAUSE_S, _DELETED_ANSWER_S = 3.0, 0.5, 1.0
+
+
+class DeletedTopics:
+    """Finds out which topics of a running client were deleted.
+
+    A broker that starts, or that learns of a topic later than others, may not know the topic for a moment. So a topic is
+    deleted if no answer within 3 s has it. Calls no callbacks, and returns no records of the client.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._asked_at = -inf
+        #: By topic, the time of the first answer without it.
+        self._since: dict[str, float] = {}
+        #: Whether the last call of `find` has got an answer with all topics.
+        self.settled = False
+
+    def find(self, client: Any, topics: Collection[str], *, one_by_one: bool) -> str | None:
+        """A deleted topic; None if there is none, or if that is not certain yet: unless `settled`, call it again then.
+        `one_by_one`: ask for a few topics by name, which creates no topic if a consumer asks."""
+        self.settled = False
+        if self._clock.monotonic() < self._asked_at + _DELETED_PAUSE_S:
+            return None
+        names = topics if one_by_one and len(topics) <= _FEW_TOPICS else [None]
+        try:
+            answers = [_counted(client.list_topics(name, timeout=_DELETED_ANSWER_S)) for name in names]
+        except KafkaException:
+            return None  # an outage says nothing about topics
+        finally:
+            now = self._asked_at = self._clock.monotonic()
+        if not all(brokers for _, brokers in answers):
+            return None
+        known = {name for counts, _ in answers for name in counts}
+        self._since = {topic: self._since.get(topic, now) for topic in topics if topic not in known}
+        self.settled = not self._since
+        return next((topic for topic, since in self._since.items() if now - since >= _DELETED_S), None)

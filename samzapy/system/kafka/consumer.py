@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError
-from samzapy.system.kafka.client import ClientErrors, counts_of, partition_counts
-from samzapy.system.kafka.errors import error_of, general_error
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError, UnknownStream
+from samzapy.system.kafka.client import ClientErrors, DeletedTopics, counts_of, partition_counts
+from samzapy.system.kafka.errors import UNKNOWN_PARTITION, error_of, general_error
 from samzapy.system.kafka.fetching import Event, Fetch, open_consumer
 
 _WATERMARKS_S = 5.0
@@ -32,6 +32,7 @@ class KafkaConsumer(SystemConsumer):
         self._positions: dict[SystemStreamPartition, int] = {}
         self._paused: set[SystemStreamPartition] = set()
         self._failure: SamzapyError | None = None
+        self._deleted = DeletedTopics()
 
     def register(self, ssp: SystemStreamPartition, offset: int) -> None:
         if self._client is not None:
@@ -61,9 +62,14 @@ class KafkaConsumer(SystemConsumer):
         positions = self._positions
         for batch in found:
             positions[batch.ssp] = batch.offsets[-1] + 1
-        if events:
-            # Raised by the next poll, if there are records to return first.
-            self._failure = failure = self._error(events[0])
+        for event in events:
+            if event.error.code() in UNKNOWN_PARTITION:
+                self._client_errors.missing = True
+            elif failure is None:
+                # Raised by the next poll, if there are records to return first.
+                self._failure = failure = self._error(event)
+        if self._client_errors.missing and failure is None:
+            self._failure = failure = self._deletion()
         if not found:
             if failure is not None:
                 raise failure
@@ -116,6 +122,13 @@ class KafkaConsumer(SystemConsumer):
 
     def metrics(self) -> Mapping[str, float]:
         return self._client_errors.statistics.metrics()
+
+    def _deletion(self) -> SamzapyError | None:
+        """The error for a topic that was deleted; None if there is none, or until that is certain."""
+        errors, topics = self._client_errors, {ssp.stream for ssp in self._positions}
+        deleted = self._call(lambda client: self._deleted.find(client, topics, one_by_one=True))
+        errors.missing = not self._deleted.settled
+        return None if deleted is None else UnknownStream(errors.system, deleted, errors.servers)
 
     def _error(self, event: Event) -> SamzapyError:
         error, ssp = event.error, SystemStreamPartition(self._client_errors.system, event.stream, event.partition)

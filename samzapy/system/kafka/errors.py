@@ -19,6 +19,8 @@ from samzapy.errors import (
 )
 
 UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001
+#: The metadata of the cluster do not have the topic, or the partition, at the moment.
+UNKNOWN_PARTITION = UNKNOWN_TOPIC | {KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 #: The broker refuses the record, and will refuse it again.
 REFUSED = frozenset({*_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})

@@ -18,8 +18,9 @@ from samzapy.errors import (
     SamzapyError,
     TransactionAborted,
     TransactionIndeterminate,
+    UnknownStream,
 )
-from samzapy.system.kafka.client import LOGGER, ClientErrors, reach
+from samzapy.system.kafka.client import LOGGER, ClientErrors, DeletedTopics, reach
 from samzapy.system.kafka.errors import REFUSED, delivery_error, error_of, transaction_error
 from samzapy.system.kafka.library import extension
 from samzapy.system.kafka.queue import Failure, RecordColumns, RecordQueue, open_producer
@@ -29,6 +30,8 @@ from samzapy.system.producer_calls import ProducerCalls
 _REPORT_CALLS, _REPORT_S = 20, 0.05
 #: A flush raises a fatal error only when it returns, so it is done in steps of this many seconds.
 _FLUSH_S = 1.0
+#: After this many of them a flush that gets no further looks whether a topic was deleted.
+_DELETED_STEPS = 3
 #: The most seconds to wait for the first client's acknowledgements before another one takes over.
 _LAST_FLUSH_S = 60.0
 
@@ -65,6 +68,7 @@ class KafkaProducer(SystemProducer):
         self._last_offsets: dict[tuple[str, int], int] = {}
         self._calls = ProducerCalls(client_errors.system, transactional_id)
         self._refused = False
+        self._deleted = DeletedTopics(clock)
         # The compiled extension notes the offsets in passing.
         self._with_offsets = extension is not None and transactional_id is None
 
@@ -207,13 +211,16 @@ class KafkaProducer(SystemProducer):
             raise refused from error
         except ProducerError as error:
             if self._calls.in_transaction and type(error) is ProducerError:
-                raise _aborted(error) from error
+                # After a refused record every call fails, with an error that only says so.
+                raise self._refusal() or _aborted(error) from error
             raise
 
     def _flush(self, timeout_s: float) -> None:
         left, times = 1, max(1, ceil(timeout_s / _FLUSH_S))
         while left and times:
             left, times = self._call("flush", lambda client: client.flush(min(timeout_s, _FLUSH_S))), times - 1
+            if left and times % _DELETED_STEPS == 0:
+                self._check_deleted()
         failure = next(self._queue.failures(), None)
         if failure is not None:
             raise self._undelivered(failure)
@@ -222,6 +229,13 @@ class KafkaProducer(SystemProducer):
             where = f"after {timeout_s:.0f} s on {self._client_errors.servers}"
             raise self._timed_out(f"{self._calls.name}: {left:,} records were not acknowledged {where}")
         self._last_offsets.update(self._queue.settle())
+        self._queue.streams.clear()
+
+    def _check_deleted(self) -> None:
+        """Raise UnknownStream if a topic of the records was deleted: librdkafka would keep them until they time out."""
+        deleted = self._deleted.find(self._client, self._queue.streams, one_by_one=False)
+        if deleted is not None:
+            raise UnknownStream(self._client_errors.system, deleted, self._client_errors.servers)
 
     def _timed_out(self, text: str) -> SamzapyError:
         failure = TransactionAborted(text) if self._calls.in_transaction else ProducerError(text)

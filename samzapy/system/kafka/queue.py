@@ -146,6 +146,8 @@ class RecordQueue(ABC):
         self._serve = serve
         self._clock = clock
         self._partitions: dict[str, int] = {}
+        #: Streams with records since the last flush.
+        self.streams: set[str] = set()
         self._hashes = KeyHashes()
 
     def send(self, records: RecordColumns) -> None:
@@ -209,6 +211,7 @@ class RecordQueue(ABC):
         return partition
 
     def _partition_count(self, stream: str) -> int:
+        self.streams.add(stream)
         count = self._partitions.get(stream)
         if count is None:
             first = SystemStreamPartition(self._client_errors.system, stream, 0)

@@ -48,6 +48,9 @@ _CONSUMER = {
     # more CPU. A broker far away needs more.
     "queued.min.messages": "50000",
     "queued.max.messages.kbytes": "16384",
+    # A consumer has found its topics in the metadata before it reads. So librdkafka need not wait for 30 s, its default,
+    # until it believes that one is gone.
+    "topic.metadata.propagation.max.ms": "3000",
     # Consumers are polled all the time. A producer without work is not, and would keep its statistics until it is.
     "statistics.interval.ms": "10000",
     **_CONNECTING,

@@ -11,7 +11,8 @@ from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError
+from samzapy.devkafka import DevBroker
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError, UnknownStream
 from samzapy.system.kafka import KafkaSystemFactory, fetching
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
@@ -235,3 +236,91 @@ def test_a_queue_without_a_new_client_or_closed_is_refused(reader, topic):
     for call in (lambda: queue.take(1, 0, False), lambda: queue.follow("t", 0)):
         with pytest.raises(RuntimeError, match="closed"):
             call()
+
+
+def outcome(consumer, ends):
+    """What polls come to: the read counts at `ends`, or the class of the error."""
+    try:
+        return {ssp.partition: len(found) for ssp, found in read(consumer, ends).items()}
+    except SamzapyError as error:
+        return type(error)
+
+
+def deleted(admin, consumer, ssps):
+    admin.delete(ssps[0].stream)
+    return dict.fromkeys(ssps, 1_000)
+
+
+def made_anew(admin, consumer, ssps):
+    admin.delete(ssps[0].stream)
+    assert isinstance(outcome(consumer, dict.fromkeys(ssps, 1_000)), type)
+    admin.create(StreamSpec(ssps[0].stream, 2))
+    # The failure of a deleted topic is final.
+    return dict.fromkeys(ssps, 1_000)
+
+
+def grown(admin, consumer, ssps):
+    admin.grow(ssps[0].stream, 5)
+    return dict.fromkeys(ssps, 10)
+
+
+def truncated(admin, consumer, ssps):
+    for ssp in ssps:
+        admin.delete_records(ssp, 7)
+    consumer.seek(ssps[0], 3)
+    return dict.fromkeys(ssps, 1_000)
+
+
+def paused(admin, consumer, ssps):
+    consumer.pause(ssps)
+    assert consumer.poll(0.2, 100) == []
+    for ssp in ssps:
+        consumer.seek(ssp, 4)
+    consumer.resume(ssps)
+    return dict.fromkeys(ssps, 10)
+
+
+EVENTS = {
+    deleted: UnknownStream,
+    made_anew: UnknownStream,
+    grown: {0: 0, 1: 0},
+    truncated: OffsetOutOfRange,
+    paused: {0: 6, 1: 6},
+}
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_of_the_topic_ends_polls_alike(event, compiled, kafka_admin, topic, producer, reader):
+    name = topic(2)
+    producer.send([OutgoingRecord(name, None, b"%d" % n, n % 2) for n in range(20)])
+    producer.flush()
+    ssps = [SystemStreamPartition("kafka", name, number) for number in range(2)]
+    consumer = reader(dict.fromkeys(ssps, 0), compiled=compiled)
+    assert outcome(consumer, dict.fromkeys(ssps, 10)) == {0: 10, 1: 10}
+    assert outcome(consumer, event(kafka_admin, consumer, ssps)) == EVENTS[event]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", WAYS)
+def test_polls_wait_for_a_broker_that_is_away_and_go_on(compiled, kafka_settings, clients, reader, tmp_path):
+    broker = DevBroker(tmp_path, tied=True)
+    settings = replace(kafka_settings, consumer={"bootstrap.servers": broker.start()})
+    ssp = SystemStreamPartition("kafka", "events", 0)
+    try:
+        factory = KafkaSystemFactory()
+        clients(factory.admin(settings, "test")).create(StreamSpec("events", 1))
+        writer = clients(factory.producer(settings, "test"))
+        writer.send([OutgoingRecord("events", None, b"1", 0)])
+        writer.flush()
+        consumer = reader({ssp: 0}, compiled=compiled, settings=settings)
+        assert len(read(consumer, {ssp: 1})[ssp]) == 1
+        broker.stop()
+        for _ in range(20):
+            assert consumer.poll(0.1, 10) == []
+        broker.start()
+        writer.send([OutgoingRecord("events", None, b"2", 0)])
+        writer.flush()
+        assert len(read(consumer, {ssp: 2})[ssp]) == 1
+    finally:
+        broker.stop()

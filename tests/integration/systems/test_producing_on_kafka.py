@@ -7,11 +7,12 @@ import sys
 from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec
-from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition
+from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition, UnknownStream
 from samzapy.system.kafka import KafkaSystemFactory, library, queue
 from samzapy.system.kafka import producer as producers
 
@@ -44,6 +45,20 @@ def topic(kafka_admin, unique_topic):
         return name
 
     return made
+
+
+@pytest.fixture
+def lower_limit(kafka):
+    """`lower_limit(topic, size)` sets the topic's max.message.bytes."""
+
+    def lower(name, size):
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        change = AlterConfigOpType.SET
+        resource.add_incremental_config(ConfigEntry("max.message.bytes", str(size), incremental_operation=change))
+        (answer,) = AdminClient({"bootstrap.servers": kafka}).incremental_alter_configs([resource]).values()
+        answer.result(30)
+
+    return lower
 
 
 @pytest.fixture
@@ -185,13 +200,13 @@ def test_aborted_records_are_forgotten_with_their_failures(compiled, topic, writ
 @pytest.mark.parametrize(
     ("columns", "error"),
     [
-        ((-1, ["k"], [b"v"], None, None), TypeError),
-        ((-1, [b"k"], ["v"], None, None), TypeError),
+        ((-1, [5], [b"v"], None, None), TypeError),
+        ((-1, [b"k"], [bytearray(b"v")], None, None), TypeError),
         ((-1, [], [b"v"], None, None), IndexError),
         ((-1, [b"k"], [b"v"], ["now"], None), TypeError),
-        ((-1, [b"k"], [b"v"], None, [[("a",)]]), IndexError),
+        ((-1, [b"k"], [b"v"], None, [[("a",)]]), TypeError),
         ((-1, [b"k"], [b"v"], None, [[(1, b"")]]), TypeError),
-        ((-1, [b"k"], [b"v"], None, [[("a", "text")]]), TypeError),
+        ((-1, [b"k"], [b"v"], None, [[("a", 5)]]), TypeError),
         (("x", [b"k"], [b"v"], None, None), TypeError),
     ],
 )
@@ -257,3 +272,38 @@ def test_the_outcomes_of_records_that_are_given_up_with_their_producer_have_a_pl
             timeout=60,
         )
         assert (done.returncode, done.stdout) == (0, "given up\n"), done.stderr
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transaction"])
+@pytest.mark.parametrize("compiled", WAYS)
+def test_a_record_for_a_deleted_topic_is_an_unknown_stream(compiled, transactional, topic, writer, kafka_admin):
+    name = topic()
+    producer = writer(compiled, f"id-{name}" if transactional else None)
+    if transactional:
+        producer.init_transactions()
+        producer.begin()
+    producer.send([OutgoingRecord(name, None, b"before", 0)])
+    producer.flush()
+    if transactional:
+        producer.commit()
+        producer.begin()
+    kafka_admin.delete(name)
+    producer.send([OutgoingRecord(name, None, b"after", 0)])
+    with pytest.raises(UnknownStream, match=f"topic '{name}' does not exist"):
+        producer.flush()
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_records_after_a_refused_one_fail_with_its_size_and_the_setting(
+    compiled, topic, writer, kafka_admin, lower_limit
+):
+    name = topic()
+    producer = writer(compiled, f"id-{name}")
+    producer.init_transactions()
+    producer.begin()
+    lower_limit(name, 1_000)
+    producer.send([OutgoingRecord(name, None, b"x" * 5_000, 0)])
+    with pytest.raises(RecordTooLarge, match=r"record of 5,000 B.*max\.message\.bytes"):  # noqa: PT012
+        for _ in range(600):
+            producer.send([OutgoingRecord(name, None, b"small", 0)])
+            producer._client.poll(0.05)

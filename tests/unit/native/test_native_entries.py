@@ -1,6 +1,7 @@
 """The compiled entries of a cache do what the ones in Python do."""
 
 import gc
+import sys
 import weakref
 
 import pytest
@@ -242,3 +243,64 @@ def test_entries_leave_nothing_behind():
     del entries
     gc.collect()
     assert len(gc.get_objects()) - before < 200
+
+
+class Raising:
+    """A key whose hash, or whose comparison with another key, is an error."""
+
+    def __init__(self, hashed):
+        self._hashed = hashed
+
+    def __hash__(self):
+        if not self._hashed:
+            raise LookupError("no hash")
+        return 5
+
+    def __eq__(self, other):
+        raise LookupError("no comparison")
+
+
+def one_round(entries, keys, value):
+    """Every call, a few times, and the ones that raise."""
+    for _ in range(50):
+        for key in keys:
+            entries.put(key, value)
+            entries.put(key, value)
+            entries.get(key)
+        entries._find([*keys, "absent"])
+        entries._set_some(list(keys), [value] * len(keys))
+        entries._changes()
+        entries.delete(keys[0])
+    held, other, hashless = (Raising(hashed) for hashed in (True, True, False))
+    entries._usual = Raising
+    entries._held[held] = value
+    for key in (other, hashless):
+        for call in (lambda key=key: entries.get(key), lambda key=key: entries.put(key, value)):
+            with pytest.raises(LookupError):
+                call()
+        for call in (lambda key=key: entries._find([key]), lambda key=key: entries._set_some([key], [value])):
+            with pytest.raises(LookupError):
+                call()
+    entries._usual = str
+    entries._held.clear()
+    entries._dirty.clear()
+    entries.calls.clear()
+
+
+@pytest.mark.parametrize("kind", [Plain, compiled], ids=["python", "compiled"])
+def test_calls_leave_no_references_and_no_memory_behind(kind):
+    keys, value, entries = ["one", "two", "three"], object(), kind()
+    entries.start(marks=True, cache_size=100, most_dirty=100)
+    entries._changed = 1_000_000  # every number is an object of its own
+
+    def counts():
+        gc.collect()
+        return [sys.getrefcount(each) for each in (*keys, value)], sys.getallocatedblocks()
+
+    one_round(entries, keys, value)
+    references, blocks = counts()
+    for _ in range(20):
+        one_round(entries, keys, value)
+    after, blocks_after = counts()
+    assert after == references
+    assert blocks_after - blocks < 500
