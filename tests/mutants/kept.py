@@ -726,7 +726,7 @@ _NATIVE = (
         "samzapy/container/lifecycle.py",
         "            raise InputDeleted(failure.system, failure.stream, committed) from failure\n",
         "            raise\n",
-        ("tests/unit/container/test_deleted_input.py",),
+        ("tests/unit/container/inputs/test_deleted_input.py",),
     ),
 )
 
