@@ -55,7 +55,8 @@ def lower_limit(kafka):
         resource = ConfigResource(ResourceType.TOPIC, name)
         change = AlterConfigOpType.SET
         resource.add_incremental_config(ConfigEntry("max.message.bytes", str(size), incremental_operation=change))
-        (answer,) = AdminClient({"bootstrap.servers": kafka}).incremental_alter_configs([resource]).values()
+        admin = AdminClient({"bootstrap.servers": kafka})
+        (answer,) = admin.incremental_alter_configs([resource]).values()
         answer.result(30)
 
     return lower
