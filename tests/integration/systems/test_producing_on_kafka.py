@@ -304,6 +304,7 @@ def test_records_after_a_refused_one_fail_with_its_size_and_the_setting(
     producer.begin()
     lower_limit(name, 1_000)
     producer.send([OutgoingRecord(name, None, b"x" * 5_000, 0)])
+    assert producer._client.flush(30) == 0  # alone in its batch
     with pytest.raises(RecordTooLarge, match=r"record of 5,000 B.*max\.message\.bytes"):  # noqa: PT012
         for _ in range(600):
             producer.send([OutgoingRecord(name, None, b"small", 0)])
