@@ -26,6 +26,23 @@ def test_every_link_within_the_project_leads_somewhere(page):
     assert broken == []
 
 
+def test_every_row_of_what_happens_to_a_cluster_names_tests_that_exist():
+    page = (DOCS / "explanation" / "failures.md").read_text(encoding="utf-8")
+    table = page.partition("## Clusters and networks")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][2:]
+    assert [row for row in rows if not names_tests_that_exist(row.rsplit("|", 2)[1])] == []
+
+
+def names_tests_that_exist(cell):
+    """Whether each code in the cell is `test_file.py::test_name`, or `test_file.py[case]` with a case of a table in the file."""
+    named = [re.fullmatch(r"(test_\w+\.py)(?:::(\w+)|\[(.+)\])", code) for code in re.findall(r"`([^`]+)`", cell)]
+    found = [found and [*(PROJECT / "tests").rglob(found[1])] for found in named]
+    return bool(named) and all(
+        files and (f"def {each[2]}(" if each[2] else f'"{each[3]}"') in files[0].read_text(encoding="utf-8")
+        for each, files in zip(named, found, strict=True)
+    )
+
+
 def test_every_page_is_reached_from_the_readme_or_the_index():
     fronts = (PROJECT / "README.md", DOCS / "index.md")
     reached = {target(front, link)[0] for front in fronts for link in links(front.read_text(encoding="utf-8"))}
