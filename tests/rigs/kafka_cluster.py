@@ -242,10 +242,9 @@ class SmallDisk:
 
     def fill(self) -> None:
         """Leave no byte free."""
-        with self._filler.open("wb") as filler, suppress(OSError):
+        with self._filler.open("wb", buffering=0) as filler, suppress(OSError):
             while True:
-                filler.write(bytes(1 << 16))
-                filler.flush()
+                filler.write(bytes(1 << 12))
 
     def make_room(self) -> None:
         """Free what `fill` has taken."""

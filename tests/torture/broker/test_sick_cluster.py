@@ -28,7 +28,7 @@ NO_ROOM = "full disk of a broker"
 #: Seconds for a job to catch up; of more input after that; for its last commit.
 PATIENCE_S, SETTLED_S, COMMITTED_S = 150.0, 5.0, 30.0
 #: Less than the jobs need, per second and client.
-_LIMITS = {"producer_byte_rate": 1_000.0, "consumer_byte_rate": 1_000.0}
+_LIMITS = {"producer_byte_rate": 2_000.0, "consumer_byte_rate": 2_000.0}
 
 
 def kill(cluster, node):
