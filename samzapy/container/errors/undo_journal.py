@@ -1,6 +1,6 @@
 """Undoes the store changes of a message that failed.
 
-1. Each change first notes the old value, by one more read. The changes of a failed message are undone in reverse order.
+1. Each change first notes the old value, by one more read, which the store does not count. The changes of a failed message are undone in reverse order.
 2. An object that was changed in place cannot be undone. So stores hand out copies, unless the job file says
    `stores.X.object.cache.mode=reference`.
 """
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from samzapy.api.kv import KeyValueStore
 from samzapy.storage.kv.codec import entry_list, entry_mapping, key_list
 from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
-Store = KeyValueStore[Any, Any]
+Store = StoreLayer[Any, Any]
 
 #: In place of a key: the (key, value) pairs of many are noted.
 _MANY = object()
@@ -55,13 +54,13 @@ class UndoJournal:
     def note(self, store: Store, key: Any) -> None:
         """`key` is about to change."""
         if self._noting:
-            self._before.append((store, key, store.get(key)))
+            self._before.append((store, key, store.uncounted(store.get, key)))
 
     def note_all(self, store: Store, keys: Sequence[Any]) -> None:
         """`keys` are about to change."""
         if not self._noting:
             return
-        found = store.get_all(keys)
+        found = store.uncounted(store.get_all, keys)
         if len(found) == len(keys):
             self._before.append((store, _MANY, found.items()))
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from samzapy.storage.kv.codec import EntryCodec
@@ -11,6 +11,7 @@ from samzapy.storage.kv.uncommitted import UncommittedStore
 
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R")
 
 
 class DirectStore(ScanningStore[K, V]):
@@ -87,6 +88,12 @@ class DirectStore(ScanningStore[K, V]):
 
     def discard(self) -> None:
         """Do nothing: no object is held here."""
+
+    def uncounted(self, read: Callable[[Any], R], key: Any) -> R:
+        gets = self._gets
+        found = read(key)
+        self._gets = gets
+        return found
 
     def metrics(self) -> dict[str, float]:
         """`gets`, `puts`, `deletes`, `scans`."""

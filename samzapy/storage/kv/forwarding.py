@@ -17,6 +17,7 @@ from samzapy.errors import StoreRefused
 
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R")
 
 
 class StoreLayer(KeyValueStore[K, V]):
@@ -36,6 +37,10 @@ class StoreLayer(KeyValueStore[K, V]):
     def undone(self) -> StoreLayer[K, Any]:
         """The layer to read an entry from before a change, and to put it back to: one that holds it as a whole."""
         return self
+
+    def uncounted(self, read: Callable[[Any], R], key: Any) -> R:
+        """Return `read(key)`, a read of this store that is not the task's; the counts of `metrics` leave it out."""
+        return read(key)
 
     @abstractmethod
     def discard(self) -> None:
@@ -113,6 +118,9 @@ class ForwardingStore(StoreLayer[K, V]):
     def undone(self) -> StoreLayer[K, Any]:
         below = self._inner.undone
         return self if below is self._inner else below
+
+    def uncounted(self, read: Callable[[Any], R], key: Any) -> R:
+        return self._inner.uncounted(read, key)
 
     def close(self) -> None:
         self._inner.close()

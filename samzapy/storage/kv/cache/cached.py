@@ -15,6 +15,7 @@ from samzapy.storage.kv.uncommitted import UncommittedStore
 
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R")
 
 
 #: The most dirty values that a cache with room for more holds, unless `write.batch.size` is more. Their bytes are unknown
@@ -353,6 +354,12 @@ class CachedStore(Entries, ScanningStore[K, V]):
         super().close()
         self._usual = None
         self._plain = frozenset()
+
+    def uncounted(self, read: Callable[[Any], R], key: Any) -> R:
+        gets, misses = self._gets, self._misses
+        found = read(key)
+        self._gets, self._misses = gets, misses
+        return found
 
     def metrics(self) -> dict[str, float]:
         """`gets`, `hits`, `misses`, `puts`, `deletes`, `scans`, `flushes`, `cached-entries`, `dirty-entries`."""

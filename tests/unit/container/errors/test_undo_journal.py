@@ -53,6 +53,21 @@ def test_every_change_of_a_failed_message_is_undone(watched, change):
     assert list(store.all()) == before
 
 
+def test_the_reads_of_the_journal_are_not_counted_as_the_tasks(watched):
+    store, seen, journal = watched
+    store.put_all([(number, number) for number in range(100)])
+    before = store.metrics()
+    journal.begin()
+    seen.put("new", 1)
+    seen.put_all([(number, 0) for number in range(50)])
+    seen.delete(60)
+    seen.delete_all([70, 71])
+    assert journal.size
+    counted = {name: store.metrics().get(name, 0) - before.get(name, 0) for name in ("gets", "hits", "misses")}
+    assert counted == {"gets": 0, "hits": 0, "misses": 0}
+    assert (seen.get("new"), store.metrics()["gets"] - before["gets"]) == (1, 1)
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_between_messages_are_not_noted(watched, change):
     _, seen, journal = watched
