@@ -31,7 +31,7 @@ from samzapy.config.guarantee_warnings import ERRORS, GUARANTEE
 from samzapy.coordinator.wire import Details, WireError
 from samzapy.job.facts import MOST_LINES, NO_FACTS, Facts, PartitionLag, Stall
 from samzapy.job.lease import ContainerReport, TaskProgress
-from samzapy.metrics.columns import MetricColumns, plain_number, shared
+from samzapy.metrics.columns import COUNTED, MetricColumns, Snapshot, counters_of, plain_number, shared
 
 #: Bytes of a piece before it is compressed, roughly.
 PIECE_B = 131_072
@@ -119,7 +119,7 @@ class Changes:
     def _metrics(
         self, metrics: Mapping[str, Mapping[str, object]], *, all_of_them: bool
     ) -> Iterator[Callable[[_Piece], None]]:
-        numbers, values = self._numbers, self._values
+        numbers, values, counters = self._numbers, self._values, counters_of(metrics)
         gone = dict.fromkeys(numbers.values()) if all_of_them else {}
         for group, named in metrics.items():
             for name, value in named.items():
@@ -129,7 +129,8 @@ class Changes:
                     if not isnan(made) and len(group) + len(name) <= PIECE_B:
                         number = numbers[group, name] = len(values)
                         values.append(made)
-                        yield partial(_Piece.begin, group=group, name=name, number=number, value=made)
+                        known = f"{name}{COUNTED}" if (group, name) in counters else name
+                        yield partial(_Piece.begin, group=group, name=known, number=number, value=made)
                 elif not isnan(made):
                     gone.pop(number, None)
                     if values[number] != made:
@@ -141,9 +142,10 @@ class Changes:
                 yield partial(_Piece.measure, number=number, value=nan)
 
 
-def _urgent(metrics: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, object]]:
+def _urgent(metrics: Mapping[str, Mapping[str, float]]) -> Snapshot:
     """The counters of weakened guarantees. All details have them, because an attempt may end without a last report."""
-    return {group: metrics[group] for group in (GUARANTEE, ERRORS) if group in metrics}
+    urgent = {group: dict(metrics[group]) for group in (GUARANTEE, ERRORS) if group in metrics}
+    return Snapshot(urgent, counters_of(metrics))
 
 
 def _number(value: object) -> float:

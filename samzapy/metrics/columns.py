@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from math import isnan, nan
 
 #: Metric names by group, in the order of the values. A group may come several times, with other names.
 Names = tuple[tuple[str, tuple[str, ...]], ...]
+
+#: Ends the name of a counter in the columns: a number of the job's own code has no other sign of its kind.
+COUNTED = "\x1fcounter"
 
 #: All lists of names in use. The tasks of a job have few different ones.
 _SHARED: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -44,9 +48,24 @@ def plain_number(value: object) -> float:
         return nan
 
 
+class Snapshot(dict[str, dict[str, float]]):
+    """The values of a registry by group and name; `counters` are those that only grow, as pairs of group and name."""
+
+    __slots__ = ("counters",)
+
+    def __init__(self, groups: Mapping[str, dict[str, float]], counters: AbstractSet[tuple[str, str]]) -> None:
+        super().__init__(groups)
+        self.counters = counters
+
+
+def counters_of(groups: Mapping[str, Mapping[str, object]]) -> AbstractSet[tuple[str, str]]:
+    """The counters of a snapshot; none are known of other mappings."""
+    return groups.counters if isinstance(groups, Snapshot) else frozenset()
+
+
 class MetricColumns(Mapping[str, Mapping[str, float]]):
     """The metrics of one container at one moment, by group and name. The mapping of a group is made on request. A value that is
-    unknown is NaN in the columns, and is in no mapping."""
+    unknown is NaN in the columns, and is in no mapping. The name of a counter ends with `COUNTED` in the columns."""
 
     __slots__ = ("_values", "names")
 
@@ -60,7 +79,11 @@ class MetricColumns(Mapping[str, Mapping[str, float]]):
         """The columns of a registry's snapshot; the same object if they are columns already."""
         if isinstance(groups, MetricColumns):
             return groups
-        names = tuple((group, shared(tuple(values))) for group, values in groups.items())
+        counters = counters_of(groups)
+        names = tuple(
+            (group, shared(tuple([f"{name}{COUNTED}" if (group, name) in counters else name for name in values])))
+            for group, values in groups.items()
+        )
         return MetricColumns(names, array("d", chain.from_iterable(values.values() for values in groups.values())))
 
     @property
@@ -106,4 +129,4 @@ class MetricColumns(Mapping[str, Mapping[str, float]]):
 
 
 def _known(names: tuple[str, ...], values: array[float]) -> Iterator[tuple[str, float]]:
-    return (pair for pair in zip(names, values, strict=True) if not isnan(pair[1]))
+    return ((name.removesuffix(COUNTED), value) for name, value in zip(names, values, strict=True) if not isnan(value))

@@ -4,7 +4,8 @@ A registry stores a number by group and name. `container_metric` and `task_metri
 
 1. The groups of the table `_GROUPS` belong to the container: `commit`, `errors`, `process` and so on.
 2. A group with the name of a task belongs to that task: `processed.STREAM`, `store.NAME.PROPERTY`, `sink.NAME.PROPERTY`.
-3. All other numbers come from the user's code: `samzapy_user_GROUP_NAME`, without a type.
+3. All other numbers come from the user's code: `samzapy_user_GROUP_NAME`. A name that ends with `COUNTED` is a counter, any
+   other a gauge or a number of a timer.
 
 A histogram has several numbers: `NAME.le.BOUND` for each bound, `NAME.le.sum` and `NAME.le.count`.
 
@@ -20,6 +21,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from samzapy.metrics.columns import COUNTED
 
 PREFIX = "samzapy_"
 
@@ -318,18 +321,19 @@ def sanitized(text: str) -> str:
 
 def container_metric(group: str, name: str) -> Named | None:
     """The family of a number in a group of the container; None if another number includes it."""
+    known = name.removesuffix(COUNTED)
     if group.startswith(MARK):
         return _of_users(group.removeprefix(MARK), name)
-    found = _GROUPS.get(group, {}).get(name)
+    found = _GROUPS.get(group, {}).get(known)
     if found is not None:
         return found
-    base, of_histogram, leaf = name.rpartition(LE)
+    base, of_histogram, leaf = known.rpartition(LE)
     if of_histogram:
         return _bucket(_histogram(group, base), leaf)
     if group == "commit" and name.startswith(("commit.", "step.")):
         # The histogram has the same numbers.
         return None
-    return _labelled(group, name) or _users(group, name)
+    return _labelled(group, known) or _users(group, name)
 
 
 def _labelled(group: str, name: str) -> Named | None:
@@ -352,7 +356,7 @@ def _labelled(group: str, name: str) -> Named | None:
 
 def task_metric(name: str) -> Named | None:
     """The family of a number in a task's group; None if another number includes it."""
-    found = _TASK.get(name)
+    found = _TASK.get(name.removesuffix(COUNTED))
     if found is not None:
         return found
     if name == "processed":
@@ -404,6 +408,10 @@ def _of_users(group: str, name: str) -> Named:
     return _bucket(_users(group, base, Kind.HISTOGRAM), leaf) if of_histogram else _users(group, name)
 
 
-def _users(group: str, name: str, kind: Kind = Kind.UNTYPED) -> Named:
-    made = f"{_OF_USERS}{sanitized(group)}_{sanitized(name)}"
-    return Named(Family(made, kind, f"A metric of the job's own code: {group}.{name}."))
+def _users(group: str, name: str, kind: Kind = Kind.GAUGE) -> Named:
+    known = name.removesuffix(COUNTED)
+    made = f"{_OF_USERS}{sanitized(group)}_{sanitized(known)}"
+    if known != name:
+        # Prometheus ends the name of a counter with `_total`.
+        kind, made = Kind.COUNTER, made.removesuffix("_total")
+    return Named(Family(made, kind, f"A metric of the job's own code: {group}.{known}."))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from samzapy.api.metrics import Counter, Gauge, Histogram, MetricsRegistry, Timer
 from samzapy.errors import SamzapyError
-from samzapy.metrics.columns import plain_number
+from samzapy.metrics.columns import Snapshot, plain_number
 from samzapy.metrics.families import LE, MARK, OF_CONTAINER
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ class Registry(MetricsRegistry):
         self._metrics: dict[tuple[str, str], Counter | Gauge | Timer | Histogram] = {}
         # A list may be walked while another thread appends to it; a dict may not, and even copying one can be interrupted.
         self._in_order: list[tuple[str, str, Counter | Gauge | Timer | Histogram]] = []
+        self._counters: set[tuple[str, str]] = set()
         self._sources: dict[str, Source] = {}
         self._asking = threading.Lock()
 
@@ -57,9 +58,9 @@ class Registry(MetricsRegistry):
         source. A source that fails is left out and counted in `metrics.source-failures`."""
         self._sources = {**self._sources, group: source}
 
-    def snapshot(self) -> dict[str, dict[str, float]]:
+    def snapshot(self) -> Snapshot:
         """All current values as plain numbers, by group and name; NaN for a value that is not a number."""
-        found: dict[str, dict[str, float]] = {}
+        found = Snapshot({}, self._counters)
         for group, name, metric in self._in_order:
             values = found.setdefault(group, {})
             if isinstance(metric, Counter):
@@ -90,6 +91,8 @@ class Registry(MetricsRegistry):
         metric = self._metrics.get((group, name))
         if metric is None:
             metric = self._metrics[group, name] = kind(*made_of)
+            if kind is Counter:
+                self._counters.add((group, name))
             self._in_order.append((group, name, metric))
         if not isinstance(metric, kind):
             raise SamzapyError(

@@ -24,6 +24,7 @@ import orjson
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.clock import Clock
 from samzapy.errors import SamzapyError
+from samzapy.metrics.columns import Snapshot, counters_of
 from samzapy.version import VERSION
 
 Groups = dict[str, dict[str, float]]
@@ -129,10 +130,11 @@ class Shown:
         hidden = self._hidden
         if hidden is None:
             return metrics
-        return {
+        shown = {
             group: {name: value for name, value in values.items() if not hidden.fullmatch(f"{group}.{name}")}
             for group, values in metrics.items()
         }
+        return Snapshot(shown, counters_of(metrics))
 
 
 class SnapshotReporter(Reporter):

@@ -4,7 +4,10 @@ from math import nan
 
 import pytest
 
+from samzapy.coordinator.changes import Changes, Reported
 from samzapy.coordinator.status import ContainerStatus, JobStatus
+from samzapy.coordinator.wire import pack, unpack
+from samzapy.job.lease import ContainerReport
 from samzapy.metrics import Registry, UserMetrics
 from samzapy.metrics.bounded import USER_FAMILIES, Bounds
 from samzapy.metrics.columns import MetricColumns
@@ -144,7 +147,7 @@ def test_a_container_that_lost_its_lease_is_down_and_its_restarts_are_counted(pa
     assert value(found, "samzapy_container_restarts_total", container="0") == 2
 
 
-def test_numbers_of_the_jobs_own_code_have_no_type_and_a_limited_number_of_names(parsed):
+def test_numbers_of_the_jobs_own_code_have_a_limited_number_of_names(parsed):
     mine = {f"seen {n}": n for n in range(USER_FAMILIES + 5)}
     found = parsed(job(container({"shop": mine})))
     assert value(found, "samzapy_user_shop_seen_7", container="0") == 7
@@ -203,11 +206,45 @@ def test_a_group_of_the_jobs_own_code_is_not_one_of_ours(parsed):
     mine.counter("orders", "refused").inc(5)
     found = parsed(job(container(registry.snapshot())))
     assert value(found, "samzapy_errors_total", container="0", stage="process", action="skipped") == 1
-    assert value(found, "samzapy_user_errors_process_skipped", container="0") == 2
+    assert value(found, "samzapy_user_errors_process_skipped_total", container="0") == 2
     assert value(found, "samzapy_user_commit_step_mine", container="0") == 3
     assert value(found, "samzapy_user_clients_call_total_s", container="0") == 4
     assert value(found, "samzapy_user_process_seconds_bucket", container="0", le="2.0") == 1
-    assert value(found, "samzapy_user_orders_refused", container="0") == 5
+    assert value(found, "samzapy_user_orders_refused_total", container="0") == 5
+
+
+def of_the_jobs_own_code(metrics):
+    """The types and samples of the metrics of the job's own code."""
+    lines = render(job(container(metrics))).decode().splitlines()
+    found = [line.removeprefix("# TYPE ") for line in lines if "samzapy_user_" in line and "# HELP" not in line]
+    return sorted(line.replace('{job="counts",container="0"}', "") for line in found)
+
+
+def test_counters_and_gauges_of_the_jobs_own_code_keep_their_kind_on_the_way_to_the_driver():
+    registry = Registry()
+    mine = UserMetrics(registry)
+    mine.counter("orders", "refused").inc(5)
+    mine.counter("errors", "seen_total").inc(0.5)
+    mine.gauge("orders", "open").set(3)
+    registry.counter("errors", "process.skipped").inc()
+    own = [
+        "samzapy_user_errors_seen_total 0.5",
+        "samzapy_user_errors_seen_total counter",
+        "samzapy_user_orders_open 3.0",
+        "samzapy_user_orders_open gauge",
+        "samzapy_user_orders_refused_total 5.0",
+        "samzapy_user_orders_refused_total counter",
+    ]
+    assert of_the_jobs_own_code(registry.snapshot()) == own
+    changes, reported = Changes(), Reported(7)
+    report = ContainerReport("0", 7, "running", metrics=registry.snapshot())
+    for metrics in (False, True):
+        for piece in changes.pieces(report, 0.0, metrics=metrics):
+            reported = reported.changed(unpack(pack(piece)))
+            changes.acknowledge()
+    assert of_the_jobs_own_code(reported.metrics) == own
+    assert reported.metrics.groups() == registry.snapshot()
+    assert reported.metrics["orders"] == {"refused": 5.0, "open": 3.0}
 
 
 def test_a_timer_with_the_name_of_a_histogram_repeats_none_of_its_lines():
