@@ -723,6 +723,18 @@ _NATIVE = (
     ),
     Mutant("samzapy/native/produce.c", "    Py_DECREF(pairs);\n", "", _QUEUES),
     Mutant(
+        "samzapy/system/kafka/client.py",
+        "if now - since >= _DELETED_S)",
+        "if now >= since)",
+        ("tests/unit/kafka/test_deleted_topics.py",),
+    ),
+    Mutant(
+        "samzapy/system/kafka/client.py",
+        "        self.settled = False\n        if self._clock",
+        "        if self._clock",
+        ("tests/unit/kafka/test_deleted_topics.py",),
+    ),
+    Mutant(
         "samzapy/container/lifecycle.py",
         "            raise InputDeleted(failure.system, failure.stream, committed) from failure\n",
         "            raise\n",
