@@ -55,6 +55,7 @@ def test_a_topic_that_comes_back_is_not_deleted_and_starts_anew(looking):
     assert look(0) == (None, False)
     cluster.topics = {"a", "b"}
     assert look(2.9) == (None, True)
+    assert look(0.1) == (None, False), "nothing was asked"
     cluster.topics = {"b"}
     assert look(1) == (None, False)
     assert look(2.9) == (None, False)
