@@ -19,6 +19,7 @@ from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.operators.joins.sides import Side, side_of
 from samzapy.serializers.plain import PlainForm, json_form
 from samzapy.serializers.typed import is_plain, shown
+from samzapy.storage.readback import ReadBack
 
 #: The entries of a store that are tried at a start.
 SAMPLE = 64
@@ -27,23 +28,36 @@ SAMPLE = 64
 class TypedValues:
     """The messages of one input with a class."""
 
-    __slots__ = ("_classes", "_form", "_kind", "_store", "_stream")
+    __slots__ = ("_back", "_classes", "_form", "_kind", "_store", "_stream")
 
     def __init__(self, form: PlainForm, kind: Any, store: str, stream: SystemStream) -> None:
         self._form = form
+        self._back = ReadBack(form.to_plain, form.from_plain, form.reason, form.classes)
         self._classes: frozenset[type] = form.classes or frozenset()
         self._kind = kind
         self._store = store
         self._stream = stream
 
     def plain(self, message: Any) -> Any:
-        """The plain form of an object of the class; other values stay."""
-        return self._form.to_plain(message) if type(message) in self._classes else message
+        """The plain form of an object of the class; other values stay. Raises SerdeError for an object that would not come
+        back; the first ones are tried, and then some."""
+        if type(message) not in self._classes:
+            return message
+        plain, back = self._form.to_plain(message), self._back
+        back.left -= 1
+        if (back.left <= 0 or type(message) not in back.proven) and back.due(message):
+            fault = back.fault(message, plain)
+            if fault is not None:
+                raise SerdeError(
+                    f"store '{self._store}': the {type(message).__name__} of {self._stream} {fault}; a join keeps messages in "
+                    "its store: change the class, or join plain values"
+                )
+        return plain
 
     def kept(self, message: Any) -> list[Any]:
         """The end of the entry of a message. It is new: the store does not share it with the user."""
         if type(message) in self._classes:
-            return [self._form.to_plain(message)]
+            return [self.plain(message)]
         return [message] if message is None else [message, False]
 
     def message(self, key: str, value: Any, is_object: bool = True) -> Any:

@@ -277,6 +277,18 @@ def test_typed_dicts_are_kept_as_they_are(tmp_path):
         assert left.value == {"a": "replaced by the task, of no class"}
 
 
+class Login(pydantic.BaseModel):
+    number: int
+    pin: pydantic.SecretStr
+
+
+def test_readback_refuses_a_message_that_would_not_come_back_from_a_join(tmp_path):
+    message = r"^store '.*': the Login of .* does not come back as it was written: \$\.pin: SecretStr \*+ was written"
+    with joins_of(tmp_path, {LEFT: Login}) as bench, pytest.raises(SerdeError, match=message) as refused:
+        bench.send(0, "a", 10, Login(number=1, pin="1234"))
+    assert "1234" not in str(refused.value)
+
+
 class NearestTask(StreamTask[str, View], InitableTask, WindowableTask):
     """Its annotation names the class of both inputs."""
 
