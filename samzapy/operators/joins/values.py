@@ -44,8 +44,7 @@ class TypedValues:
         if type(message) not in self._classes:
             return message
         plain, back = self._form.to_plain(message), self._back
-        back.left -= 1
-        if (back.left <= 0 or type(message) not in back.proven) and back.due(message):
+        if back.tick() and back.due(message):
             fault = back.fault(message, plain)
             if fault is not None:
                 raise SerdeError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any, TypeVar
 
 from samzapy.api.serde import Serde
@@ -166,10 +165,8 @@ class EntryCodec:
         if self._key_doubt is not None and type(key) not in self.plain_types and self._key_doubt in data:
             self._check_key_bytes(key)
         back = self._key_back
-        if back is not None:
-            back.left -= 1
-            if (back.left <= 0 or type(key) not in back.proven) and back.due(key):
-                self._read_back(back, "key", key, key, data)
+        if back is not None and back.tick() and back.due(key):
+            self._read_back(back, "key", key, key, data)
         return data
 
     def encode_keys(self, keys: Collection[Any]) -> list[bytes]:
@@ -204,10 +201,8 @@ class EntryCodec:
         if self._doubt is not None and data.find(self._doubt) >= 0:
             self._check(key, value)
         back = self._value_back
-        if back is not None:
-            back.left -= 1
-            if (back.left <= 0 or type(value) not in back.proven) and back.due(value):
-                self._read_back(back, "value of key", key, value, data)
+        if back is not None and back.tick() and back.due(value):
+            self._read_back(back, "value of key", key, value, data)
         return data if self._exact else bytes(memoryview(data))
 
     def prove(self, key: Any, value: Any) -> None:
@@ -241,10 +236,7 @@ class EntryCodec:
             self._check_doubtful(keys, values, data)
         back = self._value_back
         if back is not None:
-            for place in back.places(values):
-                if data[place] is not None:
-                    key, value = (next(islice(each, place, None)) for each in (keys, values))
-                    self._read_back(back, "value of key", key, value, data[place])
+            self._sample(back, keys, values, data)
         return data
 
     def decode_key(self, data: bytes) -> Any:
@@ -318,6 +310,18 @@ class EntryCodec:
             self._value_serde.check(value)
         except SerdeError as cause:
             raise self._refused("value of key", key, self._value_serde, value, cause) from cause
+
+    def _sample(
+        self, back: ReadBack, keys: Collection[Any], values: Collection[Any], data: Sequence[bytes | None]
+    ) -> None:
+        """Read back the values of a batch that are due."""
+        places = back.places(values)
+        if places:
+            columns = [each if isinstance(each, list) else list(each) for each in (keys, values)]
+            for place in places:
+                key, value = (each[place] for each in columns)
+                if value is not None:
+                    self._read_back(back, "value of key", key, value, data[place])
 
     def _read_back(self, back: ReadBack, part: str, key: Any, value: Any, data: Any) -> None:
         fault = back.fault(value, data)
