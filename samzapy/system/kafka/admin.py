@@ -32,7 +32,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts, reach
-from samzapy.system.kafka.errors import BETWEEN_LEADERS, SILENCE, UNKNOWN_TOPIC, error_of, general_error, one_line
+from samzapy.system.kafka.errors import BETWEEN_LEADERS, SILENCE, UNKNOWN_TOPIC, error_of, one_line
 from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.group_positions import GroupPositions
 
@@ -120,7 +120,7 @@ class KafkaAdmin(SystemAdmin):
             raise ConfigError([ConfigProblem(stream, None, one_line(answer))])
         existed = isinstance(answer, KafkaError) and answer.code() == KafkaError.TOPIC_ALREADY_EXISTS
         if not existed:
-            self._result(answer, stream)
+            self._result(answer, stream, "CREATE")
         self._known.add(stream)
         return not existed
 
@@ -152,7 +152,7 @@ class KafkaAdmin(SystemAdmin):
         if partitions > found.partitions:
             request = [NewPartitions(stream, partitions)]
             answers = self._change(lambda client: client.create_partitions(request, request_timeout=_CHANGE_S))
-            self._result(answers[stream], stream)
+            self._result(answers[stream], stream, "ALTER")
         self._wait_for_leaders({stream: StreamSpec(stream, partitions)})
 
     def describe(self, stream: str) -> StreamDescription | None:
@@ -193,10 +193,10 @@ class KafkaAdmin(SystemAdmin):
     def _settings(self, answer: Any, stream: str) -> tuple[dict[str, str], str]:
         """The settings of a topic. If the user may not see them: none, and the reason. Inputs and outputs need none."""
         if isinstance(answer, KafkaError):
-            failure = general_error(answer, self._client_errors.system, stream)
+            failure = self._client_errors.general_error(answer, stream, "DESCRIBE_CONFIGS")
             if answer.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise failure
-            return {}, f"{failure}: the ACL DESCRIBE_CONFIGS on this topic is missing"
+            return {}, str(failure)
         return {name: entry.value for name, entry in answer.items() if entry.value is not None}, ""
 
     def stream_ids(self, streams: Iterable[str]) -> dict[str, str]:
@@ -216,7 +216,7 @@ class KafkaAdmin(SystemAdmin):
             if answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and stream == _TRANSACTION_LOG:
                 continue
             if answer.code() not in UNKNOWN_TOPIC and answer.code() != KafkaError.TOPIC_EXCEPTION:
-                raise general_error(answer, self._client_errors.system, stream)
+                raise self._client_errors.general_error(answer, stream, "DESCRIBE")
         return found
 
     def list_streams(self) -> list[str]:
@@ -257,13 +257,13 @@ class KafkaAdmin(SystemAdmin):
         if before > oldest:
             at = TopicPartition(ssp.stream, ssp.partition, before)
             answers = self._change(lambda client: client.delete_records([at], request_timeout=_CHANGE_S))
-            self._result(next(iter(answers.values())), str(ssp))
+            self._result(next(iter(answers.values())), str(ssp), "DELETE")
 
     def delete(self, stream: str) -> None:
         self._known.discard(stream)
         self._counts.pop(stream, None)
         answers = self._change(lambda client: client.delete_topics([stream], request_timeout=_CHANGE_S))
-        self._result(answers[stream], stream)
+        self._result(answers[stream], stream, "DELETE")
         self._wait("is still there", lambda: None if self.describe(stream) is None else stream)
 
     def longest_transaction_ms(self) -> int | None:
@@ -329,7 +329,7 @@ class KafkaAdmin(SystemAdmin):
             return {key: _outcome(answer) for key, answer in ask(self._client).items()}
         except KafkaException as cause:
             self._made = None
-            raise general_error(error_of(cause), self._client_errors.system, self._client_errors.servers) from cause
+            raise self._client_errors.general_error(error_of(cause), "", "DESCRIBE") from cause
 
     def _list_offsets(
         self, ssps: list[SystemStreamPartition], *specs: Any, committed: bool = False, patience_s: float = _SETTLE_S
@@ -355,7 +355,7 @@ class KafkaAdmin(SystemAdmin):
                 lost = failed.error.code() not in _MAY_CHANGE or self._clock.monotonic() > deadline
                 if lost and not known:
                     where = f"{failed.ssp} on {self._client_errors.servers}"
-                    raise general_error(failed.error, self._client_errors.system, where) from failed
+                    raise self._client_errors.general_error(failed.error, where, "DESCRIBE") from failed
                 self._client.poll(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return [{} for _ in specs]
@@ -393,9 +393,9 @@ class KafkaAdmin(SystemAdmin):
             raise _NoOffset(ssp, KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
         return offset
 
-    def _result(self, answer: Any, where: str) -> None:
+    def _result(self, answer: Any, where: str, operation: str) -> None:
         if isinstance(answer, KafkaError):
-            raise general_error(answer, self._client_errors.system, where)
+            raise self._client_errors.general_error(answer, where, operation)
 
     def _wait(self, otherwise: str, missing: Callable[[], str | None], patience_s: float = _SETTLE_S) -> None:
         """Wait until `missing` returns no name of a topic that is not as it should be."""

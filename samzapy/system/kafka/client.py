@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from math import inf
@@ -14,7 +15,15 @@ from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, UnknownPartition, UnknownStream, Unreachable
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    EnvironmentFailure,
+    SamzapyError,
+    UnknownPartition,
+    UnknownStream,
+    Unreachable,
+)
 from samzapy.system.kafka.errors import (
     UNKNOWN_PARTITION,
     error_of,
@@ -24,6 +33,7 @@ from samzapy.system.kafka.errors import (
     one_line,
 )
 from samzapy.system.kafka.gate import Gate
+from samzapy.system.kafka.identity import expired_certificate, principal
 from samzapy.system.kafka.statistics import ClientStatistics
 
 #: mallopt's number for the greatest number of arenas.
@@ -60,6 +70,8 @@ _FIRST_ATTEMPT_S = 1.0
 _PAUSE_S = 0.1
 #: librdkafka's names for its lines about lost connections and requests without an answer.
 _DISTURBANCES = frozenset({"FAIL", "REQTMOUT"})
+#: librdkafka's line about a partition that it could not add to a transaction for a lack of rights.
+_REFUSED_PARTITION = re.compile(r'partition "(.+)" \[(\d+)\] to transaction: .*authorization failed', re.IGNORECASE)
 #: librdkafka warns at every start that this property is experimental. It is set on purpose.
 _ON_PURPOSE = "enable.gapless.guarantee"
 #: Such a line contains this text if the first request of a connection was not answered.
@@ -70,12 +82,18 @@ class ClientErrors:
     """Collects the errors that a handle reports outside of its calls, and keeps its `statistics`. `check` raises the
     permanent errors.
 
-    Messages name `system` and `servers`. `disturbed`: a connection was lost or a request was not answered in time, so
-    librdkafka may have sent something twice. `gate`: where the requests of this process to the cluster pass.
+    Messages name `system`, `servers`, and `who` the client is by its `properties`. `refused_partition`: the topic and partition
+    that a transaction was not allowed to write to, which librdkafka only logs. `disturbed`: a connection was lost or a request
+    was not answered in time, so librdkafka may have sent something twice. `gate`: where the requests of this process to the cluster pass.
     """
 
-    def __init__(self, system: str, servers: str, gate: Gate | None = None) -> None:
+    def __init__(
+        self, system: str, servers: str, gate: Gate | None = None, properties: Mapping[str, str] | None = None
+    ) -> None:
         """Without `gate`, the handle has one of its own."""
+        self._properties = properties or {}
+        self.who = principal(self._properties)
+        self.refused_partition = ""
         self.system = system
         self.servers = servers
         self.gate = gate or Gate(servers)
@@ -106,6 +124,8 @@ class ClientErrors:
             self.disturbed = True
             if _FIRST_WORD in line:
                 self.last = f"it closes connections at once; is systems.{self.system}.consumer.security.protocol right?"
+        elif facility == "ADDPARTS" and (found := _REFUSED_PARTITION.search(line)):
+            self.refused_partition = f"{found[1]}[{found[2]}]"
         if facility == "CONFWARN" and _ON_PURPOSE in line:
             level = logging.DEBUG
         LOGGER.log(level, form, facility, client, line)
@@ -113,16 +133,29 @@ class ClientErrors:
     def check(self) -> None:
         """Raise EnvironmentFailure if the cluster has refused this client."""
         if self.refusal is not None:
-            raise general_error(self.refusal, self.system, self.servers)
+            raise self._handshake_failed(self.refusal)
 
     def check_first_contact(self) -> None:
         """Like `check`; a failed TLS handshake counts as well. Later it may only mean that a broker shuts down."""
         self.check()
         if self.handshake is not None:
-            raise general_error(self.handshake, self.system, self.servers)
+            raise self._handshake_failed(self.handshake)
+
+    def general_error(self, error: KafkaError, where: str = "", operation: str = "") -> SamzapyError:
+        """The error for a failed call, as of `errors.general_error`. `where`: by default, the servers."""
+        return general_error(error, self.system, where or self.servers, operation, self.who)
+
+    def _handshake_failed(self, error: KafkaError) -> SamzapyError:
+        expired = expired_certificate(self._properties, SYSTEM_CLOCK.wall_ms())
+        if expired:
+            return EnvironmentFailure(f"{self.servers}: TLS handshake failed: {expired}")
+        return self.general_error(error)
 
     def unreachable(self, waited_s: float) -> SamzapyError:
         """The error for a cluster that did not answer in time."""
+        expired = expired_certificate(self._properties, SYSTEM_CLOCK.wall_ms())
+        if expired:
+            return EnvironmentFailure(f"cannot reach {self.servers} within {waited_s:.0f} s: {expired}")
         reason = f" ({self.last})" if self.last else ""
         return Unreachable(f"cannot reach {self.servers} within {waited_s:.0f} s{reason}")
 

@@ -12,7 +12,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError, UnknownStream
 from samzapy.system.kafka.client import ClientErrors, DeletedTopics, counts_of, partition_counts
-from samzapy.system.kafka.errors import UNKNOWN_PARTITION, error_of, general_error
+from samzapy.system.kafka.errors import UNKNOWN_PARTITION, error_of
 from samzapy.system.kafka.fetching import Event, Fetch, open_consumer
 
 _WATERMARKS_S = 5.0
@@ -54,7 +54,7 @@ class KafkaConsumer(SystemConsumer):
         try:
             found, events = fetch.take(timeout_s, max_records, coarse=self.coarse)
         except KafkaException as cause:
-            raise general_error(error_of(cause), self._client_errors.system, self._client_errors.servers) from cause
+            raise self._client_errors.general_error(error_of(cause)) from cause
         except RuntimeError as cause:
             if self._fetch is fetch:
                 raise
@@ -135,9 +135,7 @@ class KafkaConsumer(SystemConsumer):
         if error.code() == KafkaError._AUTO_OFFSET_RESET and ssp in self._positions:  # noqa: SLF001
             low, high = self._call(lambda client: client.get_watermark_offsets(_at(ssp), timeout=_WATERMARKS_S))
             return OffsetOutOfRange(ssp, self._positions[ssp], low, high)
-        return general_error(
-            error, self._client_errors.system, str(ssp) if event.stream else self._client_errors.servers
-        )
+        return self._client_errors.general_error(error, str(ssp) if event.stream else "", "READ")
 
     def _call(self, call: Any) -> Any:
         if self._client is None:
@@ -145,7 +143,7 @@ class KafkaConsumer(SystemConsumer):
         try:
             return call(self._client)
         except KafkaException as cause:
-            raise general_error(error_of(cause), self._client_errors.system, self._client_errors.servers) from cause
+            raise self._client_errors.general_error(error_of(cause)) from cause
 
     def _why_not(self) -> SamzapyError:
         if self._failure is not None:

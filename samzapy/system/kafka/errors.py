@@ -74,7 +74,7 @@ _OUTAGE = (
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     }
 )
-_UNAUTHORISED = {
+UNAUTHORISED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
@@ -121,17 +121,20 @@ def _waits(failure: SamzapyError, error: KafkaError) -> SamzapyError:
     return failure
 
 
-def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
-    """The error for a failure outside of transactional calls; `where` is a topic, an SSP or an address."""
+def general_error(error: KafkaError, system: str, where: str, operation: str = "", who: str = "") -> SamzapyError:
+    """The error for a failure outside of transactional calls; `where` is a topic, an SSP or an address. `operation`: the ACL
+    that the call needs there; `who`: the principal of the client."""
     code = error.code()
     if code in _REFUSED or is_failed_handshake(error):
         what = _REFUSED.get(code, _REFUSED[KafkaError._SSL])  # noqa: SLF001
         return EnvironmentFailure(f"{where}: {what}: {one_line(error)}")
     if code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-        needed = "the ACLs WRITE and DESCRIBE on this TransactionalId are missing"
+        needed = f"{who or 'this client'} needs the ACLs WRITE and DESCRIBE on this TransactionalId"
         return TransactionsRefused(f"{where}: not authorised: TransactionalId ({one_line(error)}): {needed}")
-    if code in _UNAUTHORISED:
-        return EnvironmentFailure(f"{where}: not authorised: {_UNAUTHORISED[code]} ({one_line(error)})")
+    if code in UNAUTHORISED:
+        kind = UNAUTHORISED[code]
+        needed = f": {who or 'this client'} needs the ACL {operation} on this {kind}" if operation else ""
+        return EnvironmentFailure(f"{where}: not authorised: {kind} ({one_line(error)}){needed}")
     if code in UNKNOWN_TOPIC:
         return UnknownStream(system, where.removeprefix(f"{system}.").partition("[")[0])
     if code in _OUTAGE or error.retriable():
@@ -139,8 +142,10 @@ def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
     return EnvironmentFailure(f"{where}: {one_line(error)}")
 
 
-def delivery_error(error: KafkaError, system: str, where: str, size: int, limit: int | None = None) -> SamzapyError:
-    """The error for a record that was not acknowledged."""
+def delivery_error(
+    error: KafkaError, system: str, where: str, size: int, limit: int | None = None, who: str = ""
+) -> SamzapyError:
+    """The error for a record that was not acknowledged; `who`: the principal of the producer."""
     code = error.code()
     if code == KafkaError.INVALID_TIMESTAMP:
         allowed = "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic say which it takes"
@@ -155,17 +160,18 @@ def delivery_error(error: KafkaError, system: str, where: str, size: int, limit:
         return RecordTooLarge(where, size, limit, advice)
     if code in _FENCED:
         return ProducerFenced(f"{where}: the producer was fenced: {one_line(error)}")
-    if code in UNKNOWN_TOPIC or code in _UNAUTHORISED:
-        return general_error(error, system, where)
+    if code in UNKNOWN_TOPIC or code in UNAUTHORISED:
+        return general_error(error, system, where, "WRITE", who)
     return _waits(ProducerError(f"{where}: record of {size:,} B was not acknowledged: {one_line(error)}"), error)
 
 
-def transaction_error(error: KafkaError, call: str) -> SamzapyError:
-    """The error for a failed transactional call. Its class says how to react: let go, abort and rewind, or outcome unknown."""
+def transaction_error(error: KafkaError, call: str, who: str = "") -> SamzapyError:
+    """The error for a failed transactional call. Its class says how to react: let go, abort and rewind, or outcome unknown.
+    `who`: the principal of the producer."""
     code = error.code()
     text = f"{call}: {one_line(error)}"
-    if code in _REFUSED or code in _UNAUTHORISED:
-        return general_error(error, "", call)
+    if code in _REFUSED or code in UNAUTHORISED:
+        return general_error(error, "", call, "WRITE", who)
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return EnvironmentFailure(f"{text}: more than the broker's transaction.max.timeout.ms (900000 unless changed)")
     if code in _FENCED or error.fatal() or code == KafkaError._FATAL:  # noqa: SLF001

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
@@ -36,16 +38,19 @@ class KafkaSystemFactory(SystemFactory):
     transactional_call_s = 30.0
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
-        return KafkaConsumer(consumer_properties(settings, client_id), _client_errors(settings))
+        return KafkaConsumer(consumer_properties(settings, client_id), _client_errors(settings, settings.consumer))
 
     def producer(
         self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> SystemProducer:
         properties = producer_properties(settings, client_id, transactional_id, timeout_ms)
-        return KafkaProducer(properties, _client_errors(settings), transactional_id, call_s=self.transactional_call_s)
+        return KafkaProducer(
+            properties, _client_errors(settings, settings.producer), transactional_id, call_s=self.transactional_call_s
+        )
 
     def admin(self, settings: SystemSettings, client_id: str) -> SystemAdmin:
-        return KafkaAdmin(admin_properties(settings, client_id), _client_errors(settings))
+        properties = admin_properties(settings, client_id)
+        return KafkaAdmin(properties, _client_errors(settings, properties))
 
     def max_record_bytes(self, settings: SystemSettings) -> int | None:
         """The limit of the job file; librdkafka's default is 1,000,000 bytes."""
@@ -64,6 +69,6 @@ class KafkaSystemFactory(SystemFactory):
         check_settings(settings)
 
 
-def _client_errors(settings: SystemSettings) -> ClientErrors:
+def _client_errors(settings: SystemSettings, properties: Mapping[str, str]) -> ClientErrors:
     servers = bootstrap_servers(settings)
-    return ClientErrors(settings.name, servers, gate_of(servers))
+    return ClientErrors(settings.name, servers, gate_of(servers), properties)

@@ -15,7 +15,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.errors import RetriableError
 from samzapy.system.kafka.client import ClientErrors, make_client
-from samzapy.system.kafka.errors import error_of, general_error
+from samzapy.system.kafka.errors import error_of
 
 #: The time limit of one commit.
 _COMMIT_S = 5.0
@@ -43,7 +43,7 @@ class GroupPositions:
         try:
             self._consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as cause:
-            raise general_error(error_of(cause), self._client_errors.system, self._where) from cause
+            raise self._client_errors.general_error(error_of(cause), self._where, "READ") from cause
         deadline = self._clock.monotonic() + _COMMIT_S
         while not self._answered:
             if self._clock.monotonic() > deadline:
@@ -52,7 +52,7 @@ class GroupPositions:
                 raise silence
             self._consumer.poll(_POLL_S)
         if self._error is not None:
-            raise general_error(self._error, self._client_errors.system, self._where)
+            raise self._client_errors.general_error(self._error, self._where, "READ")
 
     def close(self) -> None:
         """Disconnect; a commit without an answer is given up."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from math import ceil
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.api.envelope import Headers
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
@@ -21,7 +21,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.system.kafka.client import LOGGER, ClientErrors, DeletedTopics, reach
-from samzapy.system.kafka.errors import REFUSED, delivery_error, error_of, transaction_error
+from samzapy.system.kafka.errors import REFUSED, UNAUTHORISED, delivery_error, error_of, transaction_error
 from samzapy.system.kafka.library import extension
 from samzapy.system.kafka.queue import Failure, RecordColumns, RecordQueue, open_producer
 from samzapy.system.producer_calls import ProducerCalls
@@ -212,7 +212,8 @@ class KafkaProducer(SystemProducer):
         except ProducerError as error:
             if self._calls.in_transaction and type(error) is ProducerError:
                 # After a refused record every call fails, with an error that only says so.
-                raise self._refusal() or _aborted(error) from error
+                cause = self._cause_of(error)
+                raise (self._refusal() or cause if type(cause) is TransactionAborted else cause) from error
             raise
 
     def _flush(self, timeout_s: float) -> None:
@@ -245,32 +246,41 @@ class KafkaProducer(SystemProducer):
     def _undelivered(self, failure: Failure) -> SamzapyError:
         error, stream, partition, size = failure
         self._refused = error.code() in REFUSED
-        where = f"{self._client_errors.system}.{stream}[{partition}]"
-        return self._after_a_failure(delivery_error(error, self._client_errors.system, where, size))
+        system, who = self._client_errors.system, self._client_errors.who
+        found = delivery_error(error, system, f"{system}.{stream}[{partition}]", size, who=who)
+        return self._cause_of(found) if self._calls.in_transaction else found
 
     def _refusal(self) -> SamzapyError | None:
-        """The error of a record that the broker has refused, None if there is none. After its fatal error the client reports on
-        all records at once."""
+        """The error of a record that the broker has refused, or that the client may not write; None if there is none. After its
+        fatal error the client reports on all records at once."""
+        final = REFUSED | UNAUTHORISED.keys()
         for _ in range(_REPORT_CALLS):
-            failure = next((each for each in self._queue.failures() if each.error.code() in REFUSED), None)
+            failure = next((each for each in self._queue.failures() if each.error.code() in final), None)
             if failure is not None:
                 return self._undelivered(failure)
             with suppress(KafkaException, SystemError):
                 self._client.poll(_REPORT_S)
         return None
 
-    def _after_a_failure(self, found: SamzapyError) -> SamzapyError:
-        """The error for a failed record in an open transaction: after a fence, records fail with many different errors."""
-        if not self._calls.in_transaction:
-            return found
+    def _cause_of(self, found: SamzapyError) -> SamzapyError:
+        """The error for a failed record in an open transaction. After a fence, or where the client may not write, records fail
+        with many different errors, and calls as made out of order."""
         try:
-            # Inside a transaction this always fails and changes nothing. The error is fatal if the producer is finished.
+            # Inside a transaction this always fails and changes nothing. The error is the one that the transaction has failed with.
             self._client.begin_transaction()
         except KafkaException as cause:
             error = error_of(cause)
-            if error.fatal():
-                return transaction_error(error, f"flush of {self._calls.name}")
+            if error.fatal() or error.code() in UNAUTHORISED:
+                return self._transaction_error(error, "flush")
         return _aborted(found) if type(found) is ProducerError else found
+
+    def _transaction_error(self, error: KafkaError, call: str) -> SamzapyError:
+        """The error for a failed call; names the partition that the client may not write to."""
+        errors = self._client_errors
+        where = f"{call} of {self._calls.name}"
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and errors.refused_partition:
+            where = f"{errors.system}.{errors.refused_partition}"
+        return transaction_error(error, where, errors.who)
 
     def _serve(self, timeout_s: float) -> None:
         """Let librdkafka deliver its reports."""
@@ -280,12 +290,12 @@ class KafkaProducer(SystemProducer):
         try:
             return call(self._client)
         except KafkaException as cause:
-            raise transaction_error(error_of(cause), f"{name} of {self._calls.name}") from cause
+            raise self._transaction_error(error_of(cause), name) from cause
         except SystemError as crash:
             # A call that delivers reports raises a fatal error; a report behind it in the same call makes it a SystemError.
             pending = crash.__cause__
             if isinstance(pending, KafkaException):
-                raise transaction_error(error_of(pending), f"{name} of {self._calls.name}") from pending
+                raise self._transaction_error(error_of(pending), name) from pending
             raise
 
 

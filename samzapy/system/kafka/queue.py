@@ -230,9 +230,9 @@ class RecordQueue(ABC):
     def _refused(self, error: KafkaError, stream: str, partition: int, size: int) -> SamzapyError:
         where = f"{self._client_errors.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
-            return transaction_error(error, where)
+            return transaction_error(error, where, self._client_errors.who)
         limit = int(self._properties.get("message.max.bytes", LARGEST_RECORD))
-        return delivery_error(error, self._client_errors.system, where, size, limit)
+        return delivery_error(error, self._client_errors.system, where, size, limit, self._client_errors.who)
 
 
 class NativeQueue(RecordQueue):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
@@ -35,6 +36,10 @@ _CARRIES_A_GUARANTEE = {
 }
 #: Keys of Samza's job files that have no meaning here.
 _IGNORED = frozenset({"zookeeper.connect", "producer.type"})
+#: Properties that name files.
+_FILES = frozenset(
+    {"ssl.ca.location", "ssl.certificate.location", "ssl.crl.location", "ssl.key.location", "ssl.keystore.location"}
+)
 _CALLBACK = re.compile(r"(^logger$|^on_|_cb$|^default\.topic\.config$)")
 
 #: A client connects to its bootstrap server, and then to a broker by its id. Between the two connections librdkafka pauses
@@ -160,7 +165,9 @@ def check_settings(settings: SystemSettings) -> None:
     for side, given in (("consumer", settings.consumer), ("producer", settings.producer)):
         refused = _refused(settings.name, side, given)
         problems.extend(refused)
-        known = {problem.key for problem in refused}
+        missing = _missing_files(settings.name, side, given)
+        problems.extend(missing)
+        known = {problem.key for problem in (*refused, *missing)}
         rest = {k: v for k, v in _passed(given).items() if f"systems.{settings.name}.{side}.{k}" not in known}
         problems.extend(_tried(settings.name, side, rest))
     problems.extend(_unknown_thresholds(settings))
@@ -200,13 +207,32 @@ def _refused(system: str, side: str, given: Mapping[str, str]) -> list[ConfigPro
     return problems
 
 
+def _missing_files(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
+    """The files of a connection that do not exist, or cannot be read: librdkafka's error would name neither file nor key."""
+    problems = []
+    for key, path in given.items():
+        if key not in _FILES or (key == "ssl.ca.location" and path == "probe"):
+            continue
+        try:
+            # A folder is a set of certificates of authorities.
+            if not Path(path).is_dir():
+                Path(path).open("rb").close()
+        except (OSError, ValueError) as cause:
+            reason = getattr(cause, "strerror", None) or str(cause)
+            problems.append(_problem(system, side, key, path, f"the file cannot be read ({reason})"))
+    return problems
+
+
 def _tried(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
-    """The problems that librdkafka finds with the properties, together and then one by one, on a client without an address."""
+    """The problems that librdkafka finds with the properties, together and then one by one, on a client without an address.
+    Alone, a property may lack another one: only an error that names the property is about it."""
     rest = {key: value for key, value in given.items() if key != "bootstrap.servers"}
     if _reason(side, rest) is None:
         return []
     alone = {key: _reason(side, {key: value}) for key, value in rest.items()}
-    found = [_problem(system, side, key, rest[key], reason) for key, reason in alone.items() if reason is not None]
+    found = [
+        _problem(system, side, key, rest[key], reason) for key, reason in alone.items() if reason and key in reason
+    ]
     if found:
         return found
     return [ConfigProblem(f"systems.{system}.{side}", None, str(_reason(side, rest)))]

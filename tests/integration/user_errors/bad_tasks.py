@@ -2,6 +2,7 @@
 
 import os
 
+from samzapy.api.stream import SystemStream
 from samzapy.api.task import InitableTask, StreamTask
 
 
@@ -16,6 +17,14 @@ class Counting(StreamTask, InitableTask):
 
     def process(self, envelope, collector, coordinator):
         self.store.put(envelope.key, (self.store.get(envelope.key) or 0) + 1)
+
+
+class Copying(Counting):
+    """Also sends each message to the stream that is named after its input."""
+
+    def process(self, envelope, collector, coordinator):
+        super().process(envelope, collector, coordinator)
+        collector.send_message(SystemStream("kafka", f"{envelope.ssp.stream}-out"), envelope.message, envelope.key)
 
 
 class NullKey(Counting):

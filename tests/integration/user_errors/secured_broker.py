@@ -72,6 +72,11 @@ class SecuredBroker:
         producer.close()
         admin.close()
 
+    def take_from(self, user: str, resource: ResourceType, name: str, operation: AclOperation) -> None:
+        """Allow a user everything on what has this name but one operation."""
+        self.allow(user, resource, name, AclOperation.ALL)
+        self.deny(user, resource, name, operation)
+
     def deny(self, user: str, resource: ResourceType, name: str, operation: AclOperation = AclOperation.ALL) -> None:
         """Deny a user an operation on what has this name."""
         self._bind(user, resource, name, operation, AclPermissionType.DENY)

@@ -99,12 +99,12 @@ def test_a_wrong_password_is_refused_in_one_line_that_does_not_show_it(secured, 
 
 
 def test_a_topic_that_may_not_be_read_is_named(secured, run, topic):
-    secured.deny("bob", ResourceType.TOPIC, topic, AclOperation.READ)
+    secured.take_from("bob", ResourceType.TOPIC, topic, AclOperation.READ)
     code, lines = run(secured.sasl, password("bob", "bob"))
     assert code == 3, lines
     (error,) = errors(lines)
-    assert topic in error
-    assert "not authorised: topic" in error
+    assert f"kafka.{topic}[0]: not authorised: topic (" in error
+    assert error.endswith("): User:bob needs the ACL READ on this topic")
 
 
 def test_a_topic_that_may_not_be_described_is_named(secured, run, topic):
@@ -123,6 +123,7 @@ def test_a_transactional_id_that_may_not_be_used_is_named(secured, run, topic):
     assert code == 3, lines
     (error,) = errors(lines)
     assert "not authorised: TransactionalId" in error
+    assert error.endswith("): User:bob needs the ACLs WRITE and DESCRIBE on this TransactionalId")
     assert identity in error
 
 
@@ -134,3 +135,28 @@ def test_a_checkpoint_topic_that_may_not_be_created_is_named(secured, run, topic
     (error,) = errors(lines)
     assert checkpoints in error
     assert "not authorised: topic" in error
+
+
+COPYING = {
+    "task.class": "bad_tasks:Copying",
+    "stores.s.factory": "rocksdb",
+    "stores.s.key.serde": "string",
+    "stores.s.msg.serde": "json",
+    "stores.s.changelog.replication.factor": "1",
+}
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once", "exactly-once"])
+@pytest.mark.parametrize("stream", ["out", "changelog", "checkpoints"])
+def test_a_topic_that_may_not_be_written_to_ends_the_run(secured, run, topic, stream, guarantee):
+    changelog, out = f"{topic}-changelog", f"{topic}-out"
+    secured.fill([out])
+    name = {"out": out, "changelog": changelog, "checkpoints": checkpoint_topic(topic, "1")}[stream]
+    secured.take_from("bob", ResourceType.TOPIC, name, AclOperation.WRITE)
+    keys = {**COPYING, "stores.s.changelog": f"kafka.{changelog}", "task.guarantee": guarantee}
+    code, lines = run(secured.sasl, password("bob", "bob"), **keys)
+    assert code == 3, lines
+    (error,) = errors(lines)
+    assert f"kafka.{name}[0]: not authorised: topic (" in error
+    assert error.endswith("): User:bob needs the ACL WRITE on this topic")
+    assert not any("starting again" in line.lower() for line in lines), lines

@@ -32,10 +32,10 @@ class Copying(StreamTask, InitableTask):
         self.store = context.get_store("s")
 
     def process(self, envelope, collector, coordinator):
-        if envelope.value == "bad":
-            raise ValueError(envelope.value)
-        self.store.put(envelope.key, envelope.value)
-        collector.send(SystemStream("kafka", "rights-out"), envelope.value, key=envelope.key)
+        if envelope.message == "bad":
+            raise ValueError(envelope.message)
+        self.store.put(envelope.key, envelope.message)
+        collector.send_message(SystemStream("kafka", "rights-out"), envelope.message, envelope.key)
 
 
 def documented():
@@ -118,4 +118,4 @@ def test_a_changelog_whose_settings_are_hidden_is_refused_with_the_missing_right
     code, output = command("bob", "run", "--runner", "local", "--until-end")
     assert code == 3, output
     assert f"{CHANGELOG}: not authorised: topic" in output
-    assert "the ACL DESCRIBE_CONFIGS on this topic is missing" in output
+    assert "User:bob needs the ACL DESCRIBE_CONFIGS on this topic" in output

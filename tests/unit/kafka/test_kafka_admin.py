@@ -161,7 +161,8 @@ def test_a_topic_whose_settings_may_not_be_seen_is_described_without_them(monkey
 def test_a_setting_that_may_not_be_seen_is_refused_with_the_missing_right(monkeypatch):
     described = hidden_settings(monkeypatch).describe("in")
     with pytest.raises(
-        EnvironmentFailure, match=r"in: not authorised: topic .*: the ACL DESCRIBE_CONFIGS on this topic"
+        EnvironmentFailure,
+        match=r"in: not authorised: topic .*: this client needs the ACL DESCRIBE_CONFIGS on this topic",
     ):
         described.setting("cleanup.policy")
 

@@ -132,3 +132,28 @@ def test_an_admin_connects_as_the_consumer_does():
     found = admin_properties(given, "c")
     assert found["security.protocol"] == "ssl"
     assert "fetch.min.bytes" not in found
+
+
+TLS = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+FILES = ["ssl.ca.location", "ssl.certificate.location", "ssl.crl.location", "ssl.key.location", "ssl.keystore.location"]
+
+
+@pytest.mark.parametrize("key", FILES)
+def test_a_file_that_does_not_exist_is_named_with_its_key(key):
+    found = problems(settings({**SERVERS, **TLS, key: "/no/such.pem"}))
+    (problem,) = found.values()
+    named = f"systems.kafka.consumer.{key}"
+    assert str(problem) == f"{named}: the file cannot be read (No such file or directory), got '/no/such.pem'"
+
+
+def test_a_folder_of_authorities_and_those_of_the_machine_are_accepted(tmp_path):
+    for place in (str(tmp_path), "probe"):
+        KafkaSystemFactory().check(settings({**SERVERS, **TLS, "ssl.ca.location": place}))
+
+
+def test_a_property_that_lacks_another_one_alone_is_not_blamed(tmp_path):
+    broken = tmp_path / "ca.pem"
+    broken.write_text("no certificate")
+    found = problems(settings({**SERVERS, **TLS, "ssl.ca.location": str(broken)}))
+    assert list(found) == ["systems.kafka.consumer"]
+    assert "ssl.ca.location failed" in str(found["systems.kafka.consumer"])
