@@ -225,7 +225,7 @@ def _missing_files(system: str, side: str, given: Mapping[str, str]) -> list[Con
 
 def _tried(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
     """The problems that librdkafka finds with the properties, together and then one by one, on a client without an address.
-    Alone, a property may lack another one: only an error that names the property is about it."""
+    Alone, a property of a connection may lack another one: only an error that names it is about it."""
     rest = {key: value for key, value in given.items() if key != "bootstrap.servers"}
     if _reason(side, rest) is None:
         return []

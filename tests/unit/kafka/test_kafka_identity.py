@@ -59,7 +59,7 @@ def test_a_failed_handshake_with_an_expired_certificate_says_so(certificate, cod
     client_errors = ClientErrors("kafka", "here:9092", certificate)
     client_errors.note(KafkaError(code, "SSL handshake failed: alert certificate unknown"))
     with pytest.raises(
-        EnvironmentFailure, match="^here:9092: TLS handshake failed: the certificate of the client expired at 2026-03"
+        EnvironmentFailure, match=r"^here:9092: TLS handshake failed: the certificate of the client expired at 2026-03"
     ):
         client_errors.check_first_contact()
 
