@@ -231,7 +231,9 @@ def _tried(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProbl
         return []
     alone = {key: _reason(side, {key: value}) for key, value in rest.items()}
     found = [
-        _problem(system, side, key, rest[key], reason) for key, reason in alone.items() if reason and key in reason
+        _problem(system, side, key, rest[key], reason)
+        for key, reason in alone.items()
+        if reason is not None and (key in reason or not _CONNECTION.match(key))
     ]
     if found:
         return found
