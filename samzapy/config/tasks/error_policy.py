@@ -139,7 +139,7 @@ _WHAT = {
     Stage.DESERIALIZE: "an input that does not decode",
     Stage.PROCESS: "an input for which process raises",
     Stage.SERIALIZE: "an output that does not encode",
-    Stage.PRODUCE: "an output that is too large for its stream (skip, dead-letter), or a send that failed (retry)",
+    Stage.PRODUCE: "an output that its stream refuses (skip, dead-letter), or a send that failed (retry)",
 }
 POLICIES = {
     stage: Key(
@@ -224,8 +224,8 @@ def check_waits(
     if produce.then is not Action.FAIL:
         older = DROP[Stage.PRODUCE]
         reader.warn(
-            f"{(older if reader.get(older) else POLICIES[Stage.PRODUCE]).name}: only records that are too large are "
-            "skipped; any other failed send repeats the work since the last commit"
+            f"{(older if reader.get(older) else POLICIES[Stage.PRODUCE]).name}: only records that their stream refuses "
+            "are skipped; any other failed send repeats the work since the last commit"
         )
     if produce.retries and guarantee is Guarantee.AT_MOST_ONCE:
         key = POLICIES[Stage.PRODUCE].name

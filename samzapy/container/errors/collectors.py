@@ -13,8 +13,8 @@ from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.recovery import Recovery
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
-from samzapy.container.outputs.producers import RecordLimit, size_of
-from samzapy.errors import RecordTooLarge, SerdeError
+from samzapy.container.outputs.producers import RecordLimit
+from samzapy.errors import SerdeError
 
 
 class TolerantCollector(BufferingCollector):
@@ -73,15 +73,16 @@ class TolerantCollector(BufferingCollector):
         return None
 
 
-class SizingCollector(TolerantCollector):
-    """Asks the policy about outputs that are too large, before a producer sees them and is poisoned.
+class CheckingCollector(TolerantCollector):
+    """Asks the policy about outputs that their stream would refuse, before a producer sees them and is poisoned: too large,
+    without a key for a compacted stream, or with a time stamp too far from now.
 
     A record's size is the size of its key, value and headers; the overhead of a system's own format is not counted. The
     limit of a stream that does not exist yet is asked for again after each hand-over, since the records may have
     created it.
     """
 
-    __slots__ = ("_limit_of", "_limits", "_some_open")
+    __slots__ = ("_limit_of", "_limits", "_some_open", "_wall_ms")
 
     def __init__(
         self,
@@ -91,9 +92,11 @@ class SizingCollector(TolerantCollector):
         outbox: Outbox,
         recovery: Recovery,
         limit_of: Callable[[SystemStream], RecordLimit],
+        wall_ms: Callable[[], int],
     ) -> None:
-        """`limit_of` gives the largest record a stream takes; called once for a stream that exists."""
+        """`limit_of` gives what a stream takes; called once for a stream that exists. `wall_ms`: the time now."""
         super().__init__(serdes_of, producer_of, control, outbox, recovery)
+        self._wall_ms = wall_ms
         self._limit_of = limit_of
         self._limits: dict[SystemStream, RecordLimit] = {}
         self._some_open = False
@@ -107,16 +110,13 @@ class SizingCollector(TolerantCollector):
         super().send(envelope)
         if len(records) == before or records[-1].stream != stream.stream:
             return  # it did not serialize
-        limit = self._limit(stream)
-        if limit is None:
-            return
-        size = size_of(records[-1])
-        if size > limit:
+        refusal = self._limit(stream).refusal(stream, records[-1], self._wall_ms)  # type: ignore[arg-type]  # no columns
+        if refusal is not None:
             records.pop()
             if self._several:
                 self._undecided = True
-                raise RecordTooLarge(str(stream), size, limit)
-            failure = self.recovery.recover(Stage.PRODUCE, RecordTooLarge(str(stream), size, limit))
+                raise refusal
+            failure = self.recovery.recover(Stage.PRODUCE, refusal)
             if failure is not None:
                 raise failure
 
@@ -126,12 +126,12 @@ class SizingCollector(TolerantCollector):
             self._limits = {stream: limit for stream, limit in self._limits.items() if limit.final}
             self._some_open = False
 
-    def _limit(self, stream: SystemStream) -> int | None:
+    def _limit(self, stream: SystemStream) -> RecordLimit:
         known = self._limits.get(stream)
         if known is None:
             known = self._limits[stream] = self._limit_of(stream)
             self._some_open |= not known.final
-        return known.record_bytes
+        return known
 
     def send_message(self, stream: SystemStream, message: Any, key: Any = None) -> None:
         MessageCollector.send_message(self, stream, message, key)

@@ -17,16 +17,16 @@ commit waits for its records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from samzapy.api.metrics import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, RecordRefused, RecordTooLarge
 from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
@@ -130,15 +130,35 @@ class CountingProducer(ForwardingProducer):
 
 
 class RecordLimit(NamedTuple):
-    """The largest record that a stream takes, in bytes; None: unknown, or it sets none. `final`: the stream exists. One that
-    does not may get another limit when it is created."""
+    """What a stream takes: the largest record in bytes, records without a key (not `keyed`), and time stamps up to `before_ms`
+    before now and `after_ms` after it. None: unknown, or it sets none. `final`: the stream exists. One that does not may get
+    another limit when it is created."""
 
     record_bytes: int | None
     final: bool = True
+    keyed: bool = False
+    before_ms: int | None = None
+    after_ms: int | None = None
+
+    def refusal(self, stream: SystemStream, record: OutgoingRecord, wall_ms: Callable[[], int]) -> RecordRefused | None:
+        """The error for a record that the stream would refuse, None for one that it takes."""
+        size = size_of(record)
+        if self.record_bytes is not None and size > self.record_bytes:
+            return RecordTooLarge(str(stream), size, self.record_bytes)
+        if self.keyed and record.key is None:
+            return RecordRefused(f"{stream}: a record of a compacted stream needs a key, got None")
+        if record.timestamp is None or (self.before_ms is None and self.after_ms is None):
+            return None
+        ahead_ms = record.timestamp - wall_ms()
+        for which, limit_ms, distance_ms in (("before", self.before_ms, -ahead_ms), ("after", self.after_ms, ahead_ms)):
+            if limit_ms is not None and distance_ms > limit_ms:
+                allowed = f"{distance_ms:,} ms {which} now > message.timestamp.{which}.max.ms {limit_ms:,}"
+                return RecordRefused(f"{stream}: record with the time stamp {record.timestamp}, {allowed}")
+        return None
 
 
 class RecordLimits:
-    """The largest record that a stream takes: the smaller of its own limit and its system's. A stream that does not exist has
+    """What a stream takes; the largest record is the smaller of its own limit and its system's. A stream that does not exist has
     the limit that the system gives to streams that a record creates. A call asks the system, so do not call it for every
     record."""
 
@@ -150,19 +170,33 @@ class RecordLimits:
         admin = self._clients.admin(stream.system)
         description = admin.describe(stream.stream)
         if description is None or description.hidden:
-            own = admin.record_bytes_of_new_streams()
+            own, rules = admin.record_bytes_of_new_streams(), {}
         else:
-            said = description.config.get("max.message.bytes", "")
-            own = int(said) if said.isdigit() else None
+            own, rules = _whole(description.config, "max.message.bytes"), _rules(description.config)
         limits = (self._clients.max_record_bytes(stream.system), own)
-        return RecordLimit(min((limit for limit in limits if limit is not None), default=None), description is not None)
+        least = min((limit for limit in limits if limit is not None), default=None)
+        return RecordLimit(least, description is not None, **rules)
 
     def of_outputs(self, stream: SystemStream) -> RecordLimit:
         """The limit now, of what tasks send. If their producer compresses, only its own limit is one of records as they are
         here: that of the stream is for compressed batches."""
         if self._clients.compresses(stream.system):
-            return RecordLimit(self._clients.max_record_bytes(stream.system))
+            return self.of(stream)._replace(record_bytes=self._clients.max_record_bytes(stream.system))
         return self.of(stream)
+
+
+def _whole(settings: Mapping[str, str], name: str) -> int | None:
+    said = settings.get(name, "")
+    return int(said) if said.isdigit() else None
+
+
+def _rules(settings: Mapping[str, str]) -> dict[str, Any]:
+    """The rules of a stream for keys and time stamps."""
+    keyed = "compact" in settings.get("cleanup.policy", "")
+    if settings.get("message.timestamp.type", "CreateTime") != "CreateTime":
+        return {"keyed": keyed}  # the broker's own time counts
+    before_ms, after_ms = (_whole(settings, f"message.timestamp.{which}.max.ms") for which in ("before", "after"))
+    return {"keyed": keyed, "before_ms": before_ms, "after_ms": after_ms}
 
 
 def size_of(record: OutgoingRecord | OutgoingColumns) -> int:

@@ -27,7 +27,7 @@ from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.container.asynchronous.async_messages import AsyncMessages
 from samzapy.container.asynchronous.event_loop import EventLoop, LoopThreadStore
 from samzapy.container.asynchronous.executor import AsynchronousExecutor
-from samzapy.container.errors.collectors import SizingCollector, TolerantCollector
+from samzapy.container.errors.collectors import CheckingCollector, TolerantCollector
 from samzapy.container.errors.dead_letters import DeadLetters, NoDeadLetters, NoRawRecords, RawRecords
 from samzapy.container.errors.halving import HalvingProcessing, SearchingProcessing
 from samzapy.container.errors.processing import TolerantProcessing
@@ -341,7 +341,8 @@ class TaskBuilder:
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
         limit_of = RecordLimits(self._clients).of_outputs
-        return SizingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of)
+        wall_ms = self._clock.wall_ms
+        return CheckingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of, wall_ms)
 
     def _dead_letters(self, name: str, offsets: Offsets, outbox: Outbox) -> NoDeadLetters:
         stream = self._config.task.errors.dead_letters

@@ -11,7 +11,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.collectors import SizingCollector
+from samzapy.container.errors.collectors import CheckingCollector
 from samzapy.container.errors.dead_letters import NoDeadLetters
 from samzapy.container.errors.recovery import LastFailure, PolicyLog, Recovery
 from samzapy.container.outputs.collector import Outbox
@@ -126,8 +126,8 @@ def test_the_policy_is_asked_about_records_for_a_stream_that_does_not_exist_yet_
     settings = replace(kafka_settings, producer={"message.max.bytes": "9000000"})
     with closing(SystemClients({"kafka": settings}, system_factory, "test")) as clients:
         limits = RecordLimits(clients)
-        collector = SizingCollector(
-            lambda _: (None, None), clients.producer, lambda *_: (), Outbox(), recovery, limits.of
+        collector = CheckingCollector(
+            lambda _: (None, None), clients.producer, lambda *_: (), Outbox(), recovery, limits.of, SYSTEM_CLOCK.wall_ms
         )
 
         def send(size):

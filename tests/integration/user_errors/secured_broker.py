@@ -1,6 +1,8 @@
-"""A broker that wants TLS on one address, a password on another, and denies what it is told to deny, or all else."""
+"""A broker that wants TLS on one address, a client's certificate on another, a password on a third one, and denies what it is
+told to deny, or all else."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -37,13 +39,23 @@ class SecuredBroker:
         self.ca, self.other_ca = folder / "ca.pem", folder / "other-ca.pem"
         authority.cert_pem.write_to_path(self.ca)
         trustme.CA().cert_pem.write_to_path(self.other_ca)
-        tls, sasl = free_port(), free_port()
-        self.tls, self.sasl = f"127.0.0.1:{tls}", f"127.0.0.1:{sasl}"
+        self._folder, self._authority = folder, authority
+        tls, mutual, sasl = free_port(), free_port(), free_port()
+        self.tls, self.mutual, self.sasl = (f"127.0.0.1:{port}" for port in (tls, mutual, sasl))
         self._broker = DevBroker(
             folder / "broker",
             tied=True,
-            listeners=[Listener("TLS", "SSL", tls), Listener("PASSWORD", "SASL_PLAINTEXT", sasl)],
+            listeners=[
+                Listener("TLS", "SSL", tls),
+                Listener("MUTUAL", "SSL", mutual),
+                Listener("PASSWORD", "SASL_PLAINTEXT", sasl),
+            ],
             properties={
+                "listener.name.mutual.ssl.keystore.type": "PEM",
+                "listener.name.mutual.ssl.keystore.location": str(keys),
+                "listener.name.mutual.ssl.truststore.type": "PEM",
+                "listener.name.mutual.ssl.truststore.location": str(self.ca),
+                "listener.name.mutual.ssl.client.auth": "required",
                 "listener.name.tls.ssl.keystore.type": "PEM",
                 "listener.name.tls.ssl.keystore.location": str(keys),
                 "listener.name.password.sasl.enabled.mechanisms": "PLAIN",
@@ -60,6 +72,14 @@ class SecuredBroker:
 
     def __exit__(self, *exception):
         self._broker.stop()
+
+    def certificate(self, name: str, expiry: datetime | None = None) -> dict[str, str]:
+        """The properties of a connection with a certificate of the client, which has this common name alone."""
+        path = self._folder / f"{name}.pem"
+        issued = self._authority.issue_cert(f"{name}.example", common_name=name, not_after=expiry)
+        issued.private_key_and_cert_chain_pem.write_to_path(path)
+        named = {"ssl.certificate.location": str(path), "ssl.key.location": str(path)}
+        return {"security.protocol": "ssl", "ssl.ca.location": str(self.ca), **named}
 
     def fill(self, topics: Sequence[str], *values: bytes) -> None:
         """Make topics of one partition, and records in the first of them, as somebody who may."""

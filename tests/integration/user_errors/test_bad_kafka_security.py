@@ -1,5 +1,7 @@
 """What a user may get wrong about TLS, passwords and rights, through the command, against a broker that insists."""
 
+from datetime import datetime, timezone
+
 import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AclOperation, ResourceType
@@ -7,6 +9,7 @@ from secured_broker import SecuredBroker, both_sides, password
 
 from samzapy.checkpoint import checkpoint_topic
 from samzapy.cli.main import cli
+from samzapy.system.kafka.identity import principal
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 JOB = {
@@ -75,6 +78,40 @@ def test_a_certificate_of_another_authority_is_refused_in_one_line(secured, run)
     (error,) = errors(lines)
     assert error.startswith(f"error: {secured.tls}: TLS handshake failed: ")
     assert "certificate verify failed" in error
+
+
+def test_an_expired_certificate_of_the_client_is_told_with_its_expiry(secured, run):
+    code, lines = run(secured.mutual, secured.certificate("valid"))
+    assert code == 0, lines
+    expired = secured.certificate("expired", datetime(2026, 3, 1, 12, tzinfo=timezone.utc))
+    code, lines = run(secured.mutual, expired)
+    assert code == 3, lines
+    (error,) = errors(lines)
+    assert secured.mutual in error
+    path = expired["ssl.certificate.location"]
+    assert (
+        f"the certificate of the client expired at 2026-03-01T12:00:00+00:00 (ssl.certificate.location={path})" in error
+    )
+
+
+def test_a_missing_file_of_authorities_is_named_with_its_key(secured, run):
+    connection = {**password("alice", "alice"), "security.protocol": "sasl_ssl", "ssl.ca.location": "/no/such/ca.pem"}
+    code, lines = run(secured.tls, connection)
+    assert code == 2, lines
+    for side in ("consumer", "producer"):
+        key = f"systems.kafka.{side}.ssl.ca.location"
+        assert f"error: {key}: the file cannot be read (No such file or directory), got '/no/such/ca.pem'" in lines
+
+
+def test_a_certificate_names_who_lacks_a_right(secured, run, topic):
+    identity = secured.certificate("carol")
+    subject = principal(identity).removeprefix("User:")
+    secured.take_from(subject, ResourceType.TOPIC, topic, AclOperation.READ)
+    code, lines = run(secured.mutual, identity)
+    assert code == 3, lines
+    (error,) = errors(lines)
+    assert subject.startswith("CN=carol,")
+    assert error.endswith(f"): User:{subject} needs the ACL READ on this topic")
 
 
 def test_plaintext_to_a_tls_address_is_told_as_such(secured, run):
