@@ -7,12 +7,54 @@ task's clock (sources are partitions and senders), the windows and joins of a st
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Generic, TypeVar
 
+logger = logging.getLogger(__name__)
+
 S = TypeVar("S", bound=Hashable)
+
+
+class TimeBound:
+    """The latest event time by which a message may advance event time: `max_ahead_ms` after the wall clock, <= 0: none.
+
+    A message further ahead would make all others late for as long. Messages of the past are within any bound, so results over a
+    history do not depend on when they are computed. The wall clock is read only for a time beyond `latest`, the last bound.
+    """
+
+    __slots__ = ("_count", "_max_ahead_ms", "_wall_ms", "_warned", "latest")
+
+    def __init__(
+        self, max_ahead_ms: int = 0, wall_ms: Callable[[], int] = int, count: Callable[[int], object] = abs
+    ) -> None:
+        """`count` is called with the number of messages beyond."""
+        self._max_ahead_ms = max_ahead_ms
+        self._wall_ms = wall_ms
+        self._count = count
+        self._warned = False
+        self.latest: float = -1 if max_ahead_ms > 0 else inf
+
+    def takes(self, time_ms: int) -> bool:
+        """Whether a time is within the bound."""
+        if time_ms > self.latest:
+            self.latest = self._wall_ms() + self._max_ahead_ms
+        return time_ms <= self.latest
+
+    def refuse(self, where: object, time_ms: int, messages: int = 1) -> None:
+        """Count messages beyond the bound, the latest with this time, and warn of the first."""
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s: event time %d is more than task.event.time.max.ahead.ms (%d) after the wall clock: it advances no event "
+                "time, nor do others like it (counted)",
+                where,
+                time_ms,
+                self._max_ahead_ms,
+            )
+        self._count(messages)
 
 
 class Watermarks(Generic[S]):

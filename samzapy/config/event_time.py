@@ -1,5 +1,5 @@
-"""The keys of event time: when an input counts as idle, when the job's clock counts as stalled, and the timers'
-store."""
+"""The keys of event time: when an input counts as idle, when the job's clock counts as stalled, how far ahead a message may
+be, and the timers' store."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from samzapy.config.stores import StoreConfig
 
 @dataclass(frozen=True)
 class JobClockConfig:
-    """Durations in milliseconds of processing time; `idle_ms` <= 0: never."""
+    """Durations in milliseconds of processing time; `idle_ms` <= 0: never. `max_ahead_ms` <= 0: any time moves event time."""
 
     idle_ms: int = 60_000
     stall_ms: int = 120_000
+    max_ahead_ms: int = 86_400_000
 
 
 _NEVER = -1
@@ -38,6 +39,14 @@ STALL_MS = Key(
     "names the task and the partition that hold it back. Set more than task.watermark.idle.timeout.ms, or the "
     "warning also names idle inputs.",
 )
+MAX_AHEAD_MS = Key(
+    "task.event.time.max.ahead.ms",
+    integer(),
+    86_400_000,
+    "Milliseconds by which a message may be ahead of the wall clock and still advance event time. One that is further ahead is "
+    "counted and advances nothing: a task processes it as usual, windows send it to their late stream, joins leave it out. <= 0: no "
+    "limit.",
+)
 TIMERS_STORE = Key(
     "task.timers.store",
     TEXT,
@@ -49,12 +58,12 @@ KEYS = collect(globals())
 
 
 def parse_job_clock(reader: Reader, *, fires: bool) -> JobClockConfig:
-    """Read both durations. `fires`: the job has timers, or inputs with watermarks. Without an idle time, their events
+    """Read the durations. `fires`: the job has timers, or inputs with watermarks. Without an idle time, their events
     depend on the inputs only."""
     idle_ms = reader.get(IDLE_MS)
     if fires and IDLE_MS.name not in reader.values:
         idle_ms = _NEVER
-    return JobClockConfig(idle_ms, reader.get(STALL_MS))
+    return JobClockConfig(idle_ms, reader.get(STALL_MS), reader.get(MAX_AHEAD_MS))
 
 
 def parse_timers(reader: Reader, stores: Mapping[str, StoreConfig]) -> str | None:

@@ -25,12 +25,15 @@ from typing import Any, NoReturn
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
+from samzapy.api.metrics import Counter
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Clock
+from samzapy.config.event_time import MAX_AHEAD_MS
 from samzapy.config.reading.reader import Reader
 from samzapy.config.stores.store import MSG_SERDE, TTL_MS
 from samzapy.config.streams.serdes import parse_serdes, serde_identity
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.watermarks import IdleRule, Watermarks
+from samzapy.watermarks import IdleRule, TimeBound, Watermarks
 
 #: Milliseconds, or a number with a unit: `250ms`, `10s`, `5m`, `1h`, `1d`.
 Duration = int | str
@@ -43,6 +46,9 @@ LATEST_MS = 9 * 10**13
 LONGEST_MS = 36_525 * _UNITS["d"]
 #: For messages without a proper key.
 KEY_REMEDY = "; task.error.process.policy may skip the message or make it a dead letter"
+
+#: Later than any window or waiting message.
+AHEAD_MS = 10**15
 
 _CLOCK = "clock"
 _GRACE = "grace"
@@ -62,6 +68,11 @@ def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
             f"{what}: milliseconds from {least} to {LONGEST_MS}, or a number with ms, s, m, h or d, got {duration!r}"
         )
     return given
+
+
+def time_bound(context: Context, clock: Clock, count: Counter) -> TimeBound:
+    """The bound of the job for times that advance event time; `count` counts the messages beyond."""
+    return TimeBound(Reader(context.job.config).get(MAX_AHEAD_MS), clock.wall_ms, count.inc)
 
 
 def must_keep_entries(context: Context, store: str) -> None:
@@ -112,14 +123,17 @@ class EventTime:
         grace_ms: int,
         users: str,
         remedy: str = "",
+        *,
+        bound: TimeBound | None = None,
     ) -> None:
         """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others
         back; None: they always wait for it. `grace_ms`: the time by which event time passes an end before the users
-        close it. `users` (the objects that need event times, in the plural) and `remedy` go into the error for a
+        close it. `bound`: of the times that advance event time, by default none. `users` (the objects that need event times, in the plural) and `remedy` go into the error for a
         message without a proper event time."""
         self._store = store
         self._get, self._put = store.get, store.put
         self._users, self._remedy = users, remedy
+        self._bound = bound or TimeBound()
         self._sources = {ssp: _Source(ssp) for ssp in sorted(ssps)}
         self._rule = IdleRule(self._sources, now, idle_s or 0.0)
         self._last = next(iter(self._sources.values()))
@@ -144,7 +158,8 @@ class EventTime:
         self.over = self._get(_CLOCK) or 0
 
     def hear(self, envelope: IncomingMessageEnvelope, time: int) -> int:
-        """Take the event time of a message; returns its horizon: windows that were over then are closed to it.
+        """Take the event time of a message; returns its horizon: windows that were over then are closed to it. The horizon of
+        one that is too far ahead is `AHEAD_MS`, so it is late for all of them.
 
         Raises ValueError for an invalid time, and for an unknown partition.
         """
@@ -157,6 +172,9 @@ class EventTime:
             self.refuse(envelope, time)
         mark: int | None = self._get(source.entry)
         if mark is None or time > mark:
+            if time > self._bound.latest and not self._bound.takes(time):
+                self._bound.refuse(envelope.position, time)
+                return AHEAD_MS
             self._put(source.entry, time)
             mark = time
         over = self.over
@@ -169,6 +187,8 @@ class EventTime:
         """
         source = self._sources.get(batch[0].ssp) or self._unknown(batch[0])
         self.check_all(batch, times)
+        if (newest_time := max(times)) > self._bound.latest and not self._bound.takes(newest_time):
+            return [self.hear(envelope, time) for envelope, time in zip(batch, times, strict=True)]
         source.heard = True
         mark: int = self._get(source.entry) or 0
         newest = list(accumulate(times, max, initial=mark))

@@ -15,6 +15,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.task import AnyTask
 from samzapy.clock import Clock
 from samzapy.config import job as job_keys
+from samzapy.config.event_time import MAX_AHEAD_MS
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job, with_inputs
 from samzapy.config.reading import properties as job_files
@@ -56,6 +57,8 @@ def tested_job(
         systems |= set(_mentioned(given))
     cluster = uuid4()
     real, tested = dict(on_top), dict(on_top)
+    # The test's clock has nothing to do with the times of its messages.
+    tested.setdefault(MAX_AHEAD_MS.name, given.get(MAX_AHEAD_MS.name, "0"))
     for system in sorted(filter(is_name, systems)):
         if system not in own:
             real[system_keys.FACTORY.at(system=system)] = FACTORY

@@ -64,7 +64,9 @@ class Sent(MessageCollector):
 class WindowsRig:
     """One task's windows. `sent` has its results, and what it sent to LATE."""
 
-    def __init__(self, opened, aggregation, partitions=1, streams=("in",)):
+    def __init__(self, opened, aggregation, partitions=1, streams=("in",), config=None):
+        # The clock has nothing to do with the times of most tests.
+        self.config = {"task.event.time.max.ahead.ms": "0", **(config or {})}
         self.opened = opened
         self.clock = ManualClock()
         self.ssps = [ssp(n, stream) for stream in streams for n in range(partitions)]
@@ -78,7 +80,7 @@ class WindowsRig:
         offsets = dict.fromkeys(self.ssps, 0)
         stores = {"windows": self.opened.store}
         task = ContainerTaskContext("Partition 0", stores, offsets, self.metrics, 1)
-        context = Context(JobContext("windows", "1", {}), ContainerContext("0", self.metrics), task)
+        context = Context(JobContext("windows", "1", self.config), ContainerContext("0", self.metrics), task)
         aggregation = replace(self._aggregation, output=lambda result, collector: collector.send(result))
         self.windows = EventTimeWindows(context, "windows", aggregation, self.clock)
 

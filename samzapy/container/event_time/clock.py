@@ -4,7 +4,7 @@ Why did my timer not fire? The clock has not come to the timer's time. The clock
 count, so look at the source that holds it back:
 
 1. The mark of an input partition is the latest event time among its processed messages. A message without an event time
-   (-1) moves nothing.
+   (-1) moves nothing, and neither does one that is more than `task.event.time.max.ahead.ms` after the wall clock.
 2. The mark of a partition of an intermediate stream is the least watermark of its senders; its messages move nothing. A
    sender that has not sent a watermark yet holds the mark back, and so does one that the others have announced and that
    has not been heard yet (see `senders`).
@@ -40,7 +40,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.event_time.control_messages import SentControl
 from samzapy.container.event_time.senders import Senders
-from samzapy.watermarks import IdleRule, Watermarks
+from samzapy.watermarks import IdleRule, TimeBound, Watermarks
 
 T = TypeVar("T")
 
@@ -66,6 +66,7 @@ class EventClock:
 
     __slots__ = (
         "_accepted",
+        "_bound",
         "_clock",
         "_earlier",
         "_ended",
@@ -91,13 +92,16 @@ class EventClock:
         *,
         intermediate: Collection[SystemStreamPartition] = (),
         exact: bool = False,
+        bound: TimeBound | None = None,
     ) -> None:
         """`offsets` is the task's live map of positions, which the idle rule reads. `clock` measures the silence of a
-        source; `idle_ms` <= 0: no source is ever idle. `exact`: the latest time of each run counts, not its last message's."""
+        source; `idle_ms` <= 0: no source is ever idle. `exact`: the latest time of each run counts, not its last message's.
+        `bound`: of the times that move the clock, by default none."""
         self._offsets = offsets
         self._clock = clock
         self._idle_s = idle_ms / 1000.0
         self._exact = exact
+        self._bound = bound or TimeBound()
         #: The milliseconds between calls of `look_for_idle`; <= 0: never.
         self.look_ms = min(idle_ms, _LOOK_MS)
         self.intermediate = frozenset(intermediate)
@@ -245,20 +249,29 @@ class EventClock:
         """The furthest time that this partition alone can move the clock to; -inf if another one that counts has no mark."""
         return self._marks.reach(ssp)
 
-    def latest(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
-        """The event time that a run of messages moves its partition to, -1 for none."""
+    def latest(
+        self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope], *, counts: bool = False
+    ) -> int:
+        """The event time that a run of messages moves its partition to, -1 for none. `counts`: count the messages that are too
+        far ahead to move it."""
         if ssp in self.intermediate:
             return -1
-        return max(event_times(envelopes), default=-1) if self._exact else envelopes[-1].event_time
+        latest = max(event_times(envelopes), default=-1) if self._exact else envelopes[-1].event_time
+        if latest <= self._bound.latest or self._bound.takes(latest):
+            return latest
+        within = [time_ms for time_ms in event_times(envelopes) if time_ms <= self._bound.latest]
+        if counts:
+            self._bound.refuse(f"{ssp}, up to offset {envelopes[-1].offset}", latest, len(envelopes) - len(within))
+        return max(within, default=-1)
 
     def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> bool:
         """A run of messages of a partition is processed; returns whether the clock has moved."""
-        latest = self.latest(ssp, envelopes)
+        latest = self.latest(ssp, envelopes, counts=True)
         return latest >= 0 and self._marks.advance(ssp, latest)
 
     def accepted(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         """A run of messages will be processed later; see `done`."""
-        self._accepted.append((ssp, envelopes[-1].offset, self.latest(ssp, envelopes)))
+        self._accepted.append((ssp, envelopes[-1].offset, self.latest(ssp, envelopes, counts=True)))
 
     def ends(self, ssp: SystemStreamPartition) -> None:
         """The partition has ended once its accepted messages are processed; see `done`."""

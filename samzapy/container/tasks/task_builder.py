@@ -55,6 +55,7 @@ from samzapy.metrics import UserMetrics
 from samzapy.serializers import TaskSerdes
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
+from samzapy.watermarks import TimeBound
 
 #: The stages at which messages of a batch may fail.
 _OF_BATCHES = (Stage.PROCESS, Stage.SERIALIZE, Stage.PRODUCE)
@@ -275,7 +276,7 @@ class TaskBuilder:
     ) -> TaskInstance:
         user = replace(user, seen=stores.as_seen(user.stores))
         timers_store, checkpoint = self._config.timers_store, start.checkpoint
-        event_clock = self._event_clock(user.task, start.offsets)
+        event_clock = self._event_clock(name, user.task, start.offsets)
         timers: NoTimers = NO_TIMERS
         if timers_store is not None:
             seen, entries = user.seen[timers_store], stores.stores[timers_store]
@@ -293,11 +294,12 @@ class TaskBuilder:
             checkpoints=self._state_checkpoints(name, user.task, start, lease),
         )
 
-    def _event_clock(self, task: AnyTask, offsets: Offsets) -> EventClock:
+    def _event_clock(self, name: str, task: AnyTask, offsets: Offsets) -> EventClock:
         intermediate = {ssp for ssp in offsets if self._config.stream(ssp.system_stream).intermediate}
         exact = self._config.timers_store is not None or isinstance(task, ClockListenerTask)
-        idle_ms = self._config.clock.idle_ms
-        return EventClock(offsets, self._clock, idle_ms, intermediate=intermediate, exact=exact)
+        wanted, count = self._config.clock, self._metrics.counter(name, "event-times-ahead").inc
+        bound = TimeBound(wanted.max_ahead_ms, self._clock.wall_ms, count)
+        return EventClock(offsets, self._clock, wanted.idle_ms, intermediate=intermediate, exact=exact, bound=bound)
 
     def _state_checkpoints(
         self, name: str, task: AnyTask, start: TaskStart, lease: ContainerLease

@@ -13,7 +13,14 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.operators.columns import Messages
-from samzapy.operators.event_time import Duration, EventTime, milliseconds, must_keep_entries, must_take_lists
+from samzapy.operators.event_time import (
+    Duration,
+    EventTime,
+    milliseconds,
+    must_keep_entries,
+    must_take_lists,
+    time_bound,
+)
 from samzapy.operators.expiry import END_OF_TIME_MS, Due, ExpiryIndex
 
 _PASSED = "passed"
@@ -102,9 +109,9 @@ class PendingMessages:
         self._clock = clock or context.container.clock
         self._index = ExpiryIndex(self.store)
         self._lateness_ms = rules.lateness_ms
-        self._time = EventTime(
-            self.store, partitions, self._clock.monotonic(), rules.idle_s, self._lateness_ms, "joins"
-        )
+        now, lateness_ms = self._clock.monotonic(), rules.lateness_ms
+        bound = time_bound(context, self._clock, context.task.metrics.counter("join", "ahead"))
+        self._time = EventTime(self.store, partitions, now, rules.idle_s, lateness_ms, "joins", bound=bound)
         #: Lets an entry (time, name, value) wait without counting it: no new message has brought it.
         self.keep = self._index.add
         self._get, self._put, self._hear = self.store.get, self.store.put, self._time.hear
@@ -116,7 +123,7 @@ class PendingMessages:
         self._late = context.task.metrics.counter("join", "late")
 
     def on_time(self, envelope: IncomingMessageEnvelope) -> bool:
-        """Take the event time of a message; returns False for a late one, which is counted.
+        """Take the event time of a message; returns False for one that is late, or too far ahead, which is counted.
 
         Raises ValueError for a message without a proper event time.
         """

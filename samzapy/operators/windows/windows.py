@@ -26,6 +26,7 @@ from samzapy.operators.event_time import (
     milliseconds,
     must_keep_entries,
     must_take_lists,
+    time_bound,
 )
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.results import Early, Emission, Kind, OnChange, OnClose, Output, WindowResult, sender
@@ -49,7 +50,8 @@ _AT_THE_END = 10_000
 class WindowedAggregation:
     """The `aggregation` over each of the `windows` of a key, sent to `output`.
 
-    1. `late`: the stream for messages that came too late for all of their windows, with their keys and headers, and their
+    1. `late`: the stream for messages that came too late for all of their windows, or are more than
+       `task.event.time.max.ahead.ms` ahead of the wall clock, with their keys and headers, and their
        event times as time stamps. Without it they are only counted.
     2. `emit`: OnClose(), OnChange() or Early("10s").
     3. `idle`: the silence (processing time) after which the other partitions no longer wait for a partition. When all
@@ -109,7 +111,9 @@ class EventTimeWindows:
         definition = definition_of(windows, fold) + self._state.layout
         _remember(held, definition, f"{context.task.task_name}: store '{store}'")
         remedy = "; give another one with time_ms"
-        self._time = EventTime(held, partitions, now, idle_s, windows.grace_ms, "windows", remedy)
+        counter, gauge = context.task.metrics.counter, context.task.metrics.gauge
+        bound = time_bound(context, self._clock, counter("windows", f"{store}.ahead"))
+        self._time = EventTime(held, partitions, now, idle_s, windows.grace_ms, "windows", remedy, bound=bound)
         self._on_change = isinstance(aggregation.emit, OnChange)
         self._early_s = aggregation.emit.period_s if isinstance(aggregation.emit, Early) else None
         self._early_at = now + (self._early_s or 0.0)
@@ -119,7 +123,6 @@ class EventTimeWindows:
         # Windows that were over before a restart may still be open.
         self._more = True
         self._opened = 0
-        counter, gauge = context.task.metrics.counter, context.task.metrics.gauge
         self._late, self._closed = counter("windows", f"{store}.late"), counter("windows", f"{store}.closed")
         self._over = gauge(context.task.task_name, f"{store}.event-time-ms")
 

@@ -254,13 +254,18 @@ class KafkaProducer(SystemProducer):
         """The error of a record that the broker has refused, or that the client may not write; None if there is none. After its
         fatal error the client reports on all records at once."""
         final = REFUSED | UNAUTHORISED.keys()
-        for _ in range(_REPORT_CALLS):
+        for _ in self._served():
             failure = next((each for each in self._queue.failures() if each.error.code() in final), None)
             if failure is not None:
                 return self._undelivered(failure)
+        return None
+
+    def _served(self) -> Iterator[None]:
+        """Let librdkafka deliver what it has to tell after a failure, between the turns of a loop of a second at most."""
+        for _ in range(_REPORT_CALLS):
+            yield
             with suppress(KafkaException, SystemError):
                 self._client.poll(_REPORT_S)
-        return None
 
     def _cause_of(self, found: SamzapyError) -> SamzapyError:
         """The error for a failed record in an open transaction. After a fence, or where the client may not write, records fail
@@ -278,8 +283,11 @@ class KafkaProducer(SystemProducer):
         """The error for a failed call; names the partition that the client may not write to."""
         errors = self._client_errors
         where = f"{call} of {self._calls.name}"
-        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and errors.refused_partition:
-            where = f"{errors.system}.{errors.refused_partition}"
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            for _ in self._served():
+                if errors.refused_partition:
+                    where = f"{errors.system}.{errors.refused_partition}"
+                    break
         return transaction_error(error, where, errors.who)
 
     def _serve(self, timeout_s: float) -> None:

@@ -165,9 +165,9 @@ def check_settings(settings: SystemSettings) -> None:
     for side, given in (("consumer", settings.consumer), ("producer", settings.producer)):
         refused = _refused(settings.name, side, given)
         problems.extend(refused)
-        missing = _missing_files(settings.name, side, given)
-        problems.extend(missing)
-        known = {problem.key for problem in (*refused, *missing)}
+        unreadable = _unreadable_files(settings.name, side, given)
+        problems.extend(unreadable)
+        known = {problem.key for problem in (*refused, *unreadable)}
         rest = {k: v for k, v in _passed(given).items() if f"systems.{settings.name}.{side}.{k}" not in known}
         problems.extend(_tried(settings.name, side, rest))
     problems.extend(_unknown_thresholds(settings))
@@ -207,7 +207,7 @@ def _refused(system: str, side: str, given: Mapping[str, str]) -> list[ConfigPro
     return problems
 
 
-def _missing_files(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
+def _unreadable_files(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
     """The files of a connection that do not exist, or cannot be read: librdkafka's error would name neither file nor key."""
     problems = []
     for key, path in given.items():
@@ -219,7 +219,9 @@ def _missing_files(system: str, side: str, given: Mapping[str, str]) -> list[Con
                 Path(path).open("rb").close()
         except (OSError, ValueError) as cause:
             reason = getattr(cause, "strerror", None) or str(cause)
-            problems.append(_problem(system, side, key, path, f"the file cannot be read ({reason})"))
+            problems.append(
+                ConfigProblem(f"systems.{system}.{side}.{key}", None, f"cannot read the file {path} ({reason})")
+            )
     return problems
 
 

@@ -74,12 +74,13 @@ class SecuredBroker:
         self._broker.stop()
 
     def certificate(self, name: str, expiry: datetime | None = None) -> dict[str, str]:
-        """The properties of a connection with a certificate of the client, which has this common name alone."""
+        """The properties of a connection with a certificate of the client, for CN=name,OU=jobs,O=shop."""
         path = self._folder / f"{name}.pem"
-        issued = self._authority.issue_cert(f"{name}.example", common_name=name, not_after=expiry)
+        named = {"common_name": name, "organization_name": "shop", "organization_unit_name": "jobs"}
+        issued = self._authority.issue_cert(f"{name}.example", **named, not_after=expiry)
         issued.private_key_and_cert_chain_pem.write_to_path(path)
-        named = {"ssl.certificate.location": str(path), "ssl.key.location": str(path)}
-        return {"security.protocol": "ssl", "ssl.ca.location": str(self.ca), **named}
+        files = {"ssl.certificate.location": str(path), "ssl.key.location": str(path)}
+        return {"security.protocol": "ssl", "ssl.ca.location": str(self.ca), **files}
 
     def fill(self, topics: Sequence[str], *values: bytes) -> None:
         """Make topics of one partition, and records in the first of them, as somebody who may."""

@@ -143,7 +143,7 @@ def test_a_file_that_does_not_exist_is_named_with_its_key(key):
     found = problems(settings({**SERVERS, **TLS, key: "/no/such.pem"}))
     (problem,) = found.values()
     named = f"systems.kafka.consumer.{key}"
-    assert str(problem) == f"{named}: the file cannot be read (No such file or directory), got '/no/such.pem'"
+    assert str(problem) == f"{named}: cannot read the file /no/such.pem (No such file or directory)"
 
 
 def test_a_folder_of_authorities_and_those_of_the_machine_are_accepted(tmp_path):

@@ -156,6 +156,45 @@ def test_a_message_without_an_event_time_or_a_key_is_not_joined(tmp_path, make):
         assert entries(opened) == before
 
 
+DAY_MS = 86_400_000
+AHEAD = {"task.event.time.max.ahead.ms": str(DAY_MS)}
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["one", "batch"])
+@pytest.mark.parametrize("windows", [*KINDS.values(), Hopping("40s", "10s")], ids=lambda made: made.name)
+def test_a_message_a_day_ahead_goes_aside_and_makes_no_other_late(tmp_path, windows, batch):
+    late = SystemStream("mem", "late")
+    with opened_store(tmp_path) as opened:
+        rig = WindowsRig(opened, WindowedAggregation(windows, Count(), None, late=late), config=AHEAD)
+        now = rig.clock.wall_ms()
+        times = [now, now + DAY_MS + 1, now + 1, now + DAY_MS]
+        messages = [message(number, time=time) for number, time in enumerate(times)]
+        if batch:
+            assert rig.windows.add_all(messages, rig.sent) == 1
+        else:
+            assert [rig.windows.add(each, "a", 1, rig.sent) for each in messages] == [True, False, True, True]
+        assert [(each.system_stream, each.timestamp) for each in rig.sent.late] == [(late, now + DAY_MS + 1)]
+        assert rig.metrics.snapshot()["windows"]["windows.ahead"] == 1
+        rig.clock.advance(1)
+        assert rig.windows.add(message(4, time=now + DAY_MS + 2), "a", 1, rig.sent), "the time has come nearer"
+        assert sum(each.value for each in rig.finish()) >= 4
+
+
+@pytest.mark.parametrize("make", JOINS.values(), ids=JOINS)
+def test_a_message_a_day_ahead_is_not_joined_and_makes_no_other_late(tmp_path, make):
+    with opened_store(tmp_path) as opened:
+        context = context_of(opened, **AHEAD)
+        join, now = make(context), context.container.clock.wall_ms()
+        join.add(message(1, time=now))
+        before = entries(opened)
+        join.add(message(2, time=now + 2 * DAY_MS))
+        join.add_all([message(3, time=now + 2 * DAY_MS)])
+        assert entries(opened) == before
+        join.add(message(4, time=now))
+        counts = context.task.metrics.snapshot()["join"]
+        assert (counts["ahead"], counts["late"]) == (2, 2)
+
+
 def test_a_store_with_entries_that_expire_by_themselves_is_refused(tmp_path):
     key = "stores.windows.rocksdb.ttl.ms"
     with opened_store(tmp_path, **{key: "5000"}) as opened:

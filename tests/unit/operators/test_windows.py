@@ -65,7 +65,7 @@ def test_what_is_late_is_counted_and_sent_aside_as_it_came(rig):
     assert (late.system_stream, late.key, late.message, late.timestamp) == (LATE, "a", {"id": 3}, 999)
     windows.advance()
     metrics = windows.metrics.snapshot()
-    assert metrics["windows"] == {"windows.late": 1, "windows.closed": 1}
+    assert metrics["windows"] == {"windows.late": 1, "windows.ahead": 0, "windows.closed": 1}
     assert metrics["Partition 0"] == {"windows.event-time-ms": 1_000}
     assert shown(windows.sent.results + windows.finish()) == [("a", 0, 1_000, 1), ("a", 1_000, 2_000, 1)]
 

@@ -8,6 +8,7 @@ from jobs.memory_job import MemoryJob
 from samzapy import Drain, EndOfStreamListenerTask, IncomingMessageEnvelope, StreamTask, Watermark
 from samzapy import SystemStreamPartition as Ssp
 from samzapy.api.event_time import ClockListenerTask
+from samzapy.api.metrics import Counter
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import SentControl
@@ -15,6 +16,7 @@ from samzapy.container.tasks.synchronous import StrictProcessing
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.operators.persistent import PersistentTask, Sum, WindowState
 from samzapy.testing import TaskTestDriver
+from samzapy.watermarks import TimeBound
 
 A, B = (Ssp("mem", "in", number) for number in range(2))
 
@@ -44,6 +46,43 @@ def test_a_clock_that_is_not_exact_takes_the_last_message_of_a_run_for_all_of_th
     clock = clock_of(A, exact=False)
     clock.passed(A, at(A, 5, 9, 7))
     assert clock.now == 7
+
+
+@pytest.mark.parametrize(
+    ("exact", "times", "now", "ahead"),
+    [
+        (True, (5, 2_000, 9, 1_001), 9, 2),
+        (True, (5, 1_000), 1_000, 0),
+        (True, (2_000,), None, 1),
+        (True, (-1,), None, 0),
+        (False, (5, 9, 2_000), 9, 1),
+        (False, (5, 2_000, 9), 9, 0),
+    ],
+)
+@pytest.mark.parametrize("later", [False, True], ids=["processed", "accepted"])
+def test_a_time_too_far_ahead_of_the_wall_clock_moves_no_clock(exact, times, now, ahead, later, caplog):
+    seconds, counted, offsets = Seconds(), Counter(), {A: 0}
+    bound = TimeBound(1_000, seconds.wall_ms, counted.inc)
+    clock = EventClock(offsets, seconds, exact=exact, bound=bound)
+    if later:
+        clock.accepted(A, at(A, *times))
+        offsets[A] = len(times)
+        clock.done()
+    else:
+        clock.passed(A, at(A, *times))
+    assert (clock.now, counted.count, len(caplog.messages)) == (now, ahead, ahead > 0)
+    assert all("task.event.time.max.ahead.ms (1000)" in line for line in caplog.messages)
+    seconds.now = 1.0
+    clock.passed(A, at(A, 2_000))
+    assert (clock.now, counted.count) == (2_000, ahead)
+
+
+def test_the_wall_clock_is_read_only_for_a_time_beyond_the_last_bound():
+    read = []
+    bound = TimeBound(1_000, lambda: read.append(1) or 5_000)
+    assert [bound.takes(time) for time in (5_500, 6_000, 10, 6_001, 3)] == [True, True, True, False, True]
+    assert len(read) == 2
+    assert TimeBound().takes(10**30)
 
 
 def test_a_partition_holds_its_task_s_clock_until_it_is_idle():
