@@ -134,7 +134,8 @@ class OutgoingMessageEnvelope:
 
     1. `partition_key` chooses the partition; an int is the partition itself. Without it `key` chooses; without both the
        system spreads the messages.
-    2. `headers` are (name, bytes or None) pairs. `timestamp` is milliseconds since 1970, None for now.
+    2. `headers` are (name, bytes or None) pairs. `timestamp` is milliseconds since 1970, None for now. Kafka's
+       client cannot send the time 0: it arrives as 1.
     3. A message of None is a tombstone.
     4. The stream is a SystemStream, never its text: `collector.send` raises TypeError for "kafka.out".
 

@@ -232,22 +232,25 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     ),
     (r"job\.(coordinator|jmx|autosizing|debounce|security|diagnostics|drain-monitor)\..*", "no counterpart"),
     (r"job\.coordinator\..*|job\.checkpoint\.validation\.enabled", "no counterpart"),
-    (r"job\.config\..*", "samzapy takes one file and --config key=value; of rewriters it knows RegExTopicGenerator"),
+    (
+        r"job\.config\.rewriter\..*",
+        "samzapy takes one file and --config key=value; of rewriters it knows RegExTopicGenerator",
+    ),
     (r"job\.container\.(thread|commit|restore|heartbeat|task)\..*", "a container has one thread"),
     (
         r"job\.systemstreampartition\.input\.expansion\.enabled",
         "with state, new partitions always go to their keys' tasks",
     ),
-    (r"job\.(systemstreampartition|system)\.(matcher|input|stream)\..*", "no counterpart"),
+    (r"job\.systemstreampartition\.matcher\.config\..*|job\.system\.stream\..*", "no counterpart"),
     (r"(yarn|cluster-manager|container|blob\.store|fs)\..*", "Spark places and limits containers"),
     (r"task\.(opts|java\.home|execute|command\.class|log4j\..*)", "there is no JVM to launch"),
     (r"task\.live\.checkpoint\.max\.age", "there is one checkpoint format"),
     (r"task\.transactional\.state\..*", "local stores never hold more than what was committed"),
-    (r"task\.commit\.(max\.delay|timeout)\.ms|task\.commit\.skip\..*", "a commit is never skipped"),
+    (r"task\.commit\.timeout\.ms|task\.commit\.skip\..*", "a commit is never skipped"),
     (r"task\.(callback\.(watermark|drain)|watermark\.quorum)\..*", "no counterpart"),
     (r"task\.(poll\.interval\.ms|name\.grouper\.factory)", "no counterpart"),
     (r"systems\.[^.]+\.(.+\.)?samza\.delete\.committed\.messages", "no counterpart"),
-    (r"streams\.[^.]+\.samza\.(delete\.committed\.messages|broadcast)", "no counterpart"),
+    (r"streams\.[^.]+\.samza\.delete\.committed\.messages", "no counterpart"),
     (
         r"stores\.(.+\.)?(backup|restore)\.factories",
         "stores.X.changelog and stores.X.backup.path say where state is kept",
@@ -260,6 +263,22 @@ _REFUSED: tuple[tuple[str, str], ...] = (
         "it is an object of the JVM: name a SideInputsProcessor class in side.inputs.processor.factory",
     ),
     (r"job\.elasticity\.factor", "elasticity is not supported: leave it out or set 1"),
+    (
+        r"job\.systemstreampartition\.matcher\.class",
+        "not supported: a job reads every partition of its inputs; leave it out, and skip the other partitions in process",
+    ),
+    (
+        r"job\.config\.rewriters",
+        "not supported but for RegExTopicGenerator: write into the job file what the rewriter would, with ${env:NAME} for variables",
+    ),
+    (
+        r"job\.config\.loader\..*",
+        "not supported: start the job with the file that it would load, and --config key=value for single keys",
+    ),
+    (
+        r"(streams|systems\.[^.]+\.streams)\..+\.samza\.broadcast",
+        "not supported: name the stream's partitions in task.broadcast.inputs",
+    ),
 )
 #: Parts of the regular expressions and their readable form, replaced in this order.
 _READABLE = (
@@ -270,7 +289,7 @@ _READABLE = (
     (r".+", "*"),
     (r".*", ".*"),
 )
-_NEUTRAL = {"", "1"}
+_NEUTRAL = {"", "1", "false"}
 #: Keys with an effect below keys without one.
 _WITH_EFFECT = ("yarn.container.count", "container.cache.", "container.rocksdb.")
 

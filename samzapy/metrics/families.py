@@ -116,6 +116,7 @@ _PROCESS = histogram(
 _BATCH = histogram("container_batch_messages", "Messages per batch, of all tasks of the container.")
 _RESTORED = histogram("store_restore_seconds", "Time that the restore of a task's store took.")
 _ERRORS = counter("errors", "Messages that failed, by stage, and by what the error policy did about them.")
+_AHEAD = counter("ahead_messages", "Messages too far ahead of the wall clock to advance event time, by operator.")
 _LATE = counter("late_messages", "Messages that arrived after their event time was closed, by operator.")
 
 #: The groups of a container, by name.
@@ -152,6 +153,7 @@ _GROUPS: Mapping[str, Mapping[str, Named]] = {
         "stores-rebuilt": Named(counter("stores_rebuilt", "Local stores that were set aside and rebuilt.")),
     },
     "join": {
+        "ahead": Named(_AHEAD, "", (("operator", "join"),)),
         "late": Named(_LATE, "", (("operator", "join"),)),
         "unmatched": Named(counter("join_unmatched", "Messages that matched no row of the joined table.")),
     },
@@ -185,6 +187,7 @@ _TASK: Mapping[str, Named] = {
     "watermark": Named(
         gauge("task_watermark_timestamp_seconds", "Lowest watermark of the upstream stages.", Merge.MIN, _MS)
     ),
+    "event-times-ahead": Named(_AHEAD, "", (("operator", "clock"),)),
     "event-clock": Named(gauge("task_timers_timestamp_seconds", "Event time of the task's timers.", Merge.MIN, _MS)),
     "timers-fired": Named(counter("timers_fired", "Timers fired.")),
     "state.written": Named(counter("state_checkpoints", "Checkpoints of the task's own state written.")),
@@ -264,7 +267,11 @@ _SINK: Mapping[str, Family] = {
     "dropped": counter("sink_rows_dropped", "Rows dropped because the table had them."),
 }
 
-_WINDOWS: Mapping[str, Family] = {"late": _LATE, "closed": counter("windows_closed", "Windows closed.")}
+_WINDOWS: Mapping[str, Family] = {
+    "ahead": _AHEAD,
+    "late": _LATE,
+    "closed": counter("windows_closed", "Windows closed."),
+}
 
 _CLIENT = "kafka_client_"
 #: Properties of librdkafka's statistics, as `samzapy.system.kafka.statistics` names them.
@@ -344,7 +351,7 @@ def _labelled(group: str, name: str) -> Named | None:
     if group == "windows":
         store, _, leaf = name.rpartition(".")
         if leaf in _WINDOWS:
-            labels = (("operator", "windows"), ("store", store)) if leaf == "late" else (("store", store),)
+            labels = (("operator", "windows"), ("store", store)) if leaf != "closed" else (("store", store),)
             return Named(_WINDOWS[leaf], "", labels)
     if group == "clients":
         system, _, rest = name.partition("/")
@@ -377,7 +384,7 @@ def task_metric(name: str) -> Named | None:
 def known_families() -> Iterable[Family]:
     """All families with a fixed name."""
     named = [*_TASK.values(), *(each for group in _GROUPS.values() for each in group.values())]
-    fixed = [*_HISTOGRAMS.values(), _STEP, _RESTORED, _ERRORS, _LATE, _PROCESSED, _WINDOW_TIME]
+    fixed = [*_HISTOGRAMS.values(), _STEP, _RESTORED, _ERRORS, _AHEAD, _LATE, _PROCESSED, _WINDOW_TIME]
     tables = (_STORE, _SINK, _WINDOWS, _KAFKA)
     return dict.fromkeys([*(each.family for each in named), *fixed, *(f for table in tables for f in table.values())])
 

@@ -135,7 +135,7 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str, environ: Mapping[st
     job.config.rewriter.N.system, .regex      an entry SYSTEM.REGEX of task.inputs
     job.config.rewriter.N.config.KEY          systems.SYSTEM.streams.REGEX.KEY
 
-    Other rewriters stay unchanged; they have no effect.
+    Other rewriters stay unchanged; `known_keys` refuses them.
     """
     done = Rewritten(dict(values), [], [])
     gone: dict[str, str] = {}

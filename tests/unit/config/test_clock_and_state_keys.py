@@ -10,7 +10,7 @@ from samzapy.config.tasks.checkpoint import StateCheckpointConfig
 def test_states_are_kept_in_a_topic_beside_the_checkpoints_unless_told_otherwise(load):
     config = load()
     assert config.state_checkpoint == StateCheckpointConfig(TOPIC_STATE_CHECKPOINTS, 10_000, "kafka")
-    assert config.clock == JobClockConfig(60_000, 120_000)
+    assert config.clock == JobClockConfig(60_000, 120_000, 86_400_000)
     assert config.startpoints
 
 
@@ -25,11 +25,12 @@ def test_every_key_is_read(load):
             "state.checkpoint.replication.factor": "3",
             "task.watermark.idle.timeout.ms": "-1",
             "job.clock.stall.ms": "5000",
+            "task.event.time.max.ahead.ms": "0",
             "job.startpoint.enabled": "false",
         }
     )
     assert config.state_checkpoint == StateCheckpointConfig(FILE_STATE_CHECKPOINTS, 60_000, "other", "states", 3)
-    assert config.clock == JobClockConfig(-1, 5_000)
+    assert config.clock == JobClockConfig(-1, 5_000, 0)
     assert not config.startpoints
 
 
@@ -43,6 +44,7 @@ def test_every_key_is_read(load):
         ("state.checkpoint.replication.factor", "0", "expected an integer from 1 to 32767"),
         ("task.watermark.idle.timeout.ms", "soon", "task.watermark.idle.timeout.ms: expected an integer, got"),
         ("job.clock.stall.ms", "0", "expected an integer >= 1"),
+        ("task.event.time.max.ahead.ms", "soon", "expected an integer, got 'soon'"),
         ("job.startpoint.enabled", "perhaps", "expected true or false"),
     ],
 )

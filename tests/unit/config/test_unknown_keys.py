@@ -81,9 +81,35 @@ def test_keys_of_samza_without_effect_say_so_even_under_strict(load, key):
     assert warning.startswith(f"{key}: has no effect in samzapy: ")
 
 
-@pytest.mark.parametrize("key", ["job.elasticity.factor"])
-def test_keys_of_samza_that_ask_for_what_is_not_there_are_refused(load, problems, key):
-    assert load({key: "1"}, strict=True).warnings == ()
-    (found,) = problems({key: "2"})
+@pytest.mark.parametrize(
+    ("key", "neutral", "value", "remedy"),
+    [
+        ("job.elasticity.factor", "1", "2", "leave it out or set 1"),
+        (
+            "job.systemstreampartition.matcher.class",
+            "",
+            "org.apache.samza.system.RangeSystemStreamPartitionMatcher",
+            "reads every partition",
+        ),
+        ("job.config.rewriters", "", "env", "write into the job file what the rewriter would"),
+        (
+            "job.config.loader.factory",
+            "",
+            "org.apache.samza.config.loaders.PropertiesConfigLoaderFactory",
+            "start the job",
+        ),
+        ("streams.page-views.samza.broadcast", "false", "true", "task.broadcast.inputs"),
+        ("systems.kafka.streams.page-views.samza.broadcast", "false", "true", "task.broadcast.inputs"),
+    ],
+)
+def test_keys_of_samza_that_would_change_results_are_refused(load, problems, key, neutral, value, remedy):
+    assert load({key: neutral}, strict=True).warnings == ()
+    (found,) = problems({key: value})
     assert found.startswith(f"{key}: ")
     assert "not supported" in found
+    assert remedy in found
+
+
+def test_a_longest_wait_of_a_commit_has_an_effect_and_no_warning(load):
+    config = load({"task.commit.max.delay.ms": "5000"}, strict=True)
+    assert config.warnings == ()

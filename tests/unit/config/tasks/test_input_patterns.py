@@ -191,11 +191,16 @@ def test_generators_that_are_named_twice_or_share_a_beginning_are_read(load, nam
     assert str(config.task.patterns[0]) == "kafka.orders-.*"
 
 
-def test_a_generator_alone_gives_all_inputs_and_other_rewriters_stay_without_effect(load):
-    config = load(GENERATOR | {"task.inputs": None, "job.config.rewriters": "orders,env"})
+def test_a_generator_alone_gives_all_inputs(load):
+    config = load(GENERATOR | {"task.inputs": None})
     assert [str(pattern) for pattern in config.task.patterns] == ["kafka.orders-.*"]
-    assert config.warnings[0].startswith("job.config.rewriter.orders.*: read as")
-    assert config.warnings[1].startswith("job.config.rewriters: has no effect in samzapy")
+    assert config.warnings == ("job.config.rewriter.orders.*: read as kafka.orders-.* in task.inputs",)
+
+
+def test_another_rewriter_beside_a_generator_is_refused(problems):
+    (found,) = problems(GENERATOR | {"job.config.rewriters": "orders,env"})
+    assert found.startswith("job.config.rewriters: not supported but for RegExTopicGenerator")
+    assert found.endswith("got 'env'")
 
 
 def test_a_generator_without_its_keys_is_refused(problems):
