@@ -98,7 +98,6 @@ def test_keys_of_samza_without_effect_say_so_even_under_strict(load, key):
             "org.apache.samza.config.loaders.PropertiesConfigLoaderFactory",
             "start the job",
         ),
-        ("streams.page-views.samza.broadcast", "false", "true", "task.broadcast.inputs"),
         ("systems.kafka.streams.page-views.samza.broadcast", "false", "true", "task.broadcast.inputs"),
     ],
 )
