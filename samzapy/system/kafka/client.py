@@ -33,7 +33,7 @@ from samzapy.system.kafka.errors import (
     one_line,
 )
 from samzapy.system.kafka.gate import Gate
-from samzapy.system.kafka.identity import expired_certificate, principal
+from samzapy.system.kafka.settings import expired_certificate, principal
 from samzapy.system.kafka.statistics import ClientStatistics
 
 #: mallopt's number for the greatest number of arenas.

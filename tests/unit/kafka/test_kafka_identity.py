@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from samzapy.errors import EnvironmentFailure
 from samzapy.system.kafka.client import ClientErrors
-from samzapy.system.kafka.identity import expired_certificate, principal
+from samzapy.system.kafka.settings import expired_certificate, principal
 
 EXPIRY = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 EXPIRY_MS = int(EXPIRY.timestamp() * 1000)
@@ -56,7 +56,7 @@ def test_a_certificate_is_expired_from_its_last_second_on(certificate):
 
 @pytest.mark.parametrize("code", [KafkaError._SSL, KafkaError._TRANSPORT])
 def test_a_failed_handshake_with_an_expired_certificate_says_so(certificate, code):
-    client_errors = ClientErrors("kafka", "here:9092", certificate)
+    client_errors = ClientErrors("kafka", "here:9092", properties=certificate)
     client_errors.note(KafkaError(code, "SSL handshake failed: alert certificate unknown"))
     with pytest.raises(
         EnvironmentFailure, match=r"^here:9092: TLS handshake failed: the certificate of the client expired at 2026-03"
@@ -66,7 +66,7 @@ def test_a_failed_handshake_with_an_expired_certificate_says_so(certificate, cod
 
 def test_a_cluster_out_of_reach_with_an_expired_certificate_says_so(certificate):
     assert "10 s: the certificate of the client expired at 2026-03-01" in str(
-        ClientErrors("kafka", "here:9092", certificate).unreachable(10)
+        ClientErrors("kafka", "here:9092", properties=certificate).unreachable(10)
     )
 
 
