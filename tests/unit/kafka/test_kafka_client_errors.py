@@ -1,15 +1,18 @@
 """Which errors and log lines of librdkafka a client keeps, and how it reports them."""
 
 import logging
+from datetime import datetime, timezone
 from types import SimpleNamespace
 
 import pytest
+import trustme
 from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
 from samzapy.system.kafka.client import LOGGER, ClientErrors, reach
 from samzapy.system.kafka.consumer import KafkaConsumer
+from samzapy.system.kafka.settings import expired_certificate, principal
 from samzapy.testing import ManualClock
 
 FORM = "%s [%s] %s"
@@ -110,3 +113,70 @@ def test_a_seek_mends_an_offset_out_of_range_of_its_own_partition_only():
     consumer.seek(mended, 10)
     with pytest.raises(EnvironmentFailure, match="is not started"):
         consumer.poll(0.0, 1)
+
+
+EXPIRY = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+EXPIRY_MS = int(EXPIRY.timestamp() * 1000)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    path = tmp_path_factory.mktemp("certificate") / "client.pem"
+    issued = trustme.CA().issue_cert(
+        "bob.example", common_name="bob", organization_name="shop", organization_unit_name="jobs", not_after=EXPIRY
+    )
+    issued.private_key_and_cert_chain_pem.write_to_path(path)
+    return {"security.protocol": "SSL", "ssl.certificate.location": str(path)}
+
+
+def test_a_certificate_names_its_subject(certificate):
+    assert principal(certificate) == "User:CN=bob,OU=jobs,O=shop"
+
+
+@pytest.mark.parametrize(
+    ("properties", "name"),
+    [
+        ({"security.protocol": "sasl_plaintext", "sasl.username": "bob"}, "User:bob"),
+        ({"security.protocol": "SASL_SSL", "sasl.kerberos.principal": "bob/h@R"}, "User:bob/h@R"),
+        ({"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER"}, "this client"),
+        ({"security.protocol": "ssl"}, "this client"),
+        ({"security.protocol": "ssl", "ssl.certificate.location": "/no/such/file"}, "this client"),
+        ({"security.protocol": "ssl", "ssl.certificate.location": __file__}, "this client"),
+        ({"sasl.username": "unused"}, "this client"),
+        ({}, "this client"),
+    ],
+)
+def test_the_principal_follows_from_the_properties(properties, name):
+    assert principal(properties) == name
+    assert expired_certificate(properties, EXPIRY_MS) == ""
+
+
+def test_a_certificate_is_expired_from_its_last_second_on(certificate):
+    path = certificate["ssl.certificate.location"]
+    told = f"the certificate of the client expired at 2026-03-01T12:00:00+00:00 (ssl.certificate.location={path})"
+    assert expired_certificate(certificate, EXPIRY_MS - 1) == ""
+    assert expired_certificate(certificate, EXPIRY_MS) == told
+
+
+@pytest.mark.parametrize("code", [KafkaError._SSL, KafkaError._TRANSPORT])
+def test_a_failed_handshake_with_an_expired_certificate_says_so(certificate, code):
+    client_errors = ClientErrors("kafka", "here:9092", properties=certificate)
+    client_errors.note(KafkaError(code, "SSL handshake failed: alert certificate unknown"))
+    with pytest.raises(
+        EnvironmentFailure, match=r"^here:9092: TLS handshake failed: the certificate of the client expired at 2026-03"
+    ):
+        client_errors.check_first_contact()
+
+
+def test_a_cluster_out_of_reach_with_an_expired_certificate_says_so(certificate):
+    assert "10 s: the certificate of the client expired at 2026-03-01" in str(
+        ClientErrors("kafka", "here:9092", properties=certificate).unreachable(10)
+    )
+
+
+def test_a_partition_that_a_transaction_may_not_write_to_is_kept():
+    client_errors = ClientErrors("kafka", "here:9092")
+    for topic, reason in (("other", "Broker: Operation not attempted"), ("a.b", "Broker: Topic authorization failed")):
+        line = f'[thrd:main]: TxnCoordinator/1: Failed to add partition "{topic}" [3] to transaction: {reason}'
+        client_errors.log(logging.WARNING, "%s [%s] %s", "ADDPARTS", "p", line)
+    assert client_errors.refused_partition == "a.b[3]"
