@@ -22,7 +22,7 @@ Every message is one line and names the key or the ``stream[partition]@offset``,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -89,9 +89,14 @@ class EnvironmentFailure(SamzapyError):
 
 
 class Unreachable(EnvironmentFailure):
-    """Raised when a system does not answer within a call's time. It may answer later."""
+    """Raised when a system does not answer within a call's time. It may answer later.
+
+    `ask` asks it again, and raises Unreachable as long as it does not answer; None for a broker. `service` names it.
+    """
 
     outage = True
+    ask: Callable[[], object] | None = None
+    service = "the broker"
 
 
 class TooFewFiles(EnvironmentFailure):

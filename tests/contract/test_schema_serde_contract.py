@@ -21,6 +21,9 @@ from hypothesis import strategies as st
 from jobs import schema_job as jobs
 from rigs.schema_registry import schema_registry, tls_of
 
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch
+from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import EnvironmentFailure, SerdeError, Unreachable
 from samzapy.serializers import serde_registry
 from samzapy.serializers.schemas.framed import frame
@@ -350,6 +353,26 @@ def test_references_of_json_schemas_are_other_schemas_of_the_registry(server):
     assert made.from_bytes(made.to_bytes(value)) == value
     with pytest.raises(SerdeError, match=r"\$\.by: 'name' is a required property"):
         made.to_bytes({"by": {}})
+
+
+def test_an_outage_of_the_registry_at_a_new_schema_ends_when_it_answers():
+    with schema_registry() as found:
+        data = writing(CASES[0], found.url).to_bytes(CASES[0].value)
+        reader = serde(CASES[0]._replace(schema=None), found.url)
+        found.down = True
+        batch = RecordBatch(SystemStreamPartition("k", "in", 0), [5], [None], [data], [0], None)
+        with pytest.raises(
+            Unreachable, match=r"^k\.in\[0\]@5 to 5: cannot be decoded now: schema registry "
+        ) as silence:
+            Decoder(None, reader).decode(batch, 0)
+        failure = silence.value
+        assert failure.outage
+        assert failure.service == f"schema registry {found.url}"
+        with pytest.raises(Unreachable):
+            failure.ask()
+        found.down = False
+        failure.ask()
+        assert [each.message for each in Decoder(None, reader).decode(batch, 0)] == [PLAIN]
 
 
 DEEP = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"items": {"$ref": "#/$defs/c"}}}, "$ref": "#/$defs/a"}

@@ -23,6 +23,8 @@ class SchemaRegistryServer:
         self.subjects = {}
         self.requests = []
         self.authorization = authorization
+        #: Whether every request gets status 503.
+        self.down = False
         self.lock = threading.Lock()
 
     def register(self, subject, schema, schema_type="AVRO", references=()):
@@ -55,6 +57,8 @@ class SchemaRegistryServer:
             raise Refused(404, 404, "HTTP 404 Not Found")
 
     def admit(self, authorization):
+        if self.down:
+            raise Refused(503, 50301, "Service Unavailable")
         if self.authorization is not None and authorization != self.authorization:
             raise Refused(401, 401, "Unauthorized")
 

@@ -94,7 +94,10 @@ class Decoder:
         except EnvironmentFailure as cause:
             where = f"{batch.ssp}@{batch.offsets[0]} to {batch.offsets[-1]}"
             kind = Unreachable if isinstance(cause, Unreachable) else EnvironmentFailure
-            raise kind(f"{where}: cannot be decoded now: {cause}") from cause
+            failure = kind(f"{where}: cannot be decoded now: {cause}")
+            if isinstance(cause, Unreachable) and isinstance(failure, Unreachable):
+                failure.ask, failure.service = cause.ask, cause.service
+            raise failure from cause
         failures = {
             index: _failure(batch, index, "message", batch.values, self._value, bad_messages[index])
             for index in bad_messages

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from samzapy.clock import Clock
-from samzapy.errors import SamzapyError
+from samzapy.errors import SamzapyError, Unreachable
 
 logger = logging.getLogger(__name__)
 
@@ -37,34 +37,37 @@ class Outage:
         self._pause_s = _FIRST_S
 
     def outlast(self, failure: SamzapyError, may_wait: Callable[[], bool], *, anew: bool) -> bool:
-        """Wait until the systems answer; returns False if `may_wait` does before.
+        """Wait until the systems answer, or the service of the failure; returns False if `may_wait` does before.
 
         `anew`: there was a commit since the last outage; otherwise this one goes on. Raises other errors than an outage.
         """
+        ask = (failure.ask if isinstance(failure, Unreachable) else None) or self._ask
+        service = failure.service if isinstance(failure, Unreachable) else Unreachable.service
         if anew or self._began is None:
             self._began, self._pause_s = self._clock.monotonic(), _FIRST_S
             self._told = self._began
-            logger.warning("Waiting for the broker: %s", failure)
+            logger.warning("Waiting for %s: %s", service, failure)
         began = self._began
-        self._remind(began, failure)
+        self._remind(began, service, failure)
         self._wait(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_S)
         while may_wait():
             try:
-                self._ask()
+                ask()
             except SamzapyError as silence:
                 if not silence.outage:
                     raise
-                self._remind(began, silence)
+                self._remind(began, service, silence)
                 self._wait(_FIRST_S)
             else:
                 waited_s = self._clock.monotonic() - began
-                logger.warning("The broker answers after %.0f s: starting again from the last commit", waited_s)
+                answers = service[0].upper() + service[1:]
+                logger.warning("%s answers after %.0f s: starting again from the last commit", answers, waited_s)
                 return True
         return False
 
-    def _remind(self, began: float, silence: SamzapyError) -> None:
+    def _remind(self, began: float, service: str, silence: SamzapyError) -> None:
         now = self._clock.monotonic()
         if now - self._told >= _LINE_S:
             self._told = now
-            logger.warning("Waiting for the broker for %.0f s: %s", now - began, silence)
+            logger.warning("Waiting for %s for %.0f s: %s", service, now - began, silence)

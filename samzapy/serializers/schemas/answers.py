@@ -12,6 +12,8 @@ import os
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,6 +146,18 @@ class Registry:
 
     def _asked(self, what: str, question: Callable[[SchemaRegistryClient], Any]) -> Any:
         """The client's answer, its errors as ours."""
+        try:
+            return self._answer(what, question)
+        except Unreachable as silence:
+            silence.ask, silence.service = partial(self._ask_again, what, question), self._where
+            raise
+
+    def _ask_again(self, what: str, question: Callable[[SchemaRegistryClient], Any]) -> None:
+        # A refusal is an answer, too: it is about the message, which the next start reads again.
+        with suppress(SerdeError):
+            self._answer(what, question)
+
+    def _answer(self, what: str, question: Callable[[SchemaRegistryClient], Any]) -> Any:
         client = self._connected()
         try:
             return question(client)

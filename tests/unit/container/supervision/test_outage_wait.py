@@ -84,3 +84,16 @@ def test_an_answer_that_is_a_refusal_is_raised_in_an_outage():
     broker.outage = Outage(refuse, broker.clock, broker.wait)
     with pytest.raises(EnvironmentFailure, match="not authorised"):
         broker.outlast(RetriableError("timed out"))
+
+
+def test_an_outage_of_a_schema_registry_asks_the_registry_and_names_it(lines):
+    broker = Broker(away_s=100)
+    silence = Unreachable("k.in[0]@5: cannot be decoded now: schema registry http://r: does not answer")
+    silence.ask, silence.service = broker.ask, "schema registry http://r"
+    outage = Outage(lambda: None, broker.clock, broker.wait)
+    assert outage.outlast(silence, lambda: True, anew=True)
+    assert broker.questions > 5
+    first, *between, last = lines.messages
+    assert first == f"Waiting for schema registry http://r: {silence}"
+    assert len(between) == 1
+    assert last.startswith("Schema registry http://r answers after 10")
