@@ -175,6 +175,26 @@ def test_a_record_that_no_repetition_helps_says_so(kafka_admin, unique_topic, pr
         writer.flush()
 
 
+@pytest.mark.parametrize("what", REFUSED)
+def test_the_policy_is_asked_about_what_the_broker_would_refuse(kafka_settings, kafka_admin, unique_topic, what):
+    record, config, _ = REFUSED[what]
+    metrics, stream = Registry(), SystemStream("kafka", unique_topic())
+    kafka_admin.create(StreamSpec(stream.stream, 1, config))
+    skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
+    recovery = Recovery("t", skipping, metrics, lambda _: None, PolicyLog(SYSTEM_CLOCK), NoDeadLetters(), LastFailure())
+    with closing(SystemClients({"kafka": kafka_settings}, system_factory, "test")) as clients:
+        limits, wall_ms = RecordLimits(clients), SYSTEM_CLOCK.wall_ms
+        collector = CheckingCollector(
+            lambda _: (None, None), clients.producer, lambda *_: (), Outbox(), recovery, limits.of_outputs, wall_ms
+        )
+        collector.send(OutgoingMessageEnvelope(stream, b"good", b"k", timestamp=wall_ms() + 60_000))
+        collector.send(OutgoingMessageEnvelope(stream, record.value, record.key, timestamp=record.timestamp))
+        collector.hand_over()
+        clients.producer("kafka").flush()
+    assert metrics.counter("errors", "produce.skipped").count == 1
+    assert count(kafka_settings, kafka_admin, stream.stream) == 1
+
+
 def test_a_time_of_1970_is_not_taken_for_now(kafka_settings, kafka_admin, unique_topic, producer):
     stream = unique_topic()
     kafka_admin.create(StreamSpec(stream, 1))
