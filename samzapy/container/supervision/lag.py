@@ -145,10 +145,11 @@ class LagWatch:
 
     def _note_age(self) -> None:
         age_s, since = self.age_s, self._unknown_since
-        if since is None and age_s > STALE_AFTER * self._look_s:
+        is_stale = age_s > STALE_AFTER * self._look_s
+        if since is None and is_stale:
             self._unknown_since = self._measured_at
             logger.warning("The lag of the inputs is unknown: not measured for %.0f s (%s)", age_s, self.trouble)
-        elif since is not None and self._measured_at != since:
+        elif since is not None and not is_stale:
             self._unknown_since = None
             logger.warning("The lag of the inputs is known again, after %.0f s", self._measured_at - since)
 
@@ -199,8 +200,9 @@ class LagWatch:
             logger.debug("The ends of the inputs are not known: %s", cause, exc_info=True)
             self._close()
             return
-        self._lags = Measured(self._measured(ends, progress), began)
+        lags = self._measured(ends, progress)
         self._cause, self._measured_at = None, began
+        self._lags = Measured(lags, began)
         self._open = tuple(
             f"{ssp}@{progress.positions[ssp]}"
             for ssp, end in readable.items()

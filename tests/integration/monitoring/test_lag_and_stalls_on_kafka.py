@@ -1,5 +1,7 @@
 """Lag, stalls and the copied positions of a job that reads a real Kafka."""
 
+import os
+import signal
 import threading
 from contextlib import closing, contextmanager
 from uuid import uuid4
@@ -192,5 +194,28 @@ def test_a_job_without_its_broker_is_stalled(tmp_path):
         assert str(status.stalled).startswith("broker unreachable for ")
         # A job that is left behind would go on making clients during the tests after this one.
         broker.start()
+        run.send("stop")
+        run.end()
+
+
+@pytest.mark.slow
+def test_a_lag_is_stale_while_its_broker_is_frozen_and_known_again_after_it(tmp_path, caplog):
+    def has_said(text):
+        return any(f"The lag of the inputs is {text}" in record.getMessage() for record in list(caplog.records))
+
+    with own_broker(tmp_path / "broker") as broker:
+        run = Run(broker.start(), **{"job.lag.interval.ms": "1000"})
+        run.create()
+        run.send("a", "b")
+        run.start()
+        run.until(lambda status: status.lag == 0 and status.processed == 2)
+        os.kill(broker.running.pid, signal.SIGSTOP)
+        try:
+            stale = run.until(lambda status: status.lags is None and has_said("unknown"))
+            assert (stale.lag, [each.end for each in stale.partitions.values()]) == (None, [None, None])
+        finally:
+            os.kill(broker.running.pid, signal.SIGCONT)
+        run.send("c", "d")
+        run.until(lambda status: status.lag == 0 and status.processed == 4 and has_said("known again"))
         run.send("stop")
         run.end()
