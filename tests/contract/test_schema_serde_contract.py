@@ -388,7 +388,7 @@ DEEP = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"items": {"$ref": "#/$defs/c
         (DEEP, "#/$defs/c"),
     ],
 )
-def test_a_reference_of_a_json_schema_that_leads_nowhere_is_refused_at_the_start(url, schema, lost):
+def test_a_ref_of_a_json_schema_that_leads_nowhere_is_refused_at_start(url, schema, lost):
     made = serde(CASES[1]._replace(schema=schema), url, auto_register="true").at("sales", "value")
     for writing in (True, False):
         with pytest.raises(SerdeError) as refused:

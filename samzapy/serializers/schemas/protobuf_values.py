@@ -43,10 +43,15 @@ def _message(written: Descriptor, known: dict[str, Check]) -> Check:
     if written.full_name in _OTHER_KEYS:
         return UNCHECKED
     fields: list[tuple[str, frozenset[type], Look]] = []
+    choices = [(each.name, [field.name for field in each.fields]) for each in written.oneofs if len(each.fields) > 1]
 
     def look(value: Any) -> None:
         if type(value) is not dict and not isinstance(value, Mapping):
             return
+        for choice, names in choices:
+            # The class would keep the last one.
+            if sum(value.get(name) is not None for name in names) > 1:
+                raise Misfit(f"one of {', '.join(names)} (oneof {choice})", value)
         for name, fits, each in fields:
             held = value.get(name)
             # None leaves the field unset.
@@ -63,7 +68,7 @@ def _message(written: Descriptor, known: dict[str, Check]) -> Check:
         fits, each = _field(field, known)
         if each is not None:
             fields.append((field.name, fits, each))
-    return made if fields else UNCHECKED
+    return made if fields or choices else UNCHECKED
 
 
 def _field(field: FieldDescriptor, known: dict[str, Check]) -> Check:

@@ -89,3 +89,31 @@ def test_an_iterator_is_left_to_the_class():
 def test_a_class_without_such_fields_and_one_with_other_keys_have_no_check():
     assert check_of(descriptor(("i", Field.TYPE_INT64, False))) is None
     assert check_of(struct_pb2.Struct.DESCRIPTOR) is None
+
+
+def test_maps_and_a_oneof_survive_and_two_of_a_oneof_are_refused():
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    from samzapy.serializers.schemas.protobuf import _as_dict
+
+    file = descriptor_pb2.FileDescriptorProto(name="choice.proto", syntax="proto3")
+    made = file.message_type.add(name="Choice")
+    made.oneof_decl.add(name="paid")
+    made.oneof_decl.add(name="_note")
+    made.field.add(name="card", number=1, type=9, label=1, oneof_index=0)
+    made.field.add(name="cents", number=2, type=3, label=1, oneof_index=0)
+    made.field.add(name="note", number=3, type=9, label=1, oneof_index=1, proto3_optional=True)
+    entry = made.nested_type.add(name="TagsEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=9, label=1)
+    entry.field.add(name="value", number=2, type=3, label=1)
+    made.field.add(name="tags", number=4, type=11, label=3, type_name=".Choice.TagsEntry")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file) if hasattr(pool, "Add") else pool.AddSerializedFile(file.SerializeToString())
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("Choice"))
+    check = check_of(kind.DESCRIPTOR)
+    for value in ({"cents": 0, "tags": {}}, {"card": "", "note": "", "tags": {"a": 0}}, {"tags": {"a": -1}}):
+        check(value)
+        assert _as_dict(kind.FromString(kind(**value).SerializeToString())) == value
+    with pytest.raises(SerdeError, match=r"^protobuf serde: \$: expected one of card, cents \(oneof paid\), got dict"):
+        check({"card": "x", "cents": 5})

@@ -140,7 +140,7 @@ def test_a_test_reads_a_typed_output_as_objects(driver_of):
     assert driver.outputs("out").messages == [PageView("ann")]
 
 
-def test_a_value_of_another_class_is_refused_at_the_first_puts_with_its_key(driver_of):
+def test_a_value_of_another_class_is_refused_at_first_puts_with_its_key(driver_of):
     driver = driver_of()
     with pytest.raises(SerdeError, match="store 'visits': value of key 'ann': expected Visits, got dict"):
         driver.store("visits").put("ann", {"count": 1})
