@@ -84,6 +84,7 @@ class PreparedJob(StartableJob):
     - `lease_ms`: the time that a lost container may go on writing; 0 if transactions fence it.
     - `given`: the job file with the patterns of its inputs, if `config` has streams in their place. `refused` are streams that
       match and that this run does not take.
+    - `safe`: the run before takes the job back if this one fails before it polls its inputs.
     - `inputs`: the input streams as they were at the start.
     """
 
@@ -99,6 +100,7 @@ class PreparedJob(StartableJob):
     lease_ms: int = 0
     given: JobConfig | None = None
     refused: frozenset[SystemStream] = frozenset()
+    safe: bool = False
     inputs: Mapping[SystemStream, StreamDescription] = field(default_factory=dict)
 
     @property
@@ -166,7 +168,8 @@ class RunOptions:
 
     `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
     (`status page: ...`, `container 0 failed: ...`). Any thread may call them, and they must not block. `verbose` shows
-    Spark's own log lines. `on_claimed` gets the job once this run owns it. `stop` asks the run to stop.
+    Spark's own log lines. `on_claimed` gets the job once this run owns it. `stop` asks the run to stop. `safe`: a
+    run that hands the job over to this one takes it back if this one fails before it polls its inputs.
     """
 
     on_status: Callable[[JobStatus], None] = _ignore
@@ -175,6 +178,7 @@ class RunOptions:
     on_page: Callable[[str], None] = _ignore
     on_claimed: Callable[[PreparedJob], None] = _ignore
     stop: StopSwitch = field(default_factory=StopSwitch)
+    safe: bool = False
 
     def following(self, before: JobStatus | None) -> RunOptions:
         """The same for a part of the run; `on_status` gets the sums with the part `before`."""

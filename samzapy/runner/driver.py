@@ -20,14 +20,15 @@ from types import FrameType, TracebackType
 from typing import Any, final
 
 from samzapy.admin.positions import CHECKPOINT_CLOCK
-from samzapy.api.checkpoint import JobRecord
+from samzapy.admin.running import may_answer
+from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, Ownership
 from samzapy.container.supervision.log_lines import record_of
 from samzapy.coordinator.coordinator import Coordinator, Oversight
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import JobFailed, JobTakenOver, SamzapyError
+from samzapy.errors import HandoverFailed, JobFailed, JobTakenOver, SamzapyError
 from samzapy.failpoints import reach
 from samzapy.job.facts import Facts, UserFailure
 from samzapy.runner.base import PreparedJob
@@ -51,6 +52,8 @@ logger = logging.getLogger(__name__)
 _OWNER_PACE_S, _HANDOVER_PACE_S, _MOST_HURRIED = 1.0, 0.1, 600
 #: Seconds that a run, once it has let go of its job, waits for the new run to take it over.
 _CLAIMED_S = 20.0
+#: Phases of a container that has polled its inputs.
+_POLLING = frozenset({"running", "done"})
 #: Seconds between two checks of the clock.
 _CLOCK_PACE_S = 1.0
 
@@ -128,6 +131,8 @@ def watching(
         ) as watch,
     ):
         ClockKeeper(checks, coordinator)
+        if prepared.safe:
+            checks.add(Row("polled", _HANDOVER_PACE_S, watch.note_polled))
         watch_changelogs(config, prepared.model, coordinator, checks)
         yield watch
 
@@ -202,6 +207,13 @@ class OwnershipWatch:
                 else:
                     _let_go(self._ownership, asked)
 
+    def note_polled(self) -> bool:
+        """Step 10 of a handover, once every container polls its inputs; returns whether that is still to come."""
+        if any(container.phase not in _POLLING for container in self._coordinator.status().containers):
+            return True
+        self._ownership.note_polled()
+        return False
+
     def _owned(self) -> bool:
         try:
             with self._ownership.one_look():
@@ -267,12 +279,32 @@ def _let_go(ownership: Ownership, asked: HandoverRequest) -> None:
         try:
             ownership.look()
         except JobTakenOver:
+            if asked.safe:
+                _await_poll(ownership, asked.by, pause)
             return
         except SamzapyError as cause:
             logger.warning("Cannot tell whether the new run has taken over (%s); asking again", cause)
             ownership.close()
         pause.wait(_HANDOVER_PACE_S)
     raise JobFailed(f"{_taken_over(ownership.job_name, asked)} up to its last step and is gone: start the job again")
+
+
+def _await_poll(ownership: Ownership, by: JobRun, pause: threading.Event) -> None:
+    """Step 11 of a handover. Raises HandoverFailed if the new run ends first."""
+    polled: bool | None = None
+    while polled is None:
+        pause.wait(_HANDOVER_PACE_S)
+        try:
+            polled = ownership.has_polled(by)
+        except SamzapyError as cause:
+            logger.warning("Cannot tell whether the new run polls its inputs (%s); asking again", cause)
+            ownership.close()
+        if polled is None and not may_answer(by):
+            polled = False
+    if not polled:
+        raise HandoverFailed(
+            f"the new run of job '{ownership.job_name}' has failed before it read its inputs, so the job has to start again"
+        )
 
 
 def _note_end(ownership: Ownership, *, again: bool, drained: bool = False) -> None:

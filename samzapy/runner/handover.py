@@ -12,6 +12,8 @@ Both sides write records beside the job's checkpoints:
 7   takes the job over: owner record, fences, epochs (`samzapy.admin.take_over`)
 8   starts the containers, which open the local stores and go on
                                                     9  finds the new owner, and ends
+10  with `safe`: records that every container polls
+                                                    11 with `safe`: waits for 10 before it ends
 
 Ownership changes at step 7, with every fence, whether or not the earlier steps succeeded:
 
@@ -21,7 +23,9 @@ Ownership changes at step 7, with every fence, whether or not the earlier steps 
    starts it again.
 4. A second new run overwrites the request of the first. The previous run follows the newest request; of the two new runs, the
    one that takes over last owns the job.
-5. A run that starts again in its process, for new inputs, notes that as its end, and then looks for a request once more. Either it
+5. With `safe`, a new run that fails before 10 gives the job back: the previous run starts again, with the code that it had.
+   The job has no run in between, since both versions cannot have the local stores and the transactions at the same time.
+6. A run that starts again in its process, for new inputs, notes that as its end, and then looks for a request once more. Either it
    finds step 4, and does 5 and 6; or the new run finds the note, waits until the process owns the job again, and asks it again.
 """
 
@@ -31,6 +35,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import final
 
 from samzapy.admin.running import has_ended, has_let_go
@@ -88,19 +93,20 @@ class AskedHandover(Handover):
         asked: JobRecords,
         answers: JobRecords,
         before: JobRun,
-        run: JobRun,
+        request: HandoverRequest,
         patience_s: float,
         clock: Clock,
+        *,
         wait: Callable[[float], object],
         goes_on: Callable[[JobRun], bool],
     ) -> None:
         """`asked` and `answers` are the same records by separate clients, because a manager that has written reads from the
-        beginning again; the handover closes both. `patience_s`: seconds for steps 5 and 6. `goes_on` returns whether a run
-        may be active, as far as this machine can see."""
+        beginning again; the handover closes both. `request`: step 1. `patience_s`: seconds for steps 5 and 6. `goes_on`
+        returns whether a run may be active, as far as this machine can see."""
         self._asked = asked
         self._answers = answers
         self._before = before
-        self._run = run
+        self._request = request
         self._patience_s = patience_s
         self._clock = clock
         self._wait = wait
@@ -138,7 +144,7 @@ class AskedHandover(Handover):
         self._answers.close()
 
     def _ask(self, *, go: bool) -> None:
-        request = HandoverRequest(self._before.id, self._run, go)
+        request = replace(self._request, run=self._before.id, go=go)
         self._asked.checkpoints.write_record(JobRecord.HANDOVER, request.to_json())
         self._asked_at = self._clock.monotonic()
 
@@ -166,7 +172,10 @@ class AskedHandover(Handover):
     def _has_heard(self) -> bool:
         with self._looking(go=False) as checkpoints:
             heard = checkpoints.read_record(JobRecord.HEARD)
-            answered = heard is not None and (heard.get("run"), heard.get("by")) == (self._before.id, self._run.id)
+            answered = heard is not None and (heard.get("run"), heard.get("by")) == (
+                self._before.id,
+                self._request.by.id,
+            )
             # A run that has ended to start again does not look in between.
             return answered or has_ended(checkpoints, self._before)
 

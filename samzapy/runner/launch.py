@@ -63,7 +63,7 @@ def launch(
     if stopped:
         status = JobStatus(config.name, stopping=True, seconds=0.0, containers=(), restored=(), failures=())
         return JobOutcome(status, stopped=True)
-    with preparing(config, until_end=until_end, awaited=awaited) as start, shown:
+    with preparing(config, until_end=until_end, awaited=awaited, safe=options.safe) as start, shown:
         try:
             return runner.run(start, listeners)
         finally:

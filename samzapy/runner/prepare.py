@@ -32,7 +32,7 @@ from samzapy.config.tasks import processing
 from samzapy.config.tasks.patterns import InputPattern
 from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
-from samzapy.container.supervision.job_records import JobRecords, open_job, this_run
+from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, open_job, this_run
 from samzapy.container.tasks.task_class import never_called
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import JobTakenOver
@@ -66,13 +66,14 @@ from samzapy.system.factories import load_factory
 class Occasion:
     """The circumstances of a run's start. `run`: its record. `awaited`: the job has waited for its first input.
     `renews`: the id of the run that starts again with further inputs, None for a new run; `refused` are inputs that it
-    does not take."""
+    does not take. `safe`: the previous run takes the job back if this one fails before it polls its inputs."""
 
     run: JobRun
     until_end: bool = False
     awaited: bool = False
     renews: str | None = None
     refused: frozenset[SystemStream] = frozenset()
+    safe: bool = False
 
 
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
@@ -106,11 +107,13 @@ def prepare_again(config: JobConfig, run: JobRun, renews: str | None, refused: C
 
 
 @contextmanager
-def preparing(config: JobConfig, *, until_end: bool = False, awaited: bool = False) -> Iterator[StartableJob]:
+def preparing(
+    config: JobConfig, *, until_end: bool = False, awaited: bool = False, safe: bool = False
+) -> Iterator[StartableJob]:
     """Do steps 0 to 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go. `awaited`: the job has
-    waited for its first input, which it reads from the oldest record."""
+    waited for its first input, which it reads from the oldest record. `safe`: see `Occasion`."""
     arm_from_environment(os.environ)
-    with _checked(config, Occasion(this_run(), until_end, awaited)) as job:
+    with _checked(config, Occasion(this_run(), until_end, awaited, safe=safe)) as job:
         yield job
 
 
@@ -186,7 +189,16 @@ class _CheckedJob(StartableJob):
             return False
         asked, answers = JobRecords.of(config, "handover"), JobRecords.of(config, "handover")
         wait, patience_s = threading.Event().wait, config.handover_ms / 1000
-        self._handover = AskedHandover(asked, answers, before, self._run, patience_s, SYSTEM_CLOCK, wait, may_answer)
+        self._handover = AskedHandover(
+            asked,
+            answers,
+            before,
+            HandoverRequest(before.id, self._run, safe=self._occasion.safe),
+            patience_s,
+            SYSTEM_CLOCK,
+            wait=wait,
+            goes_on=may_answer,
+        )
         self._handover.begin()
         return True
 
@@ -225,6 +237,7 @@ class _CheckedJob(StartableJob):
             lease_ms=claim.run.lease_ms,
             given=self._given,
             refused=self._occasion.refused,
+            safe=self._occasion.safe,
             inputs={stream: found for stream in read if (found := self._streams(stream)) is not None},
         )
 

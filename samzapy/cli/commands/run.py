@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import click
 from samzapy.cli.options import JOB, OVERRIDES, pairs
 from samzapy.cli.output import discard, json_text, status_console, warn
 from samzapy.cli.progress import RunDisplay, summary
+from samzapy.errors import HandoverFailed
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class RunFlags:
     strict: bool = False
     verbose: bool = False
     as_json: bool = False
+    handover: str = "fast"
     master: str | None = None
     py_files: str | None = None
 
@@ -38,6 +41,13 @@ class RunFlags:
 @click.option("--until-end", is_flag=True, help="Stop at the current ends of the inputs.")
 @click.option(
     "--py-files", metavar="A.py,B.zip", help="Code of the job, here and on the executors (job.spark.py.files)."
+)
+@click.option(
+    "--handover",
+    type=click.Choice(["fast", "safe"]),
+    default="fast",
+    show_default=True,
+    help="safe: the active run takes the job back if this one fails before it reads its inputs.",
 )
 @click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
 @click.option("--verbose", is_flag=True, help="Also show the log of Spark.")
@@ -55,7 +65,12 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
         keys["job.spark.master"] = flags.master
     if flags.py_files is not None:
         keys["job.spark.py.files"] = flags.py_files
-    run_job(job, keys, flags)
+    try:
+        run_job(job, keys, flags)
+    except HandoverFailed as failure:
+        warn(f"{failure}; starting it")
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  # this command again
 
 
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
@@ -73,7 +88,9 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
     here = flags.runner == "local"
     file, container = (container_file("0"), "0") if here else (DRIVER, "")
-    options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
+    options = RunOptions(
+        on_status=display.status, on_event=display.event, verbose=flags.verbose, safe=flags.handover == "safe"
+    )
 
     @contextmanager
     def shown() -> Iterator[None]:

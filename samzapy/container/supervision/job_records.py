@@ -97,11 +97,13 @@ def this_run(clock: Clock = SYSTEM_CLOCK) -> JobRun:
 
 @dataclass(frozen=True)
 class HandoverRequest:
-    """A new run, `by`, asks the run `run` to get ready for a handover; with `go`, to commit and let go now."""
+    """A new run, `by`, asks the run `run` to get ready for a handover; with `go`, to commit and let go now. `safe`: and to
+    take the job back if the new run ends before it has polled its inputs."""
 
     run: str
     by: JobRun
     go: bool = False
+    safe: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a job record."""
@@ -114,7 +116,7 @@ class HandoverRequest:
             "born": by.born,
             "boot": by.boot,
         }
-        return {"run": self.run, "by": run, "go": self.go}
+        return {"run": self.run, "by": run, "go": self.go, "safe": self.safe}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HandoverRequest:
@@ -122,9 +124,9 @@ class HandoverRequest:
         try:
             by = data["by"]
             run = JobRun(str(by["run"]), int(by["started-ms"]), str(by["host"]), int(by["pid"]))
-            # Older versions write neither.
+            # Older versions write neither, and no `safe`.
             run = replace(run, born=int(by.get("born", 0)), boot=str(by.get("boot", "")))
-            return cls(str(data["run"]), run, bool(data["go"]))
+            return cls(str(data["run"]), run, bool(data["go"]), bool(data.get("safe")))
         except (AttributeError, KeyError, TypeError, ValueError) as cause:
             raise RestoreError(f"the job's record of a handover cannot be read ({type(cause).__name__})") from cause
 
@@ -217,6 +219,25 @@ class Ownership:
         """Record that this run has heard the request; with the clients of `look`."""
         value = {"run": self.run_id, "by": request.by.id}
         self._records.checkpoints.write_record(JobRecord.HEARD, value)
+
+    def note_polled(self) -> None:
+        """Record that every container of this run has polled its inputs, for the previous run in a safe handover."""
+        self._records.checkpoints.write_record(JobRecord.HEARD, {"run": self.run_id, "polled": True})
+
+    def has_polled(self, run: JobRun) -> bool | None:
+        """Whether the run, which owns the job, has polled its inputs; None while that is open. It is False for a run that has
+        failed, and True if it needs no previous run any more: it was stopped, or another run owns the job."""
+        checkpoints = self._records.checkpoints
+        with checkpoints.one_pass():
+            heard, end, owner = (
+                checkpoints.read_record(JobRecord.HEARD) or {},
+                RunEnd.read(checkpoints, run),
+                checkpoints.read_owner(),
+            )
+        if end is not None and end.failed:
+            return False
+        polled = heard.get("run") == run.id and bool(heard.get("polled"))
+        return True if polled or end is not None or owner is None or owner.id != run.id else None
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
