@@ -20,8 +20,9 @@ from samzapy.verify.processes import resume, suspend, until, with_children
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TOGETHER = ("at-least-once", "exactly-once")
-#: Seconds that a node that was killed stays away, and others stay frozen.
-AWAY_S, FROZEN_S, OUTAGE_S, LIMITED_S = 15.0, 40.0, 120.0, 30.0
+#: Seconds that a node that was killed stays away, long enough that what a change of leaders costs for a second does not hide what the
+#: absence costs; that others stay frozen; that two are down; that a quota lasts; between two moves of all leaders.
+AWAY_S, FROZEN_S, OUTAGE_S, LIMITED_S, MOVED_S = 25.0, 40.0, 120.0, 30.0, 10.0
 #: The node whose disk runs full, and its bytes.
 SMALL, DISK = 3, 400 << 20
 NO_ROOM = "full disk of a broker"
@@ -62,7 +63,7 @@ def move_leaders(cluster, jobs):
     topics = [topic for job in jobs for topic in job.topics]
     for _ in range(2):
         assert cluster.move_leaders([*topics, "__transaction_state"])
-        for_seconds(AWAY_S / 2)
+        for_seconds(MOVED_S)
 
 
 def limit(cluster, jobs):
@@ -96,7 +97,7 @@ class Fault(NamedTuple):
 
 
 FAULTS = {
-    "nothing happens": Fault(lambda cluster, jobs: for_seconds(AWAY_S), 0),
+    "nothing happens": Fault(lambda cluster, jobs: for_seconds(2 * MOVED_S), 0),
     "broker 1 killed": Fault(lambda cluster, jobs: kill(cluster, 1)),
     "broker 2 killed": Fault(lambda cluster, jobs: kill(cluster, 2)),
     "broker 3 killed": Fault(lambda cluster, jobs: kill(cluster, 3)),
