@@ -159,6 +159,43 @@ class OffsetOutOfRange(EnvironmentFailure):
         super().__init__(f"{ssp}@{offset}: the log holds offsets {oldest} to {upcoming} (exclusive){fix}")
 
 
+class PositionVoid(EnvironmentFailure):
+    """Raised when a position means nothing in its stream any more: the stream was deleted and created again, or it has lost
+    records before the position.
+
+    `place` is the stream or the partition. `ways` are the positions at which the job can go on, by what that does.
+    """
+
+    def __init__(self, place: object, reason: str, ways: Mapping[str, object], done: str = "") -> None:
+        """`done`: what the job has processed, if that is known."""
+        self.place, self.reason, self.ways = place, reason, ways
+        after = f"; {done}" if done else ""
+        for what, position in ways.items():
+            after += f"; to {what}: samzapy startpoint set JOB.properties {position} --input '{place}'"
+        super().__init__(f"{place}: {reason}{after}")
+
+    @classmethod
+    def made_anew(cls, stream: object, before: str, now: str) -> PositionVoid:
+        """The error for a stream that was deleted and created again. `before`, `now`: its ids."""
+        reason = f"it was deleted and created again (id {before}, now {now}), so the job's positions mean nothing in it"
+        return cls(stream, reason, {"read the new one from its first record": "oldest"})
+
+    @classmethod
+    def diverged(cls, ssp: object, position: tuple[int, int], end: tuple[int, int]) -> PositionVoid:
+        """The error for a log that has lost records before the `position`. `position`, `end`: the offset and the leader
+        epoch of the position, and those of the end that the log has in that epoch."""
+        reason = (
+            f"the position is {position[0]} in leader epoch {position[1]}, but the log ends at {end[0]} in leader epoch "
+            f"{end[1]}: it has lost records that the job has processed (unclean.leader.election.enable?), and others may "
+            "have their offsets"
+        )
+        return cls(ssp, reason, {f"process what follows {end[0]} now": end[0], f"go on at {position[0]}": position[0]})
+
+    def after(self, done: str) -> PositionVoid:
+        """The same error, with what the job has processed."""
+        return PositionVoid(self.place, self.reason, self.ways, done)
+
+
 class RetriableError(SamzapyError):
     """Raised when a repetition of the call may succeed."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from samzapy.admin.take_over import refuse_another_job, refuse_foreign
 from samzapy.admin.user_code import JobCode
@@ -126,7 +126,8 @@ def streams_of(config: JobConfig) -> set[SystemStream]:
     for store in config.stores.values():
         streams |= store.source.all_streams if store.source else set()
     letters = config.task.errors.dead_letters
-    return streams | {stream for _, stream in _foundations(config)} | ({letters} if letters else set())
+    kept = {stream for _, stream in (*_foundations(config), *_declared(config))}
+    return streams | kept | ({letters} if letters else set())
 
 
 def existing(stream: SystemStream, describe: Describe) -> StreamDescription:
@@ -243,6 +244,11 @@ def weakly_kept(config: JobConfig, describe: Describe) -> tuple[GuaranteeWarning
         description = describe(stream)
         if description is not None:
             found += weak_copies(key, description)
+    for key, stream in _declared(config):
+        description = describe(stream)
+        # The job does not need to see the settings of these.
+        if description is not None:
+            found += weak_copies(key, replace(description, hidden=""))
     for stream in config.task.inputs:
         system = config.systems[stream.system]
         if load_factory(system).orders_by_time and (description := describe(stream)) is not None:
@@ -280,6 +286,17 @@ def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
     states, factor = state_checkpoint_stream(config), config.state_checkpoint.replication_factor
     if states is not None and factor is not None:
         yield where(checkpoint.STATE_REPLICATION_FACTOR, system=states.system), states, factor
+
+
+def _declared(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
+    """The inputs and outputs that the job file names, each once with its key."""
+    named = {stream: f"streams.{stream_id}" for stream_id, stream in config.stream_ids.items()}
+    inputs = (*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs))
+    keys = {**dict.fromkeys(inputs, "task.inputs"), **named}
+    kept = {stream for _, stream in _foundations(config)}
+    return (
+        (key, stream) for stream, key in sorted(keys.items()) if stream not in kept and stream.system in config.systems
+    )
 
 
 def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:

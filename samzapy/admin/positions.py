@@ -222,6 +222,7 @@ def moved_to(
         # Event times and senders describe the messages before the old position.
         event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
         senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
+        leader_epochs={ssp: each for ssp, each in old.leader_epochs.items() if ssp not in moved},
         # If a stream was created again, the positions in it are valid once all of them are moved.
         input_ids={
             stream: each

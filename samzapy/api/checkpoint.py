@@ -42,6 +42,7 @@ class Checkpoint:
     held_by, idle       for people: the partition or sender that held the clock back, and the sources that were idle or over
     told                the last watermark that `on_watermark` was called with, -1 for none; None if there was no watermark;
                         in records of older versions also None if it is the watermark of `senders`
+    leader_epochs       by partition, the leader epoch in which the position was read, where it is known
     ended_in            the id of the run in which `on_end_of_stream` or `on_drain` was called at these offsets, empty for none
     """
 
@@ -60,6 +61,7 @@ class Checkpoint:
     idle: tuple[str, ...] = ()
     told: int | None = None
     ended_in: str = ""
+    leader_epochs: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

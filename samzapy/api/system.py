@@ -167,8 +167,12 @@ class SystemConsumer(ABC):
     coarse = False
 
     @abstractmethod
-    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """Read `ssp` from `offset` on. Before `start` only."""
+    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
+        """Read `ssp` from `offset` on. Before `start` only.
+
+        `stream_id`: the id of the stream that the offset is of; empty for the stream that is there at the start. `epoch`:
+        the leader epoch of the offset as by `epochs`, None if it is unknown.
+        """
 
     @abstractmethod
     def start(self) -> None:
@@ -180,8 +184,15 @@ class SystemConsumer(ABC):
 
         At most `max_records` records in all. A partition may occur in several batches, in order. It may return early with
         none, as after a position has passed a hole: a reader that is to reach an offset may then be there. Raises
-        OffsetOutOfRange if a position has left the log, RetriableError or EnvironmentFailure for other errors.
+        OffsetOutOfRange if a position has left the log, PositionVoid if a stream was deleted and created again, before it
+        returns a record of the new one, or if its log has lost records before the position, RetriableError or
+        EnvironmentFailure for other errors.
         """
+
+    def epochs(self) -> Mapping[SystemStreamPartition, int]:
+        """The leader epochs in which the positions were read, where they are known. A system whose logs cannot lose
+        records has none."""
+        return {}
 
     @abstractmethod
     def position(self, ssp: SystemStreamPartition) -> int:

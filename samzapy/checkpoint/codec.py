@@ -7,8 +7,8 @@ checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}},
              "atomic": true, "serdes": {"counts": ["string", "json"]}, "input-ids": {"kafka.orders": "Xq3..."},
              "held-by": "kafka.orders[0] (sender shop-1/Partition 0)", "idle": ["kafka.orders[1]"],
-             "told": 1699999998000, "ended-in": "5f0c..."}
-             (the last ten are left out if they are empty)
+             "told": 1699999998000, "ended-in": "5f0c...", "leader-epochs": {"kafka.orders[0]": 3}}
+             (the last eleven are left out if they are empty)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42,
              "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0,
@@ -17,7 +17,8 @@ owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host":
 1. `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records.
 2. `event-times` are the latest event times of the inputs. `senders` gives the watermark, number, end and drain of each
    sender of an intermediate input. `serdes` names the serdes of each store's keys and values. `input-ids` are the ids of the
-   streams that the offsets are of: a stream that is deleted and created again has another id.
+   streams that the offsets are of: a stream that is deleted and created again has another id. `leader-epochs` are the leader
+   epochs in which the positions were read: a log that has lost records before a position does not have it in that epoch.
 3. `held-by` names the source that held the task's clock back, `idle` the sources that were idle or had ended. No run
    reads them. `told` is the last watermark that `on_watermark` was called with, -1 for none. `ended-in` is the run in
    which `on_end_of_stream` or `on_drain` was called at these offsets.
@@ -69,6 +70,7 @@ class _Checkpoint(msgspec.Struct, rename="kebab", omit_defaults=True):
     idle: tuple[str, ...] = ()
     told: Time | None = None
     ended_in: str = ""
+    leader_epochs: dict[str, Natural] = {}
 
 
 class _Partitions(msgspec.Struct):
@@ -113,6 +115,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
             checkpoint.idle,
             checkpoint.told,
             checkpoint.ended_in,
+            _by_text(checkpoint.leader_epochs),
         )
     )
 
@@ -140,6 +143,7 @@ def decode(value: bytes, where: str) -> Checkpoint:
             read.idle,
             read.told,
             read.ended_in,
+            _by_partition(read.leader_epochs),
         )
 
 
@@ -149,9 +153,15 @@ def encode_partitions(partitions: Mapping[str, int]) -> bytes:
 
 
 def decode_partitions(value: bytes, where: str) -> dict[str, int]:
-    """The inverse of `encode_partitions`. Raises RestoreError, naming `where`."""
+    """The inverse of `encode_partitions`. Raises RestoreError, naming `where`, also for two tasks with one partition: the
+    state of one would become the other's."""
     with _named(where, "not a changelog mapping", value):
-        return decode_json(_Partitions, value, FORMAT).partitions
+        found = decode_json(_Partitions, value, FORMAT).partitions
+        owners: dict[int, str] = {}
+        for task, number in found.items():
+            if owners.setdefault(number, task) != task:
+                raise ValueError(f"{owners[number]} and {task} have one partition, {number}")
+        return found
 
 
 def encode_record(value: Mapping[str, Any]) -> bytes:

@@ -26,6 +26,7 @@ from samzapy.container.inputs.starting_offsets import (
     count_moves,
     first_offsets,
     follow,
+    kept_epochs,
     of_inputs,
     own_changelog_ends,
     refuse_made_anew,
@@ -136,7 +137,9 @@ class ContainerBuilder:
             refuse_made_anew(self.config, task, checkpoint, followed, ids)
             offsets = first_offsets(self.config, task, checkpoint, followed, logs, self._clients.admin)
             own_ids = {stream: ids[stream] for ssp in offsets if (stream := ssp.system_stream) in ids}
-            starts[task.name] = TaskStart(offsets, checkpoint, followed, own_ids)
+            starts[task.name] = TaskStart(
+                offsets, checkpoint, followed, own_ids, kept_epochs(offsets, checkpoint, followed)
+            )
             committed = {} if checkpoint is None else checkpoint.input_offsets
             count_moves(committed, offsets, self.metrics)
             by_default |= {ssp: offsets[ssp] for ssp in offsets.keys() - committed.keys() - followed.offsets.keys()}
@@ -230,13 +233,20 @@ class ContainerBuilder:
         return RunLoop(tasks, inputs, side, committer, control, self._clock, periods, self._tasks.executor())
 
     def committer(
-        self, lease: ContainerLease, ownership: Ownership, must_own: Callable[[], object], confirm: Callable[[], object]
+        self,
+        lease: ContainerLease,
+        ownership: Ownership,
+        must_own: Callable[[], object],
+        confirm: Callable[[], object],
+        inputs: Inputs,
     ) -> CommitProtocol:
         """The commit protocol of the container. `must_own` raises when another attempt is known to own it; `confirm` asks
         first."""
         guarantee = self.config.task.guarantee
         inside = self._producers.system if guarantee.outputs_in_transaction else None
-        settings = CommitSettings(self._state_writer(confirm), lease.epoch, self._clock, self.metrics, must_own, inside)
+        settings = CommitSettings(
+            self._state_writer(confirm), lease.epoch, self._clock, self.metrics, must_own, inside, inputs.epochs
+        )
         if guarantee is Guarantee.AT_MOST_ONCE:
             return AtMostOnce(settings, ownership.look, lease.duration_s)
         return CommitProtocol(settings)

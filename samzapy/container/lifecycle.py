@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from samzapy import native
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.builder import ContainerBuilder, JobProgress
 from samzapy.container.commit.protocol import CommitProtocol
@@ -34,7 +34,15 @@ from samzapy.container.supervision.lag import Progress
 from samzapy.container.supervision.watch import NoWatch, Watch
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import ForeignRecords, InputDeleted, ProducerError, TaskMigrated, UnknownPartition, UnknownStream
+from samzapy.errors import (
+    ForeignRecords,
+    InputDeleted,
+    PositionVoid,
+    ProducerError,
+    TaskMigrated,
+    UnknownPartition,
+    UnknownStream,
+)
 from samzapy.failpoints import reach
 from samzapy.job.lease import ContainerLease, ContainerReport, TaskProgress
 from samzapy.queries.committed import CommittedStores, published_stores
@@ -42,6 +50,9 @@ from samzapy.storage.changelog.restore import RestoreStopped
 from samzapy.storage.task_stores import TaskStores
 
 logger = logging.getLogger(__name__)
+
+#: The partitions that an error names.
+_MOST_PLACES = 5
 
 
 class _NotStarted:
@@ -60,6 +71,10 @@ class _NotStarted:
     @property
     def commits(self) -> int:
         return 0
+
+    def may_stop(self) -> bool:
+        """Whether a last commit is possible, once no message is in flight."""
+        return False
 
     def stop(self, tasks: Sequence[TaskInstance]) -> None:
         raise AssertionError("a container stops after its start")
@@ -89,6 +104,10 @@ class _AtWork(_NotStarted):
     def caught_up(self) -> Mapping[SystemStreamPartition, int]:
         self._loop.ask_where()
         return self._loop.caught_up
+
+    def may_stop(self) -> bool:
+        self._loop.wind_down()
+        return self._loop.commits.possible
 
     def stop(self, tasks: Sequence[TaskInstance]) -> None:
         """The last commit, and the end of the inputs."""
@@ -153,6 +172,8 @@ class Container:
             logger.info("%s", stopped)
             self._close_all(self._closers())
             return self._heartbeat.finish("done")
+        except PositionVoid as void:
+            raise self._settled(void) from void
         except ProducerError as failure:
             self.abandon()
             lost = self._heartbeat.lost
@@ -193,6 +214,27 @@ class Container:
         self._heartbeat.phase("stopping")
         self._stop()
         return self._heartbeat.finish("done")
+
+    def _settled(self, void: PositionVoid) -> PositionVoid:
+        """Commit what is processed, since the records may be gone and nothing could process them again; returns the error
+        with the positions. Nothing is committed in a failed start."""
+        try:
+            if not self._at_work.may_stop():
+                self.abandon()
+                return void
+            at = sorted((ssp, offset) for task in self._tasks for ssp, offset in task.committable().items())
+            self._heartbeat.phase("stopping")
+            self._stop()
+        except Exception as cause:  # noqa: BLE001  # the position is what counts
+            logger.warning("What was processed since the last commit is not committed: %s", cause)
+            self.abandon()
+            return void
+        self._heartbeat.finish("failed")
+        of = [f"{ssp} to {offset}" for ssp, offset in at if str(void.place) in {str(ssp), str(ssp.system_stream)}]
+        more = f" and {len(of) - _MOST_PLACES} more" if len(of) > _MOST_PLACES else ""
+        return void.after(
+            f"processed and committed are {', '.join(of[:_MOST_PLACES])}{more} (exclusive), and nothing else"
+        )
 
     def abandon(self) -> None:
         """Close everything without a commit; failures on the way are logged, since the first one counts."""
@@ -241,11 +283,11 @@ class Container:
             task.join(self._ownership.run_id, progress.checkpoints[task.name])
         reach("start.6")
         # 7  inputs
-        committer = builder.committer(self._lease, self._ownership, self._heartbeat.should_stop, self._must_own)
-        committer.commit([task for task in self._tasks if self._must_commit(task, progress)], force=True)
         inputs = builder.inputs(self._ends, self._tasks)
         self._beside.append(inputs.close)
-        inputs.start(self._first_offsets())
+        committer = builder.committer(self._lease, self._ownership, should_stop, self._must_own, inputs)
+        committer.commit([task for task in self._tasks if self._must_commit(task, progress)], force=True)
+        self._start_inputs(inputs)
         reach("start.7")
         control = LoopControl(self._heartbeat.should_stop, self._drain_to)
         loop = builder.run_loop(self._tasks, inputs, side, committer, control)
@@ -301,13 +343,20 @@ class Container:
             return True
         return not task.offsets.keys() <= checkpoint.input_offsets.keys()
 
-    def _first_offsets(self) -> dict[SystemStreamPartition, int]:
-        """The offsets to read from; for a broadcast partition the least offset of its tasks."""
+    def _start_inputs(self, inputs: Inputs) -> None:
+        """Read from the tasks' offsets; for a broadcast partition from the least offset of its tasks."""
         first: dict[SystemStreamPartition, int] = {}
+        epochs: dict[SystemStreamPartition, int] = {}
+        ids: dict[SystemStream, str] = {}
         for task in self._tasks:
+            ids.update(task.noted.input_ids)
             for ssp, offset in task.offsets.items():
-                first[ssp] = min(first.get(ssp, offset), offset)
-        return first
+                if offset <= first.get(ssp, offset):
+                    first[ssp] = offset
+                    epochs.pop(ssp, None)
+                    if ssp in task.noted.leader_epochs:
+                        epochs[ssp] = task.noted.leader_epochs[ssp]
+        inputs.start(first, ids, epochs)
 
     def _on_restore(self, name: str, done: int, total: int) -> None:
         self._restoring[name] = (done, total)

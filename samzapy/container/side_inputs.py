@@ -24,7 +24,15 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.sources import RESTORE_PROCESSOR, SIDE_PROCESSOR
 from samzapy.container.inputs.decode import Decoder
-from samzapy.errors import ConfigError, ConfigProblem, RestoreStalled, SamzapyError, TaskFailed
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    PositionVoid,
+    RestoreStalled,
+    RetriableError,
+    SamzapyError,
+    TaskFailed,
+)
 from samzapy.failpoints import reach
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult, RestoreStopped, ShouldStop, never
@@ -196,7 +204,11 @@ class SideInputs(NoSideInputs):
     def follow(self, now: float) -> None:
         if now < self._look.due_at or not self._look.due(now):
             return
-        batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(0.0, _MOST_RECORDS)]
+        try:
+            batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(0.0, _MOST_RECORDS)]
+        except PositionVoid as void:
+            # A start finds the new stream's id, and fills the stores again.
+            raise RetriableError(f"{void.place}: {void.reason}; the stores that it fills are filled again") from void
         for batch in batches:
             for filler in self._readers[batch.ssp]:
                 filler.take(batch)

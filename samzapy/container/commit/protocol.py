@@ -40,7 +40,7 @@ class CommitSettings:
 
     `state` writes changelogs and checkpoints. `outputs_inside`: the system with outputs in the transaction of the state,
     None if all outputs are acknowledged before it. `must_own` raises TaskMigrated when the lease is lost; it is asked right
-    before a checkpoint, since a late one would undo a successor's.
+    before a checkpoint, since a late one would undo a successor's. `epochs` gives the leader epochs of what was read.
     """
 
     state: StateWriter
@@ -49,6 +49,7 @@ class CommitSettings:
     metrics: MetricsRegistry
     must_own: Callable[[], object]
     outputs_inside: str | None = None
+    epochs: Callable[[], Mapping[SystemStreamPartition, int]] = dict
 
 
 #: The bounds of the buckets for the time of a commit, and of its steps, in seconds.
@@ -192,7 +193,11 @@ class CommitProtocol:
     def _checkpoints(self, tasks: Sequence[TaskInstance], positions: Positions) -> dict[str, Checkpoint]:
         self._settings.must_own()
         epoch, now, atomic = self._settings.epoch, self._settings.clock.wall_ms(), self._settings.state.atomic
-        return {task.name: task.checkpoint(positions[task.name], epoch, now, atomic=atomic) for task in tasks}
+        read_in = self._settings.epochs()
+        return {
+            task.name: task.checkpoint(positions[task.name], epoch, now, atomic=atomic, read_in=read_in)
+            for task in tasks
+        }
 
     def _count(self, tasks: Sequence[TaskInstance]) -> None:
         for task in tasks:

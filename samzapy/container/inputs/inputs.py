@@ -75,11 +75,18 @@ class Inputs:
         self._limits = limits
         self._raw = raw
 
-    def start(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
-        """Begin to fetch from `offsets`. Partitions that start at or past their end have ended at once."""
+    def start(
+        self,
+        offsets: Mapping[SystemStreamPartition, int],
+        ids: Mapping[SystemStream, str] | None = None,
+        epochs: Mapping[SystemStreamPartition, int] | None = None,
+    ) -> None:
+        """Begin to fetch from `offsets`, which are of the streams with these `ids` and of these leader `epochs`, where
+        they are known. Partitions that start at or past their end have ended at once."""
         self.boundaries.start(offsets)
+        ids, epochs = ids or {}, epochs or {}
         for ssp, offset in offsets.items():
-            self._consumers[ssp.system].register(ssp, offset)
+            self._consumers[ssp.system].register(ssp, offset, ids.get(ssp.system_stream, ""), epochs.get(ssp))
         for consumer in self._readers:
             consumer.start()
         for ssp, end in list(self._ends.items()):
@@ -117,6 +124,10 @@ class Inputs:
                 continue
             for start in range(0, count, size):
                 yield from self._decoded(batch.part(start, start + size), arrival_ms)
+
+    def epochs(self) -> dict[SystemStreamPartition, int]:
+        """The leader epochs of the positions, where they are known."""
+        return {ssp: epoch for consumer in self._readers for ssp, epoch in consumer.epochs().items()}
 
     def position(self, ssp: SystemStreamPartition) -> int:
         """The next offset that a poll will look at, past known records that are not messages."""

@@ -15,7 +15,7 @@ from samzapy.checkpoint.offsets import Target, starting_offset
 from samzapy.checkpoint.records import Startpoint, pending
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, SamzapyError
+from samzapy.errors import ConfigError, OffsetOutOfRange, PositionVoid, SamzapyError
 from samzapy.job.model import TaskModel
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def refuse_made_anew(
     followed: Followed,
     ids: Mapping[SystemStream, str],
 ) -> None:
-    """Raise EnvironmentFailure if a committed position is of an earlier stream of the same name: the new stream may
+    """Raise PositionVoid if a committed position is of an earlier stream of the same name: the new stream may
     have that offset, but the job has not processed the records before it. `ids`: the current ids of the streams. A
     partition that starts by a startpoint (`followed`) or is reset does not need its position."""
     if checkpoint is None:
@@ -97,11 +97,8 @@ def refuse_made_anew(
         committed = checkpoint.input_offsets.get(ssp)
         if committed is not None and ssp not in valid and not config.stream(stream).reset_offset:
             before, now = checkpoint.input_ids[stream], ids[stream]
-            raise EnvironmentFailure(
-                f"{ssp}@{committed}: the committed offset is of an earlier stream of that name (id {before}): it was deleted and "
-                f"created again (id {now}); to read the new one from its first record, run the job once with "
-                f"{config.stream(stream).from_oldest}"
-            )
+            done = f"the committed offset {committed} of partition {ssp.partition} is of the old one"
+            raise PositionVoid.made_anew(stream, before, now).after(done)
 
 
 def still_valid(checkpoint: Checkpoint | None, ids: Mapping[SystemStream, str]) -> Mapping[SystemStreamPartition, int]:
@@ -167,6 +164,20 @@ def tell_unread(
             f"{sum(left_out.values()):,}",
             config.stream(stream).from_oldest,
         )
+
+
+def kept_epochs(
+    offsets: Mapping[SystemStreamPartition, int], checkpoint: Checkpoint | None, followed: Followed
+) -> dict[SystemStreamPartition, int]:
+    """The leader epochs of the offsets that are the committed ones. A position that an operator has chosen has none: it
+    holds for the log as it is."""
+    if checkpoint is None:
+        return {}
+    return {
+        ssp: epoch
+        for ssp, epoch in checkpoint.leader_epochs.items()
+        if ssp not in followed.offsets and ssp in offsets and offsets[ssp] == checkpoint.input_offsets.get(ssp)
+    }
 
 
 def first_offsets(

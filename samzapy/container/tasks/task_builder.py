@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import TaskAttempt
-from samzapy.api.stream import SystemStream
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import Clock
@@ -75,12 +75,13 @@ class Plugins:
 @dataclass(frozen=True)
 class TaskStart:
     """The start of a task: its `offsets`, which become its live map, its last checkpoint, the startpoints that it
-    follows now, and the ids of its input streams."""
+    follows now, the ids of its input streams, and the leader epochs of those offsets that are committed."""
 
     offsets: Offsets
     checkpoint: Checkpoint | None
     followed: Followed
     input_ids: Mapping[SystemStream, str]
+    leader_epochs: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
 
 
 class TaskBuilder:
@@ -288,7 +289,9 @@ class TaskBuilder:
             start.offsets,
             event_clock,
             noted=PositionNotes(
-                {**(checkpoint.startpoints if checkpoint else {}), **start.followed.ids}, start.input_ids
+                {**(checkpoint.startpoints if checkpoint else {}), **start.followed.ids},
+                start.input_ids,
+                start.leader_epochs,
             ),
             timers=timers,
             checkpoints=self._state_checkpoints(name, user.task, start, lease),

@@ -43,10 +43,11 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class PositionNotes:
     """The notes on positions in every checkpoint of a task: `startpoints`, the ids of the startpoints that it has
-    followed, and `input_ids`, the ids of its input streams."""
+    followed, `input_ids`, the ids of its input streams, and `leader_epochs` of its committed positions."""
 
     startpoints: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
     input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
+    leader_epochs: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
 
 
 NO_NOTES = PositionNotes()
@@ -119,7 +120,6 @@ class TaskInstance(TaskPosition, UserCalls):
         "_ended_at",
         "_finish",
         "_in_order",
-        "_input_ids",
         "_run_id",
         "changelog_offsets",
         "checkpoints",
@@ -127,6 +127,7 @@ class TaskInstance(TaskPosition, UserCalls):
         "event_clock",
         "listens",
         "name",
+        "noted",
         "processed",
         "processed_ms",
         "requests",
@@ -154,7 +155,7 @@ class TaskInstance(TaskPosition, UserCalls):
         """`offsets`: the starting offsets, which become its live map."""
         super().__init__(offsets, noted.startpoints)
         self.name = name
-        self._input_ids = noted.input_ids
+        self.noted = noted
         self._closed = False
         self._finish = user.finish
         self.task = user.task
@@ -256,9 +257,17 @@ class TaskInstance(TaskPosition, UserCalls):
         self.call(timer, self.task.on_timer, timer.key, timer.time_ms, self.collector, self.requests)
 
     def checkpoint(
-        self, offsets: Mapping[SystemStreamPartition, int], epoch: int, time_ms: int, *, atomic: bool
+        self,
+        offsets: Mapping[SystemStreamPartition, int],
+        epoch: int,
+        time_ms: int,
+        *,
+        atomic: bool,
+        read_in: Mapping[SystemStreamPartition, int],
     ) -> Checkpoint:
-        """The task's checkpoint in a commit, at the position `offsets`; `atomic` as the checkpoint's."""
+        """The task's checkpoint in a commit, at the position `offsets`; `atomic` as the checkpoint's. `read_in`: the leader
+        epochs of what was read since the start."""
+        known = {**self.noted.leader_epochs, **read_in}
         return Checkpoint(
             offsets,
             self.changelog_offsets,
@@ -274,7 +283,8 @@ class TaskInstance(TaskPosition, UserCalls):
             ended_in=self._run_id if self._has_ended() else "",
             atomic=atomic,
             serdes=self.stores.serdes,
-            input_ids=self._input_ids,
+            input_ids=self.noted.input_ids,
+            leader_epochs={ssp: known[ssp] for ssp in offsets if ssp in known},
         )
 
     def watermark(self, time_ms: int) -> None:

@@ -44,6 +44,7 @@ from samzapy.errors import (
     ForeignRecords,
     JobTakenOver,
     OffsetOutOfRange,
+    PositionVoid,
     SamzapyError,
     TaskFailed,
     TooFewFiles,
@@ -151,7 +152,7 @@ def _kill(handle: int, pid: int) -> bool:
 LOST_EXIT = 75
 
 #: Failures that another attempt would only repeat: the Spark task then ends well, and the driver fails the job.
-PERMANENT = (ConfigError, UnknownStream, OffsetOutOfRange, ForeignRecords, JobTakenOver, TooFewFiles)
+PERMANENT = (ConfigError, UnknownStream, OffsetOutOfRange, ForeignRecords, JobTakenOver, TooFewFiles, PositionVoid)
 
 #: Whether an attempt runs in this process.
 _running = False

@@ -274,6 +274,8 @@ def run_restores(
     began = moved = clock.monotonic()
     as_of_ms = clock.wall_ms()
     active = {restore.ssp: restore for restore in restores}
+    if len(active) < len(restores):
+        raise RestoreError(f"two stores have one changelog partition: {', '.join(sorted(r.label for r in restores))}")
     for restore in restores:
         restore.share(len(restores))
         restore.begin()

@@ -205,8 +205,8 @@ class ChoosingConsumer(SystemConsumer):
         self._full: set[SystemStreamPartition] = set()
         self._shut: frozenset[SystemStreamPartition] = frozenset()
 
-    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
-        self._consumers[ssp.system].register(ssp, offset)
+    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
+        self._consumers[ssp.system].register(ssp, offset, stream_id, epoch)
         self._buffers[ssp] = PartitionBuffer()
 
     def start(self) -> None:
@@ -229,6 +229,9 @@ class ChoosingConsumer(SystemConsumer):
             self._chosen = [(batch.ssp, batch.offsets) for batch in chosen]
         self._portion.given(sum(len(batch.offsets) for batch in chosen))
         return chosen
+
+    def epochs(self) -> Mapping[SystemStreamPartition, int]:
+        return {ssp: epoch for consumer in self._consumers.values() for ssp, epoch in consumer.epochs().items()}
 
     def position(self, ssp: SystemStreamPartition) -> int:
         buffer = self._buffers[ssp]

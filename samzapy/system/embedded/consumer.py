@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, PositionVoid, UnknownStream
 
 #: The most bytes of keys and values in one poll; the batch that exceeds it is still returned.
 MOST_BYTES_A_POLL = 52_428_800
@@ -24,6 +24,9 @@ class Fetch(NamedTuple):
 class LogReader(ABC):
     """The log that a consumer reads."""
 
+    #: Whether a read of a stream that was created again returns records of the new one.
+    reads_by_name = False
+
     @abstractmethod
     def open(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Get ready to read. Raises UnknownStream."""
@@ -37,6 +40,10 @@ class LogReader(ABC):
         Every partition that was looked at has an entry; its position is moved past known holes. Does not wait. Raises
         OffsetOutOfRange, or UnknownStream if a stream was deleted.
         """
+
+    def stream_id(self, stream: str) -> str:
+        """The current id of a stream; empty if there is none, or if the system has no ids."""
+        return ""
 
     @abstractmethod
     def wait(self, timeout_s: float) -> float:
@@ -59,20 +66,27 @@ class LogConsumer(SystemConsumer):
         self._make_reader = make_reader
         self._reader: LogReader | None = None
         self._positions: dict[SystemStreamPartition, int] = {}
+        #: By stream, the id of the stream that the positions are of.
+        self._ids: dict[str, str] = {}
         self._order: list[SystemStreamPartition] = []
         self._paused: set[SystemStreamPartition] = set()
         self._started = False
 
-    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
         if self._started:
             raise EnvironmentFailure(f"{ssp}: partitions are registered before start")
         self._positions[ssp] = offset
+        if stream_id:
+            self._ids[ssp.stream] = stream_id
 
     def start(self) -> None:
         self._started = True
         self._order = list(self._positions)
         self._reader = self._make_reader()
         self._reader.open(self._order)
+        for stream in {ssp.stream for ssp in self._order} - self._ids.keys():
+            self._ids[stream] = self._reader.stream_id(stream)
+        self._check_ids(self._reader)
 
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
         reader = self._reader
@@ -112,7 +126,13 @@ class LogConsumer(SystemConsumer):
         positions, paused = self._positions, self._paused
         wanted = [(ssp, positions[ssp]) for ssp in self._order if ssp not in paused]
         # Also when all are paused: `wait` then waits for records after this read.
-        fetched = reader.read(wanted, max_records)
+        try:
+            fetched = reader.read(wanted, max_records)
+        except (UnknownStream, OffsetOutOfRange):
+            self._check_ids(reader)
+            raise
+        if reader.reads_by_name:
+            self._check_ids(reader)
         batches, passed = [], False
         for ssp, (position, batch) in fetched.items():
             if batch is not None:
@@ -125,6 +145,13 @@ class LogConsumer(SystemConsumer):
             last = self._order.index(batches[-1].ssp) + 1
             self._order = self._order[last:] + self._order[:last]
         return batches, passed
+
+    def _check_ids(self, reader: LogReader) -> None:
+        """Raise PositionVoid if a stream was deleted and created again."""
+        for stream, before in self._ids.items():
+            now = reader.stream_id(stream)
+            if now and now != before:
+                raise PositionVoid.made_anew(f"{self._system}.{stream}", before, now)
 
 
 def check_position(ssp: SystemStreamPartition, position: int, oldest: int, upcoming: int) -> None:

@@ -74,6 +74,9 @@ _DISTURBANCES = frozenset({"FAIL", "REQTMOUT"})
 _REFUSED_PARTITION = re.compile(r'partition "(.+)" \[(\d+)\] to transaction: .*authorization failed', re.IGNORECASE)
 #: librdkafka warns at every start that this property is experimental. It is set on purpose.
 _ON_PURPOSE = "enable.gapless.guarantee"
+#: The line of librdkafka's debug context `metadata` about a topic whose id is new to the client. It is written before the client
+#: fetches by that id, so nothing of a topic that was created again is fetched before its line.
+_CHANGED_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)$")
 #: Such a line contains this text if the first request of a connection was not answered.
 _FIRST_WORD = "in state APIVERSION_QUERY"
 
@@ -104,6 +107,8 @@ class ClientErrors:
         #: librdkafka has not found a partition in the cluster's metadata since this was set to False.
         self.missing = False
         self.statistics = ClientStatistics()
+        #: By topic, the ids that the client has learned since its consumer looked last.
+        self.new_ids: dict[str, str] = {}
 
     def note(self, error: KafkaError) -> None:
         """Take an error: librdkafka's `error_cb`."""
@@ -126,6 +131,8 @@ class ClientErrors:
                 self.last = f"it closes connections at once; is systems.{self.system}.consumer.security.protocol right?"
         elif facility == "ADDPARTS" and (found := _REFUSED_PARTITION.search(line)):
             self.refused_partition = f"{found[1]}[{found[2]}]"
+        elif facility == "METADATA" and (changed := _CHANGED_ID.search(line)) is not None:
+            self.new_ids[changed[1]] = changed[2]
         if facility == "CONFWARN" and _ON_PURPOSE in line:
             level = logging.DEBUG
         LOGGER.log(level, form, facility, client, line)

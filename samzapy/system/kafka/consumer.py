@@ -1,7 +1,16 @@
-"""A consumer of assigned partitions."""
+"""A consumer of assigned partitions.
+
+A position is of a topic's id, and has a leader epoch if that is known:
+
+1. librdkafka fetches by topic ids. If a topic is created again, the broker refuses the old id, and librdkafka asks for the new one,
+   says so in a log line, and goes on at the old position. So each poll looks for such lines before it returns records.
+2. If a position has an epoch, librdkafka compares it with the log before it fetches, and when the leader changes.
+"""
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -10,12 +19,25 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError, UnknownStream
+from samzapy.errors import (
+    EnvironmentFailure,
+    OffsetOutOfRange,
+    PositionVoid,
+    RetriableError,
+    SamzapyError,
+    UnknownStream,
+)
 from samzapy.system.kafka.client import ClientErrors, DeletedTopics, counts_of, partition_counts
 from samzapy.system.kafka.errors import UNKNOWN_PARTITION, error_of
 from samzapy.system.kafka.fetching import Event, Fetch, open_consumer
 
 _WATERMARKS_S = 5.0
+_ATTEMPTS, _ATTEMPT_S = 500, 0.01
+#: librdkafka's text about a log that has lost the records before a position.
+_TRUNCATED = re.compile(
+    r"truncation detected at offset (-?\d+) \(leader epoch (-?\d+)\): broker end offset is (-?\d+) "
+    r"\(offset leader epoch (-?\d+)\)"
+)
 
 
 class KafkaConsumer(SystemConsumer):
@@ -30,14 +52,21 @@ class KafkaConsumer(SystemConsumer):
         self._client: Any = None
         self._fetch: Fetch | None = None
         self._positions: dict[SystemStreamPartition, int] = {}
+        self._epochs: dict[SystemStreamPartition, int] = {}
+        #: By topic, the id of the topic that the positions are of.
+        self._ids: dict[str, str] = {}
         self._paused: set[SystemStreamPartition] = set()
         self._failure: SamzapyError | None = None
         self._deleted = DeletedTopics()
 
-    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
         if self._client is not None:
             raise EnvironmentFailure(f"{ssp}: partitions are registered before start")
         self._positions[ssp] = offset
+        if stream_id:
+            self._ids[ssp.stream] = stream_id
+        if epoch is not None:
+            self._epochs[ssp] = epoch
 
     def start(self) -> None:
         self._client, self._fetch = open_consumer(self._properties, self._client_errors, self._positions)
@@ -46,6 +75,23 @@ class KafkaConsumer(SystemConsumer):
         partition_counts(self._client, self._client_errors, self._positions, ask)
         self._fetch.follow(self._positions)
         self._call(lambda client: client.assign([_at(ssp, offset) for ssp, offset in self._positions.items()]))
+        for ssp, epoch in self._epochs.items():
+            self._compare(_at(ssp, self._positions[ssp], epoch))
+
+    def _compare(self, position: Any) -> None:
+        """Let librdkafka compare a position's epoch with the log before it returns a record. An assignment alone does that only
+        if the partition's leader becomes known later. Raises RetriableError."""
+        for _ in range(_ATTEMPTS):
+            try:
+                self._client.seek(position)
+            except KafkaException as cause:
+                if error_of(cause).code() != KafkaError._STATE:  # noqa: SLF001
+                    raise general_error(error_of(cause), self._client_errors.system, position.topic) from cause
+                # The assignment is not complete.
+                threading.Event().wait(_ATTEMPT_S)
+            else:
+                return
+        raise RetriableError(f"{self._client_errors.system}.{position.topic}: the assignment does not begin")
 
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
         fetch, failure = self._fetch, self._failure
@@ -59,6 +105,8 @@ class KafkaConsumer(SystemConsumer):
             if self._fetch is fetch:
                 raise
             raise self._why_not() from cause  # closed by another thread
+        if self._client_errors.new_ids:
+            self._check_ids()
         positions = self._positions
         for batch in found:
             positions[batch.ssp] = batch.offsets[-1] + 1
@@ -83,6 +131,15 @@ class KafkaConsumer(SystemConsumer):
         # librdkafka's position also passes records that it never delivers: control records, aborted transactions.
         found: int = self._call(lambda client: client.position([_at(ssp)]))[0].offset
         return max(known, found)
+
+    def epochs(self) -> Mapping[SystemStreamPartition, int]:
+        if self._client is not None:
+            for at in self._call(lambda client: client.position(list(map(_at, self._positions)))):
+                # Without one, nothing was read since the start or the last seek.
+                if at.leader_epoch is not None and at.leader_epoch >= 0:
+                    ssp = SystemStreamPartition(self._client_errors.system, at.topic, at.partition)
+                    self._epochs[ssp] = at.leader_epoch
+        return dict(self._epochs)
 
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
         if ssp not in self._positions:
@@ -130,8 +187,21 @@ class KafkaConsumer(SystemConsumer):
         errors.missing = not self._deleted.settled
         return None if deleted is None else UnknownStream(errors.system, deleted, errors.servers)
 
+    def _check_ids(self) -> None:
+        """Raise PositionVoid if a topic was created again: what was fetched may be of the new one."""
+        found = dict(self._client_errors.new_ids)
+        self._client_errors.new_ids.clear()
+        for topic, now in found.items():
+            before = self._ids.setdefault(topic, now)
+            if before != now:
+                self._failure = PositionVoid.made_anew(f"{self._client_errors.system}.{topic}", before, now)
+                raise self._failure
+
     def _error(self, event: Event) -> SamzapyError:
         error, ssp = event.error, SystemStreamPartition(self._client_errors.system, event.stream, event.partition)
+        if ssp in self._positions and (lost := _TRUNCATED.search(str(error.str()))) is not None:
+            offset, epoch, end, end_epoch = map(int, lost.groups())
+            return PositionVoid.diverged(ssp, (offset, epoch), (end, end_epoch))
         if error.code() == KafkaError._AUTO_OFFSET_RESET and ssp in self._positions:  # noqa: SLF001
             low, high = self._call(lambda client: client.get_watermark_offsets(_at(ssp), timeout=_WATERMARKS_S))
             return OffsetOutOfRange(ssp, self._positions[ssp], low, high)
@@ -151,5 +221,7 @@ class KafkaConsumer(SystemConsumer):
         return EnvironmentFailure(f"the consumer of system '{self._client_errors.system}' is not started, or closed")
 
 
-def _at(ssp: SystemStreamPartition, offset: int | None = None) -> Any:
-    return TopicPartition(ssp.stream, ssp.partition) if offset is None else TopicPartition(*ssp[1:], offset)
+def _at(ssp: SystemStreamPartition, offset: int | None = None, epoch: int | None = None) -> Any:
+    if offset is None:
+        return TopicPartition(ssp.stream, ssp.partition)
+    return TopicPartition(*ssp[1:], offset) if epoch is None else TopicPartition(*ssp[1:], offset, leader_epoch=epoch)

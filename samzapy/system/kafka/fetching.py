@@ -95,10 +95,11 @@ class NativeFetch(Fetch):
         # librdkafka ends the forwarding some time after a partition was unassigned, and before anything new of it comes.
         for moved in self._moved:
             self._queue.follow(*moved)
-        # Calls the callbacks, of which the own queue has none. Events of no partition come here, and no records.
-        beside = self._client.poll(0)
         with self._lock:
             runs, reports = self._queue.take(most, ceil(timeout_s * 1_000), coarse)
+        # Calls the callbacks, of which the own queue has none. Events of no partition come here, and no records. After the
+        # records: what librdkafka has logged before it fetched them is known when they are returned.
+        beside = self._client.poll(0)
         ssps = self._ssps
         found = [RecordBatch(ssps[topic, partition], *columns) for topic, partition, *columns in runs]
         events = [Event(KafkaError(code, text), topic, partition) for code, text, topic, partition in reports]

@@ -72,6 +72,8 @@ _CONSUMER_FIXED = {
     "enable.partition.eof": "false",
     "isolation.level": "read_committed",
 }
+#: librdkafka's debug context with the ids of topics; a few lines for each answer to a request for metadata.
+_NAMES_TOPIC_IDS = "metadata"
 _PRODUCER = {
     "linger.ms": "5",
     "queue.buffering.max.messages": "250000",
@@ -115,6 +117,7 @@ def consumer_properties(settings: SystemSettings, client_id: str) -> dict[str, s
         "bootstrap.servers": bootstrap_servers(settings),
         "client.id": client_id,
         "group.id": client_id,
+        "debug": ",".join(filter(None, (settings.consumer.get("debug"), _NAMES_TOPIC_IDS))),
         **_CONSUMER_FIXED,
     }
 

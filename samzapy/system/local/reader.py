@@ -77,6 +77,10 @@ class LocalReader(LogReader):
             transactions.end_overdue(database, self._clock.wall_ms())
         return fetched
 
+    def stream_id(self, stream: str) -> str:
+        found = None if self._database is None else find_stream(self._database, stream)
+        return "" if found is None else found.topic.stream_id
+
     def wait(self, timeout_s: float) -> float:
         database = self._opened()
         waited, pause = 0.0, _FIRST_PAUSE_S

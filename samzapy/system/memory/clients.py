@@ -66,6 +66,8 @@ class MemoryAdmin(SystemAdmin):
 class MemoryReader(LogReader):
     """Reads, and sleeps on the cluster's condition while there is nothing to read."""
 
+    reads_by_name = True
+
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
         self._seen = -1
@@ -79,6 +81,10 @@ class MemoryReader(LogReader):
     ) -> dict[SystemStreamPartition, Fetch]:
         self._seen = self._cluster.version()
         return self._cluster.fetch(positions, max_records)
+
+    def stream_id(self, stream: str) -> str:
+        found = self._cluster.find(stream)
+        return "" if found is None else found.stream_id
 
     def wait(self, timeout_s: float) -> float:
         # Waiting takes real time, even if the cluster dates its records by another clock.

@@ -232,3 +232,16 @@ def test_the_home_folder_of_a_user_who_has_none_is_refused():
         "task.checkpoint.path: expected a path, or one below the home folder of a user of this machine, "
         "got '~no-such-user/kept'"
     )
+
+
+def test_the_leader_epochs_of_positions_are_in_the_record_and_left_out_where_they_are_unknown():
+    checkpoint = replace(CHECKPOINT, leader_epochs=dict.fromkeys(CHECKPOINT.input_offsets, 3))
+    assert json.loads(codec.encode(checkpoint))["leader-epochs"] == {"kafka.orders.eu[3]": 3}
+    assert codec.decode(codec.encode(checkpoint), "here") == checkpoint
+    assert b"leader-epochs" not in codec.encode(CHECKPOINT)
+
+
+def test_a_record_that_gives_two_tasks_one_changelog_partition_is_refused():
+    value = codec.encode_partitions({"Partition 0": 0, "Partition 1": 1, "Partition 2": 0})
+    with pytest.raises(RestoreError, match=r"^ckpt\[0\]@12: .*Partition 0 and Partition 2 have one partition, 0"):
+        codec.decode_partitions(value, "ckpt[0]@12")

@@ -288,7 +288,7 @@ def test_what_weakens_the_guarantee_is_part_of_the_prepared_job(admin):
     ]
 
 
-def test_the_copies_of_changelogs_checkpoints_and_the_log_of_transactions_are_looked_at():
+def test_the_copies_of_inputs_changelogs_checkpoints_and_transactions_are_looked_at():
     keys = {**JOB, **STORE, "task.guarantee": "exactly-once", "task.commit.ms": "1000"}
     there = {"s-changelog": 1, CHECKPOINTS: 1, "__transaction_state": 1, "in": 1}
 
@@ -300,9 +300,10 @@ def test_the_copies_of_changelogs_checkpoints_and_the_log_of_transactions_are_lo
         "stores.s.changelog.replication.factor",
         "task.checkpoint.replication.factor",
         "systems.memory",
+        "task.inputs",
     ]
     del there["s-changelog"]
-    assert len(weakly_kept(load_job(keys), describe)) == 2
+    assert len(weakly_kept(load_job(keys), describe)) == 3
 
 
 @pytest.mark.parametrize(("guarantee", "announced"), [("exactly-once", 1), ("effectively-once", 2)])

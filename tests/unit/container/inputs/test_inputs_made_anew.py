@@ -12,7 +12,7 @@ from samzapy.admin.running import NO_DRIVER
 from samzapy.api.system import StreamSpec
 from samzapy.checkpoint.offsets import Target
 from samzapy.container.supervision.job_records import open_job
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import PositionVoid
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.runner.prepare import prepare
 
@@ -53,7 +53,9 @@ def test_a_committed_offset_of_an_earlier_stream_is_refused_until_the_operator_d
     job.run()
     made_anew(job, "in", records)
     for _ in range(2):
-        with pytest.raises(EnvironmentFailure, match=r"mem\.in\[0\]@5: .* earlier stream .*samza\.reset\.offset=true"):
+        with pytest.raises(
+            PositionVoid, match=r"mem\.in: it was deleted .* offset 5 of partition 0 .* --input 'mem\.in'"
+        ):
             job.run()
     assert SeenTask.seen == []
     job.run(**RESET)
@@ -101,3 +103,36 @@ def test_an_input_of_a_pattern_that_goes_and_comes_back_is_a_new_one(job, end):
     job.send(*((0, "a", {"id": number}) for number in range(9)), stream="in-2")
     job.run()
     assert SeenTask.seen == [("in-2", number) for number in range(9)]
+
+
+class ReplacingTask(SeenTask):
+    """Creates its input again in the middle of a run."""
+
+    at_four: ClassVar[list] = []
+
+    def process(self, envelope, collector, coordinator):
+        super().process(envelope, collector, coordinator)
+        if envelope.offset == 4 and self.at_four:
+            self.at_four.pop()()
+
+
+def test_an_input_recreated_while_the_job_runs_commits_the_old_one_and_nothing_of_the_new(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, task=ReplacingTask)
+    SeenTask.seen = []
+    job.send(*((0, f"k{number}", {"id": number}) for number in range(5)))
+    seen = []
+
+    def again():
+        seen.extend(SeenTask.seen)
+        made_anew(job, "in", 400)
+
+    ReplacingTask.at_four[:] = [again]
+    with pytest.raises(PositionVoid, match=r"processed and committed are mem\.in\[0\] to 5 \(exclusive\)"):
+        job.run(until_end=False)
+    assert seen == [("in", number) for number in range(5)]
+    assert SeenTask.seen == []
+
+    write_startpoints(job.config, prepare(job.config).model, "oldest", ("mem.in",))
+    job.run()
+    assert SeenTask.seen == [("in", number) for number in range(400)]
+    assert job.changelog() == {f"k{number}": 1 for number in range(400)}
