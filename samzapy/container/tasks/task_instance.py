@@ -263,11 +263,11 @@ class TaskInstance(TaskPosition, UserCalls):
         time_ms: int,
         *,
         atomic: bool,
-        read_in: Mapping[SystemStreamPartition, int],
+        read_in: Mapping[SystemStreamPartition, int] | None = None,
     ) -> Checkpoint:
         """The task's checkpoint in a commit, at the position `offsets`; `atomic` as the checkpoint's. `read_in`: the leader
         epochs of what was read since the start."""
-        known = {**self.noted.leader_epochs, **read_in}
+        known = {**self.noted.leader_epochs, **(read_in or {})}
         return Checkpoint(
             offsets,
             self.changelog_offsets,
