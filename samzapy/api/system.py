@@ -168,11 +168,8 @@ class SystemConsumer(ABC):
 
     @abstractmethod
     def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
-        """Read `ssp` from `offset` on. Before `start` only.
-
-        `stream_id`: the id of the stream that the offset is of; empty for the stream that is there at the start. `epoch`:
-        the leader epoch of the offset as by `epochs`, None if it is unknown.
-        """
+        """Read `ssp` from `offset` on, which is of the stream with that id (empty: of the present one) and of that leader
+        epoch (None: unknown). Before `start` only."""
 
     @abstractmethod
     def start(self) -> None:
@@ -184,14 +181,12 @@ class SystemConsumer(ABC):
 
         At most `max_records` records in all. A partition may occur in several batches, in order. It may return early with
         none, as after a position has passed a hole: a reader that is to reach an offset may then be there. Raises
-        OffsetOutOfRange if a position has left the log, PositionVoid if a stream was deleted and created again, before it
-        returns a record of the new one, or if its log has lost records before the position, RetriableError or
-        EnvironmentFailure for other errors.
+        OffsetOutOfRange if a position has left the log, PositionVoid before a record of a stream that was created again,
+        or of a log that has lost records before the position, RetriableError or EnvironmentFailure for other errors.
         """
 
     def epochs(self) -> Mapping[SystemStreamPartition, int]:
-        """The leader epochs in which the positions were read, where they are known. A system whose logs cannot lose
-        records has none."""
+        """The leader epochs in which the positions were read, where they are known."""
         return {}
 
     @abstractmethod
@@ -369,10 +364,7 @@ class SystemAdmin(ABC):
 
     def grow(self, stream: str, partitions: int) -> None:
         """Increase a stream to `partitions` partitions and wait until they are usable; existing records stay in place.
-
-        Raises UnknownStream, ConfigError for fewer partitions than it has, EnvironmentFailure if the system cannot do
-        it.
-        """
+        Raises UnknownStream, ConfigError for fewer partitions than it has, EnvironmentFailure if the system cannot."""
         raise EnvironmentFailure(f"stream '{stream}': this system cannot give it {partitions} partitions")
 
     @abstractmethod
@@ -463,10 +455,7 @@ class SystemFactory(ABC):
 
     def kept_on_this_machine(self, settings: SystemSettings) -> str | None:
         """The place on this machine that holds the streams, as `the file x.db`: executors on other machines cannot
-        reach it.
-
-        None, the default, for a system on the network.
-        """
+        reach it. None, the default, for a system on the network."""
         return None
 
 
