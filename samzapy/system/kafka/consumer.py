@@ -86,7 +86,7 @@ class KafkaConsumer(SystemConsumer):
                 self._client.seek(position)
             except KafkaException as cause:
                 if error_of(cause).code() != KafkaError._STATE:  # noqa: SLF001
-                    raise general_error(error_of(cause), self._client_errors.system, position.topic) from cause
+                    raise self._client_errors.general_error(error_of(cause), position.topic) from cause
                 # The assignment is not complete.
                 threading.Event().wait(_ATTEMPT_S)
             else:
