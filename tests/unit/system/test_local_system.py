@@ -10,6 +10,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
+    PositionVoid,
     ProducerError,
     ProducerFenced,
     RetriableError,
@@ -278,8 +279,16 @@ def test_a_stream_deleted_under_its_reader_is_unknown_and_not_empty(local):
     consumer = local.consumer()
     consumer.poll(0.0, 1)
     local.admin().delete("s")
-    local.admin().create(StreamSpec("s", 1))
     with pytest.raises(UnknownStream):
+        consumer.poll(0.0, 1)
+
+
+def test_a_stream_recreated_under_its_reader_voids_the_position(local):
+    consumer = local.consumer()
+    consumer.poll(0.0, 1)
+    local.admin().delete("s")
+    local.admin().create(StreamSpec("s", 1))
+    with pytest.raises(PositionVoid, match=r"^local\.s: it was deleted and created again"):
         consumer.poll(0.0, 1)
 
 
