@@ -167,9 +167,12 @@ class SystemConsumer(ABC):
     coarse = False
 
     @abstractmethod
-    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
-        """Read `ssp` from `offset` on, which is of the stream with that id (empty: of the present one) and of that leader
-        epoch (None: unknown). Before `start` only."""
+    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+        """Read `ssp` from `offset` on. Before `start` only."""
+
+    def identify(self, ssp: SystemStreamPartition, stream_id: str, epoch: int | None) -> None:
+        """The registered offset is of the stream with that id (empty: of the present one) and leader epoch (None: unknown)."""
+        return
 
     @abstractmethod
     def start(self) -> None:
@@ -270,11 +273,8 @@ class SystemProducer(ABC):
         `init_transactions`. Default: nothing, for a system that always knows offsets."""
 
     def purge(self) -> None:
-        """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any
-        thread.
-
-        The producer cannot be used afterwards. A system without a queue has nothing to do.
-        """
+        """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any thread.
+        The producer cannot be used afterwards. A system without a queue has nothing to do."""
 
     def metrics(self) -> Mapping[str, float]:
         """Like a consumer's."""

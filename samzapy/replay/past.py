@@ -118,7 +118,7 @@ class PastConsumer(SystemConsumer):
         self._starts: dict[SystemStreamPartition, int] = {}
         self._real: SystemConsumer | None = None
 
-    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
+    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
         self._starts[ssp] = offset
 
     def start(self) -> None:

@@ -86,7 +86,8 @@ class Inputs:
         self.boundaries.start(offsets)
         ids, epochs = ids or {}, epochs or {}
         for ssp, offset in offsets.items():
-            self._consumers[ssp.system].register(ssp, offset, ids.get(ssp.system_stream, ""), epochs.get(ssp))
+            self._consumers[ssp.system].register(ssp, offset)
+            self._consumers[ssp.system].identify(ssp, ids.get(ssp.system_stream, ""), epochs.get(ssp))
         for consumer in self._readers:
             consumer.start()
         for ssp, end in list(self._ends.items()):

@@ -205,9 +205,12 @@ class ChoosingConsumer(SystemConsumer):
         self._full: set[SystemStreamPartition] = set()
         self._shut: frozenset[SystemStreamPartition] = frozenset()
 
-    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
-        self._consumers[ssp.system].register(ssp, offset, stream_id, epoch)
+    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+        self._consumers[ssp.system].register(ssp, offset)
         self._buffers[ssp] = PartitionBuffer()
+
+    def identify(self, ssp: SystemStreamPartition, stream_id: str, epoch: int | None) -> None:
+        self._consumers[ssp.system].identify(ssp, stream_id, epoch)
 
     def start(self) -> None:
         for consumer in self._consumers.values():

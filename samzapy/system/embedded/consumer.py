@@ -72,10 +72,12 @@ class LogConsumer(SystemConsumer):
         self._paused: set[SystemStreamPartition] = set()
         self._started = False
 
-    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
+    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
         if self._started:
             raise EnvironmentFailure(f"{ssp}: partitions are registered before start")
         self._positions[ssp] = offset
+
+    def identify(self, ssp: SystemStreamPartition, stream_id: str, epoch: int | None) -> None:
         if stream_id:
             self._ids[ssp.stream] = stream_id
 

@@ -59,10 +59,12 @@ class KafkaConsumer(SystemConsumer):
         self._failure: SamzapyError | None = None
         self._deleted = DeletedTopics()
 
-    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
+    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
         if self._client is not None:
             raise EnvironmentFailure(f"{ssp}: partitions are registered before start")
         self._positions[ssp] = offset
+
+    def identify(self, ssp: SystemStreamPartition, stream_id: str, epoch: int | None) -> None:
         if stream_id:
             self._ids[ssp.stream] = stream_id
         if epoch is not None:

@@ -30,12 +30,13 @@ def settings_of(bootstrap):
 def reader(clients, monkeypatch):
     """`reader(settings, ssp, offset, ...)`: a started consumer of one partition."""
 
-    def made(settings, ssp, offset, *about, compiled=True):
+    def made(settings, ssp, offset, stream_id="", epoch=None, *, compiled=True):
         with monkeypatch.context() as patched:
             if not compiled:
                 patched.setattr(fetching, "extension", None)
             consumer = clients(KafkaSystemFactory().consumer(settings, "test"))
-            consumer.register(ssp, offset, *about)
+            consumer.register(ssp, offset)
+            consumer.identify(ssp, stream_id, epoch)
             consumer.start()
         return consumer
 
