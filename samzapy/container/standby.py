@@ -12,6 +12,7 @@ stop    1  write the records read, flush the copies to disk, close them: then an
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
@@ -25,6 +26,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock, Measured
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.worker_process import sweep_in_background
+from samzapy.errors import SamzapyError
 from samzapy.job.lease import ContainerLease, ContainerReport
 from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
@@ -35,6 +37,8 @@ from samzapy.storage.engines import load_engines
 from samzapy.storage.local.directory import standby_name
 from samzapy.storage.opening import JobStores, StoreOpener, TaskSettings, job_stores
 from samzapy.system.clients import SystemClients, job_clients
+
+logger = logging.getLogger(__name__)
 
 _POLL_S, _POLL_RECORDS = 0.2, 50_000
 #: Seconds between two looks at the changelogs' ends, and between two flushes of the engines.
@@ -246,7 +250,16 @@ class StandbyContainer:
                 looked = now
                 flush = now - flushed >= _FLUSH_S
                 flushed = now if flush else flushed
-                self._look(clients, flush=flush)
+                self._look_safely(clients, flush=flush)
+
+    def _look_safely(self, clients: SystemClients, *, flush: bool) -> None:
+        """Look; an outage is outlasted here, since the consumers wait for the broker, too, and another attempt would not help."""
+        try:
+            self._look(clients, flush=flush)
+        except SamzapyError as silence:
+            if not silence.outage:
+                raise
+            logger.debug("The ends of the changelogs are not known: %s", silence)
 
     def _look(self, clients: SystemClients, *, flush: bool) -> None:
         """Write the records read so far, and compare the positions with the ends."""

@@ -3,7 +3,7 @@
 1. A row of the table has a name, a pace and a check. The row that has been due for the longest time runs next.
 2. Checks that ask the cluster run in a thread of their own, one after another and with one set of clients: a cluster that does
    not answer holds up neither the status nor anything else that asks nobody.
-3. A failure of a check is one line, and the shared clients are closed: the next check connects anew. The gate of the
+3. Failures are one line until all checks work again, and the shared clients are closed: the next check connects anew. The gate of the
    system spaces the requests. The table goes on until it is ended.
 """
 
@@ -138,12 +138,15 @@ class _Loop:
             result = call()
         except Exception as cause:
             expected = isinstance(cause, SamzapyError)
-            level = logging.DEBUG if row.failing else logging.WARNING if expected else logging.ERROR
+            # All rows fail in an outage: one of them says so.
+            known = row.failing or (expected and any(each.failing for each in self._rows))
+            level = logging.DEBUG if known else logging.WARNING if expected else logging.ERROR
             logger.log(level, "The check '%s' failed (%s); checking again", row.name, cause, exc_info=not expected)
             row.failing = True
             self._reset()
             return None
         if row.failing:
             row.failing = False
-            logger.info("The check '%s' works again", row.name)
+            if not any(each.failing for each in self._rows):
+                logger.info("The checks work again")
         return result

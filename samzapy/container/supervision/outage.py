@@ -47,11 +47,12 @@ class Outage:
             self._began, self._pause_s = self._clock.monotonic(), _FIRST_S
             self._told = self._began
             logger.warning("Waiting for %s: %s", service, failure)
-        began = self._began
+        began, asked = self._began, 0
         self._remind(began, service, failure)
         self._wait(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_S)
         while may_wait():
+            asked += 1
             try:
                 ask()
             except SamzapyError as silence:
@@ -62,7 +63,9 @@ class Outage:
             else:
                 waited_s = self._clock.monotonic() - began
                 answers = service[0].upper() + service[1:]
-                logger.warning("%s answers after %.0f s: starting again from the last commit", answers, waited_s)
+                # An outage that goes on after a start, behind a question that is answered at once, has had its lines.
+                level = logging.WARNING if anew or asked > 1 else logging.DEBUG
+                logger.log(level, "%s answers after %.0f s: starting again from the last commit", answers, waited_s)
                 return True
         return False
 

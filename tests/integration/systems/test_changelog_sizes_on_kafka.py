@@ -26,8 +26,8 @@ class Noted(Coordinator):
         super().__init__("job", JobSpec(JobModel(()), {}), 5.0)
         self.looked = threading.Event()
 
-    def note_changelogs(self, sizes):
-        super().note_changelogs(sizes)
+    def note_changelogs(self, sizes, period_s):
+        super().note_changelogs(sizes, period_s)
         self.looked.set()
 
 

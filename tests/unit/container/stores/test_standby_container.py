@@ -12,6 +12,7 @@ from samzapy.config.loader import load_job
 from samzapy.container.standby import standby_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
+from samzapy.errors import Unreachable
 from samzapy.job.lease import ContainerReport
 from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.queries.questions import Problem, Question
@@ -105,6 +106,29 @@ def test_a_taken_over_copy_has_only_the_tail_to_read(job, tmp_path):
     counts = {key: message["count"] for key, message in job.outputs()}
     assert counts == {f"k{n}": 10 for n in range(50)}
     assert job.changelog() == counts
+
+
+def test_a_standby_outlasts_an_outage_and_follows_the_records_after_it(job):
+    job.send(*messages(0, 20))
+    job.run()
+    standby = Standby(job)
+    standby.caught_up(20)
+    look, left = standby.container._look, [Unreachable("no broker")] * 3
+    away = threading.Event()
+
+    def silent(*arguments, **more):
+        if left:
+            raise left.pop()
+        away.set()
+        look(*arguments, **more)
+
+    standby.container._look = silent
+    assert away.wait(DEADLINE_S)
+    job.send(*messages(20, 20))
+    job.run()
+    standby.caught_up(40)
+    standby.stop()
+    assert standby.report.phase == "done"
 
 
 def test_the_copy_lies_beside_the_tasks_own_store_and_has_its_own_marker(job, tmp_path):
