@@ -52,7 +52,7 @@ class Gate:
 
     def ask(self, request: Callable[[], _Answer], patience_s: float = 0.0, *, proves: bool = True) -> _Answer:
         """The answer to `request`, which is sent when the gate is open, and repeated after failures that are an outage, for
-        at most `patience_s` seconds. Raises its last error.
+        at most `patience_s` seconds. Raises its last error; Unreachable at once, since that has taken its time.
 
         `proves`: whether an answer opens the gate. Any living broker answers a request for metadata, so that proves little.
         """
@@ -66,7 +66,8 @@ class Gate:
                 if not failure.outage:
                     self._answered(proves=proves)
                     raise
-                if self._failed(asked_at) >= deadline:
+                opens_at = self._failed(asked_at)
+                if isinstance(failure, Unreachable) or opens_at >= deadline:
                     raise
             else:
                 self._answered(proves=proves)

@@ -9,6 +9,12 @@ from samzapy.system.kafka.gate import LONGEST_S, Gate, gate_of
 HOUR_S = 3600.0
 
 
+def silence():
+    failure = RetriableError("no answer")
+    failure.outage = True
+    return failure
+
+
 class Cluster:
     """A cluster that is away for some seconds; `asked` has the times of the requests."""
 
@@ -21,7 +27,7 @@ class Cluster:
         self.asked.append(now)
         if now < self.away_s:
             self.clock.advance(3.0)
-            raise Unreachable("no answer")
+            raise silence()
         return "answer"
 
     def ask(self, patience_s=0.0, **options):
@@ -51,7 +57,7 @@ def test_pauses_of_an_outage_are_random_by_half():
 
 def test_another_asker_waits_for_the_pause_of_an_outage():
     cluster = Cluster(away_s=1)
-    with pytest.raises(Unreachable):
+    with pytest.raises(RetriableError):
         cluster.ask()
     other = []
     cluster.gate.ask(lambda: other.append(cluster.clock.monotonic()))
@@ -69,7 +75,7 @@ def test_an_answer_ends_the_pauses_of_an_outage():
 def test_metadata_in_an_outage_does_not_begin_the_pauses_anew():
     cluster = Cluster(away_s=30)
     for _ in range(3):
-        with pytest.raises(Unreachable):
+        with pytest.raises(RetriableError):
             cluster.ask()
         cluster.gate.ask(lambda: "metadata", proves=False)
     assert cluster.pauses() == [0.5, 1.0]
@@ -81,9 +87,9 @@ def test_requests_that_fail_together_in_an_outage_count_once():
     def nested():
         return cluster.ask()
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(RetriableError):
         cluster.gate.ask(nested)
-    with pytest.raises(Unreachable):
+    with pytest.raises(RetriableError):
         cluster.ask()
     assert cluster.pauses() == [0.5]
 
@@ -103,7 +109,7 @@ def test_a_refusal_is_an_answer_and_no_outage():
 def test_a_request_without_patience_fails_with_its_own_error_in_an_outage():
     cluster = Cluster(away_s=HOUR_S)
     for _ in range(5):
-        with pytest.raises(Unreachable, match="no answer"):
+        with pytest.raises(RetriableError, match="no answer"):
             cluster.ask()
     assert len(cluster.asked) == 5
 
@@ -115,11 +121,23 @@ def test_an_outage_that_others_prolong_is_not_waited_for_without_end():
         cluster.clock.advance(seconds)
         cluster.gate._opens_at = cluster.clock.monotonic() + LONGEST_S
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(RetriableError):
         cluster.ask()
     cluster.gate._sleep = sleep
     with pytest.raises(Unreachable, match="b:9092: 1 requests in a row had no answer"):
         cluster.ask()
+
+
+def test_a_cluster_that_cannot_be_reached_is_not_tried_again_in_an_outage():
+    cluster, calls = Cluster(away_s=0), []
+
+    def unreachable():
+        calls.append(1)
+        raise Unreachable("cannot reach b:9092 within 10 s")
+
+    with pytest.raises(Unreachable, match="within 10 s"):
+        cluster.gate.ask(unreachable, HOUR_S)
+    assert calls == [1]
 
 
 def test_an_outage_closes_one_gate_for_a_cluster_and_process():
