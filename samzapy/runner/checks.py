@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that the end of a run waits for the checks. A longer one is left to its thread: it ends with the process.
 PATIENCE_S = 5.0
+#: The same for a check that asks nobody in the cluster; it may wait for Spark.
+_LOCAL_S = 1.0
 
 
 def _nothing() -> None:
@@ -62,7 +64,7 @@ class Checks:
         """Stop, and wait for running checks; returns whether those that ask the cluster have ended, so that `records` are free."""
         self._local.stop()
         self._asking.stop()
-        self._local.join(patience_s)
+        self._local.join(min(patience_s, _LOCAL_S))
         return self._asking.join(patience_s)
 
     def __enter__(self) -> Checks:
