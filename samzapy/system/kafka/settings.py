@@ -48,7 +48,16 @@ _CALLBACK = re.compile(r"(^logger$|^on_|_cb$|^default\.topic\.config$)")
 #: A client connects to its bootstrap server, and then to a broker by its id. Between the two connections librdkafka pauses
 #: for half of `reconnect.backoff.ms`, at least 11 ms: with its default of 100, every new client loses 40 ms, and a start
 #: makes eight clients. A broker that is away is tried once a second after a while, as before.
-_CONNECTING = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "1000"}
+#:
+#: With sparse connections, its default, librdkafka 2.16.1 (and older ones) does not obey these pauses where a request is what
+#: asks for the connection. While the broker is dead, an admin's request to the known controller or leader makes 11,000 to
+#: 25,000 connects a second and takes a whole core, until it times out; a consumer takes 3 % of a core without any broker.
+#: A client that keeps a connection to every broker pauses always.
+_CONNECTING = {
+    "reconnect.backoff.ms": "20",
+    "reconnect.backoff.max.ms": "1000",
+    "enable.sparse.connections": "false",
+}
 _CONSUMER = {
     # librdkafka pauses a partition for this time when its queue is full: its default of a second would limit the rate.
     "fetch.queue.backoff.ms": "5",
@@ -87,11 +96,6 @@ _PRODUCER = {
 _IN_ORDER = {"message.timeout.ms": "0"}
 _IN_ORDER_FIXED = {"enable.gapless.guarantee": "true"}
 _PRODUCER_FIXED = {"acks": "all", "enable.idempotence": "true", "partitioner": "murmur2_random"}
-#: librdkafka 2.16.1 (and older ones) connects for a request of an admin to the controller, or to the leader of a partition,
-#: without any back-off while that broker is dead: 11,000 to 25,000 connects a second and a whole core, until the request
-#: times out. That happens only with sparse connections, the default, where such a request is what asks for the connection.
-#: An admin that keeps a connection to every broker obeys reconnect.backoff. Consumers and producers do so either way.
-_ADMIN_FIXED = {"enable.sparse.connections": "false"}
 #: An admin connects as the consumer or the producer does: it takes these of their properties.
 _CONNECTION = re.compile(
     r"^(bootstrap\.servers|security\.|ssl\.|sasl\.|socket\.|broker\.address\.|client\.dns|reconnect\.)"
@@ -146,7 +150,7 @@ def admin_properties(settings: SystemSettings, client_id: str) -> dict[str, str]
     both = {**_passed(settings.producer), **_passed(settings.consumer)}
     connection = {key: value for key, value in both.items() if _CONNECTION.match(key)}
     named = {"bootstrap.servers": bootstrap_servers(settings), "client.id": client_id}
-    return {**_CONNECTING, **connection, **named, **_ADMIN_FIXED}
+    return {**_CONNECTING, **connection, **named}
 
 
 def buffer_bytes(settings: SystemSettings) -> tuple[int, int]:
