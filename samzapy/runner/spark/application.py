@@ -152,6 +152,10 @@ class Jvm(Protocol):
     def alive(self) -> bool:
         """Whether it runs."""
 
+    @property
+    def executor_end(self) -> str:
+        """The end of the last executor of a standalone master, with its cause; empty for none, and if it is unknown."""
+
     def kill(self) -> None:
         """Kill it at once, if it is this run's."""
 
@@ -200,6 +204,7 @@ class SparkApplication:
         if self.context._jsc.sc().isStopped():  # noqa: SLF001  # not offered to Python
             raise EnvironmentFailure(
                 f"Spark has ended the application: {self._address} is unreachable, or killed the application"
+                f"{self._last_executor()}"
             )
 
     def end_task(self, task_id: int, reason: str) -> None:
@@ -233,23 +238,28 @@ class SparkApplication:
             return f"no answer ({one_line(cause)})"
         tasks = sum(stage.numActiveTasks for stage in stages if stage is not None)
         executors = f"{len(self.executors())} executors, " if self._executors else ""
-        return f"{executors}{tasks} running tasks"
+        return f"{executors}{tasks} running tasks{self._last_executor()}"
 
-    def check_executors(self) -> None:
-        """Raise EnvironmentFailure if a standalone master leaves the application without any executor.
+    def _last_executor(self) -> str:
+        return f"; the last executor {self._jvm.executor_end}" if self._jvm.executor_end else ""
+
+    def check_executors(self, *, had_some: bool) -> None:
+        """Raise EnvironmentFailure if a standalone master leaves the application without executors for good. `had_some`:
+        containers have run on some.
 
         Such a master knows only the applications that have registered since its start, unless it keeps its state
-        (`spark.deploy.recoveryMode`). Its workers end the executors of all others, and Spark's driver waits for ever.
+        (`spark.deploy.recoveryMode`). Its workers end the executors of all others, and Spark's driver waits for ever. It
+        also waits for ever for executors that end while they start.
         """
         try:
-            forgotten = self._address.startswith("spark://") and not self.executor_ids()
+            gone = self._address.startswith("spark://") and not self.executor_ids()
         except (Py4JError, OSError):
             return
-        if forgotten:
+        if gone and (had_some or self._jvm.executor_end):
             raise EnvironmentFailure(
-                f"the application has no executors left on {self._address}, and gets no others: the master has lost its "
-                "workers, or has restarted without its state (spark.deploy.recoveryMode=FILESYSTEM keeps it); start the "
-                "job again, and it resumes from its last commit"
+                f"{self._address} leaves the application without executors{self._last_executor()}: its workers are gone or "
+                "cannot start any, or it has restarted without its state (spark.deploy.recoveryMode=FILESYSTEM keeps it); "
+                "start the job again, and it resumes from its last commit"
             )
 
     def executor_ids(self) -> frozenset[str]:

@@ -262,6 +262,9 @@ def private_folder() -> Path:
 class GivenJvm:
     """The JVM of the program around the run, which ends it."""
 
+    #: Its log is the program's.
+    executor_end = ""
+
     def __init__(self, context: Any, parent: Callable[[], int] = os.getppid) -> None:
         """`parent`: the id of this process's parent. `spark-submit` starts programs from its JVM."""
         self._context = context

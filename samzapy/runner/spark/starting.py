@@ -215,8 +215,8 @@ class Resources(Protocol):
     def resources(self) -> str:
         """Its resources in words, such as `2 executors, 0 running tasks`."""
 
-    def check_executors(self) -> None:
-        """Raise EnvironmentFailure if it has lost its executors for good."""
+    def check_executors(self, *, had_some: bool) -> None:
+        """Raise EnvironmentFailure if it has no executors, and gets none. `had_some`: containers have run on some."""
 
 
 @final
@@ -235,8 +235,8 @@ class Unclaimed:
         if not waiting:
             self._patience.over()
         elif self._patience.is_out():
-            if self._patience.waited >= _FORGOTTEN_S and any(each.state == _LOST for each in containers):
-                self._spark.check_executors()
+            if self._patience.waited >= _FORGOTTEN_S:
+                self._spark.check_executors(had_some=any(each.state == _LOST for each in containers))
             noun = "container" if len(waiting) == 1 else "containers"
             few = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
             self._on_event(

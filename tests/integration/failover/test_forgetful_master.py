@@ -19,9 +19,27 @@ def test_a_master_that_restarts_without_its_state_ends_the_run_with_code_3(tmp_p
             assert run.wait(200.0) == 3, run.errors
         finally:
             run.close()
-        assert "restarted without its state" in run.errors.splitlines()[-1]
+        assert "leaves the application without executors: its workers are gone" in run.errors.splitlines()[-1]
         # The next start registers with the new master.
         scene.run()
         scene.check()
+    finally:
+        cluster.close()
+
+
+def test_a_worker_that_cannot_start_executors_is_named_with_its_cause(tmp_path, kafka):
+    cluster = StandaloneCluster(tmp_path / "cluster", ["127.0.0.2"])
+    try:
+        scene = Scene(
+            cluster, tmp_path, kafka, **{"job.spark.conf.spark.executor.extraJavaOptions": "-javaagent:/nope.jar"}
+        )
+        scene.write()
+        run = scene.start()
+        try:
+            assert run.wait(200.0) == 3, run.errors
+        finally:
+            run.close()
+        assert "the last executor exited (Command exited with code 1)" in run.errors.splitlines()[-1]
+        assert "INFO" not in run.errors
     finally:
         cluster.close()

@@ -30,6 +30,8 @@ appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{short}}
+logger.client.name = org.apache.spark.deploy.client
+logger.client.level = info
 """
 
 _PREFIX, _LOCK = "samzapy-spark-", "lock"

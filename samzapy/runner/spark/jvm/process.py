@@ -7,6 +7,7 @@ between fork and exec, which may hang in a process with threads. So samzapy star
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -31,6 +32,10 @@ from samzapy.java import installed_spark
 
 #: Seconds in which the JVM has to end after its standard input is closed.
 GRACE_S = 10.0
+#: A line of the client of a standalone master. It is the only place where Spark says why an executor did not start.
+_CLIENT = re.compile(
+    r"\S+ [A-Z]+ StandaloneAppClient\$ClientEndpoint: (?:Executor updated: \S+ is now (?P<end>EXITED|FAILED|LOST)(?P<why>.*))?"
+)
 #: Seconds between two looks at a JVM that starts.
 _PACE_S = 0.05
 
@@ -58,7 +63,9 @@ class DriverJvm:
         EnvironmentFailure."""
         self._grace_s = grace_s
         self._lines: deque[str] = deque(maxlen=200)
-        self._pass_on = verbose
+        self._verbose = self._pass_on = verbose
+        #: The end of the last executor that a standalone master has ended; empty for none.
+        self.executor_end = ""
         # Removed only when the JVM has written its address, or has ended: without the folder it would go on for ever. A process that
         # ends before leaves the folder behind.
         folder = tempfile.mkdtemp(prefix="samzapy-gateway-")
@@ -161,8 +168,12 @@ class DriverJvm:
     def _forward(self, read: int) -> None:
         with os.fdopen(read, errors="replace") as lines:
             for line in lines:
-                self._lines.append(line.rstrip())
-                if self._pass_on:
+                client = _CLIENT.match(line)
+                if client is not None and client["end"]:
+                    self.executor_end = f"{client['end'].lower()}{client['why']}"
+                if client is None:
+                    self._lines.append(line.rstrip())
+                if self._pass_on and (client is None or self._verbose):
                     # Without a reader there, this thread still has to empty the JVM's pipe.
                     with suppress(OSError, ValueError):
                         sys.stderr.write(line)

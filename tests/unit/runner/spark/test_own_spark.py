@@ -72,6 +72,7 @@ class DeadJvm:
     """A JVM that has ended."""
 
     alive = False
+    executor_end = ""
 
     def __init__(self):
         self.closed = False
