@@ -229,7 +229,11 @@ class TransactionAborted(ProducerError):
     """Raised when the transaction cannot be committed, but the producer can continue after an abort."""
 
 
-class TransactionsRefused(EnvironmentFailure):
+class NotAuthorised(EnvironmentFailure):
+    """Raised when a system refuses an operation for lack of a right. A repetition does not help."""
+
+
+class TransactionsRefused(NotAuthorised):
     """Raised when a system refuses a transactional id."""
 
 

@@ -43,6 +43,7 @@ from samzapy.errors import (
     FailedCall,
     ForeignRecords,
     JobTakenOver,
+    NotAuthorised,
     OffsetOutOfRange,
     PositionVoid,
     SamzapyError,
@@ -152,7 +153,16 @@ def _kill(handle: int, pid: int) -> bool:
 LOST_EXIT = 75
 
 #: Failures that another attempt would only repeat: the Spark task then ends well, and the driver fails the job.
-PERMANENT = (ConfigError, UnknownStream, OffsetOutOfRange, ForeignRecords, JobTakenOver, TooFewFiles, PositionVoid)
+PERMANENT = (
+    ConfigError,
+    UnknownStream,
+    OffsetOutOfRange,
+    ForeignRecords,
+    JobTakenOver,
+    NotAuthorised,
+    TooFewFiles,
+    PositionVoid,
+)
 
 #: Whether an attempt runs in this process.
 _running = False

@@ -6,6 +6,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.errors import (
     EnvironmentFailure,
+    NotAuthorised,
     ProducerError,
     ProducerFenced,
     RecordRefused,
@@ -134,7 +135,7 @@ def general_error(error: KafkaError, system: str, where: str, operation: str = "
     if code in UNAUTHORISED:
         kind = UNAUTHORISED[code]
         needed = f": {who or 'this client'} needs the ACL {operation} on this {kind}" if operation else ""
-        return EnvironmentFailure(f"{where}: not authorised: {kind} ({one_line(error)}){needed}")
+        return NotAuthorised(f"{where}: not authorised: {kind} ({one_line(error)}){needed}")
     if code in UNKNOWN_TOPIC:
         return UnknownStream(system, where.removeprefix(f"{system}.").partition("[")[0])
     if code in _OUTAGE or error.retriable():

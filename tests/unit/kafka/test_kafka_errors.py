@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from confluent_kafka import KafkaError
 
@@ -12,6 +14,7 @@ from samzapy.errors import (
     TransactionsRefused,
     UnknownStream,
 )
+from samzapy.runner.spark.worker import PERMANENT
 from samzapy.system.kafka.errors import delivery_error, general_error, transaction_error
 
 
@@ -40,6 +43,29 @@ def test_a_right_that_is_missing_is_named():
     found = transaction_error(error, "init_transactions of the producer 'x'")
     assert type(found) is TransactionsRefused
     assert "not authorised: TransactionalId" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "topic"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "group"),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, "cluster"),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "TransactionalId"),
+    ],
+)
+@pytest.mark.parametrize("fatal", [False, True])
+def test_a_missing_right_ends_the_run_wherever_it_is_found(code, kind, fatal):
+    error = KafkaError(code, "refused", fatal)
+    for found in (
+        general_error(error, "kafka", "kafka.t[0]", "WRITE", "User:bob"),
+        delivery_error(error, "kafka", "kafka.t[0]", 5, who="User:bob"),
+        transaction_error(error, "kafka.t[0]", "User:bob"),
+    ):
+        assert isinstance(found, PERMANENT)
+        assert found.exit_code == 3
+        assert f"kafka.t[0]: not authorised: {kind} (" in str(found)
+        assert re.search(rf": User:bob needs the ACLs? WRITE( and DESCRIBE)? on this {kind}$", str(found))
 
 
 def test_a_time_out_the_broker_does_not_allow_names_its_limit():
