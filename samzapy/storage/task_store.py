@@ -197,9 +197,11 @@ class TaskStore:
             return self._own
         last = last_of(self.changelog)
         if last is None or last <= self.offset:
+            at = "nowhere" if last is None else f"at offset {last}"
             raise StoreError(
-                f"store '{self.identity.store}': changelog {self.changelog} acknowledged nothing after offset "
-                f"{self.offset} (last: {last})"
+                f"store '{self.identity.store}': the job's records in changelog {self.changelog} reached offset {self.offset}, "
+                f"and a later one is {at}: acknowledged records were lost (unclean.leader.election.enable?), or the topic was "
+                "created again; the next start compares the changelog with the checkpoint"
             )
         if self.end is not None:
             self.end.sent(last, len(self.stack.uncommitted.changes))

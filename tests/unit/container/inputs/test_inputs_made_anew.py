@@ -12,7 +12,7 @@ from samzapy.admin.running import NO_DRIVER
 from samzapy.api.system import StreamSpec
 from samzapy.checkpoint.offsets import Target
 from samzapy.container.supervision.job_records import open_job
-from samzapy.errors import PositionVoid
+from samzapy.errors import PositionVoid, StoreError
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.runner.prepare import prepare
 
@@ -106,13 +106,13 @@ def test_an_input_of_a_pattern_that_goes_and_comes_back_is_a_new_one(job, end):
 
 
 class ReplacingTask(SeenTask):
-    """Creates its input again in the middle of a run."""
+    """Creates a stream again in the middle of a run."""
 
     at_four: ClassVar[list] = []
 
     def process(self, envelope, collector, coordinator):
         super().process(envelope, collector, coordinator)
-        if envelope.offset == 4 and self.at_four:
+        if envelope.offset in {4, 9} and self.at_four:
             self.at_four.pop()()
 
 
@@ -136,3 +136,20 @@ def test_an_input_recreated_while_the_job_runs_commits_the_old_one_and_nothing_o
     job.run()
     assert SeenTask.seen == [("in", number) for number in range(400)]
     assert job.changelog() == {f"k{number}": 1 for number in range(400)}
+
+
+def test_a_changelog_that_has_lost_acknowledged_records_is_named_as_that(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, task=ReplacingTask)
+    job.send(*((0, f"k{number}", {"id": number}) for number in range(5)))
+    job.run()
+
+    def shorten():
+        job.admin.delete("counts-changelog")
+        job.admin.create(StreamSpec("counts-changelog", 1, {"cleanup.policy": "compact"}))
+
+    ReplacingTask.at_four[:] = [shorten]
+    job.send(*((0, f"k{number}", {"id": number}) for number in range(3)), (0, "k3", {"id": 3}), (0, "k3", {"id": 4}))
+    with pytest.raises(
+        StoreError, match=r"reached offset \d+, and a later one is at offset \d: acknowledged records were lost"
+    ):
+        job.run()
