@@ -168,12 +168,20 @@ class UncontestedLease(ContainerLease):
 
 
 class Attempt:
-    """All tasks of the job in one container; the caller turns its run loop.
+    """One container with all tasks of the job, or the given one of several; the caller turns its run loop.
 
     It ends by `finish`, `crash` or `give_up`, or by the first call inside `alive` that raises.
     """
 
-    def __init__(self, prepared: PreparedJob, epoch: int, clock: Clock, state: Path, patience_s: float) -> None:
+    def __init__(
+        self,
+        prepared: PreparedJob,
+        epoch: int,
+        clock: Clock,
+        state: Path,
+        patience_s: float,
+        container: ContainerModel | None = None,
+    ) -> None:
         """`epoch`: larger than any earlier attempt's; `state`: the folder of the stores; `patience_s`: the longest wait
         for asynchronous tasks, in real time."""
         job = prepared.config
@@ -184,7 +192,7 @@ class Attempt:
         clients = job_clients(job, "test", timeout_ms, lambda _: TestedSystemFactory(self._line))
         builder = ContainerBuilder(
             job,
-            ContainerModel("0", prepared.model.tasks),
+            container or ContainerModel("0", prepared.model.tasks),
             clients,
             manager_for(job, clients),
             Plugins(

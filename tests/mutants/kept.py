@@ -7,6 +7,7 @@ from tests.mutants.trial import Mutant
 _ASYNC = "tests/property/test_asynchronous_order.py"
 _CAUSES = "tests/unit/container/errors/test_causes_of_failures.py"
 _CLOCK = "tests/property/test_event_clock_machine.py"
+_CONTAINERS = "tests/property/test_container_machine.py"
 _CONTRACT = "tests/contract/system/test_system_contract.py"
 _TRANSACTIONS = "tests/contract/system/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
@@ -648,6 +649,40 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
 )
 
+#: What containers, tasks, partitions and inputs have to do with one another.
+_OTHERS = (
+    Mutant(
+        "samzapy/container/commit/protocol.py",
+        "ssp: max(offset, ends.get(ssp, offset)) for",
+        "ssp: ends.get(ssp, offset) for",
+        (_CONTAINERS,),
+    ),
+    Mutant(
+        "samzapy/container/run_loop.py",
+        "self._look_for_idle(min(now, self._asked_until))",
+        "self._look_for_idle(now)",
+        (_CONTAINERS,),
+    ),
+    Mutant(
+        "samzapy/container/inputs/starting_offsets.py",
+        "if streams and all(config.stream(stream).reset_offset",
+        "if streams and any(config.stream(stream).reset_offset",
+        (_CONTAINERS,),
+    ),
+    Mutant(
+        "samzapy/container/inputs/starting_offsets.py",
+        "task.ssps - followed.offsets.keys()",
+        "task.ssps - followed.ids.keys()",
+        (_CONTAINERS,),
+    ),
+    Mutant(
+        "samzapy/container/errors/dead_letters.py",
+        'place = b"%d:%d" % (envelope.offset, number)',
+        "place = None",
+        (_CONTAINERS,),
+    ),
+)
+
 #: Asynchronous tasks.
 _ORDER = (
     Mutant(
@@ -742,4 +777,4 @@ _NATIVE = (
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS, *_ORDER, *_TIME, *_NATIVE)
+MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS, *_OTHERS, *_ORDER, *_TIME, *_NATIVE)

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 Step = tuple[str, int]
+_MOST_TRIES = 100
 
 
 def check_histories(machine: Callable[[], Any], weights: Mapping[str, int], histories: int, length: int) -> None:
@@ -23,11 +24,12 @@ def check_histories(machine: Callable[[], Any], weights: Mapping[str, int], hist
 
 def _raise_shortest(machine: Callable[[], Any], steps: list[Step]) -> None:
     kind = type(_failure(machine, steps))
-    size = len(steps) // 2
+    size, tries = len(steps) // 2, _MOST_TRIES
     while size:
         for start in range(len(steps) - size, -1, -1):
             shorter = steps[:start] + steps[start + size :]
-            if isinstance(_failure(machine, shorter), kind):
+            tries -= 1
+            if tries >= 0 and isinstance(_failure(machine, shorter), kind):
                 steps = shorter
         size //= 2
     notes: list[str] = []

@@ -1,0 +1,455 @@
+"""Two containers of three tasks on the memory system against a naive evaluation: own and broadcast partitions, unequal progress,
+two senders of watermarks, stops within a poll, crashes at every step, successors, tasks that change places, one of two
+inputs that is reset or made anew. In each guarantee: what was lost, what came twice, what is in the stores."""
+
+import json
+import logging
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+from histories import check_histories
+
+from samzapy import InitableTask, OutgoingMessageEnvelope, RequestScope, StreamTask, SystemStream, Watermark
+from samzapy import SystemStreamPartition as Ssp
+from samzapy.admin.positions import write_startpoints
+from samzapy.api.event_time import ClockListenerTask
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.api.task import WatermarkListenerTask
+from samzapy.container.event_time.control_messages import SentControl, encode
+from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.job.model import ContainerModel
+from samzapy.job.transactions import transactional_id
+from samzapy.runner.prepare import prepare
+from samzapy.testing import ManualClock
+from samzapy.testing.attempt import Attempt, TestedSystemFactory, cluster_of
+from samzapy.testing.job import Workbench
+
+OUT = SystemStream("mem", "out")
+LEFT, RIGHT, ALL, STAGE = "left", "right", "all", "stage"
+PARTITIONS = range(3)
+IDLE_S = 10.0
+KEYS = [b"a", b"b", b"c", None]
+SENDERS = ["first/0", "first/1"]
+POINTS = ["commit.1", "commit.2", "commit.3", "commit.4", "commit.5a", "commit.5", "commit.6", "commit.7", "ahead.1"]
+STARTS = ["start.2", "start.3", "start.5", "start.6", "start.7"]
+
+
+class SeeingTask(StreamTask, InitableTask, ClockListenerTask, WatermarkListenerTask):
+    """Keeps the places of the messages of each key, sends each on, and does what a message says."""
+
+    machine = None
+
+    def init(self, context):
+        self.name = context.task.task_name
+        self.seen = context.get_store("seen")
+        self.now = None
+
+    def process(self, envelope, collector, coordinator):
+        machine, message = self.machine, envelope.message
+        place = [envelope.ssp.stream, envelope.ssp.partition, envelope.offset]
+        if self.now is not None and envelope.event_time < self.now and not machine.excuses(envelope):
+            machine.wrong.append(f"{self.name}: {place} of {envelope.event_time} is late: the clock is at {self.now}")
+        key = message["key"]
+        self.seen.put(key, [*(self.seen.get(key) or []), place])
+        collector.send(OutgoingMessageEnvelope(OUT, {"place": place, "task": self.name}, key=envelope.key))
+        if message["do"] == "slow":
+            machine.clock.advance(5.0)
+            machine.post_delayed()
+            machine.clock.advance(20.0)
+        if message["do"] == "fail":
+            raise ValueError("told to")
+        if message["do"] == "stop":
+            coordinator.shutdown(RequestScope.ALL_TASKS_IN_CONTAINER)
+
+    def on_clock(self, clock, collector, coordinator):
+        self.now = clock.time_ms
+
+    def on_watermark(self, time_ms, collector, coordinator):
+        collector.send(OutgoingMessageEnvelope(OUT, {"watermark": time_ms, "task": self.name}, key="w"))
+
+
+JOB = {
+    "job.name": "seeing",
+    "job.container.count": "2",
+    "task.inputs": "mem.left,mem.right,mem.stage",
+    "task.broadcast.inputs": "mem.all#[0-1]",
+    "task.commit.ms": "800000",
+    "task.transaction.timeout.ms": "900000",
+    "task.watermark.idle.timeout.ms": "10000",
+    "task.error.process.policy": "dead-letter",
+    "task.dead.letter.stream": "mem.dead",
+    "systems.mem.default.stream.samza.key.serde": "string",
+    "systems.mem.default.stream.samza.msg.serde": "json",
+    "systems.mem.default.stream.samza.offset.default": "oldest",
+    "systems.mem.streams.stage.samza.intermediate": "true",
+    "stores.seen.factory": "inmemory",
+    "stores.seen.key.serde": "string",
+    "stores.seen.msg.serde": "json",
+    "stores.seen.changelog": "mem.seen-changelog",
+}
+
+
+class ContainerMachine:
+    def __init__(self, guarantee, engine):
+        self.guarantee, self.clock, self.epochs = guarantee, ManualClock(), count(1)
+        self.wrong, self.set_back, self.over = [], False, False
+        SeeingTask.machine = self
+        keys = {**JOB, "task.guarantee": guarantee, "stores.seen.factory": engine}
+        if guarantee == "at-most-once":
+            keys["task.poll.batch.size"] = "3"  # polls that end before the position of a task that is ahead
+        self.bench = Workbench(SeeingTask, keys, {}, {"left": 3, "right": 3, "stage": 3, "all": 2}, self.clock)
+        self.settings = self.bench.job.systems["mem"]
+        self.cluster = cluster_of(self.settings)
+        self.cluster.grow("mem", "dead", 4)
+        self.producer = TestedSystemFactory().producer(self.settings, "test")
+        self.posted = {}  # by partition, the message at each offset; None for a control message
+        self.again = Counter()  # the messages that are processed once more, because their input was reset
+        self.round, self.marks, self.crashed = 1_000, {}, False
+        self.delayed, self.written_at = [], {}
+        self.silent, self.late_until = False, 0
+        self.layout, self.containers = [PARTITIONS[:2], PARTITIONS[2:]], {}
+        self.current = None
+
+    def close(self):
+        for name in ("commit.1", *POINTS, *STARTS):
+            disarm(name)
+        for attempt, _ in self.containers.values():
+            attempt.give_up()
+        self.bench.close()
+
+    # Messages
+
+    def post(self, random):
+        """Messages of one to three rounds of event time in every partition, in any order, and the senders' watermarks."""
+        self.post_delayed()
+        for _ in range(random.randint(1, 3)):
+            self.round += 1
+            ssps = [(stream, partition) for stream in (LEFT, RIGHT) for partition in PARTITIONS]
+            ssps += [(ALL, partition) for partition in (0, 1)]
+            random.shuffle(ssps)
+            for stream, partition in ssps:
+                key = random.choice(KEYS)
+                does = random.choices(["", "fail", "slow", "stop" if stream != LEFT else ""], [80, 8, 8, 4])[0]
+                message = stream, partition, key, {"key": str(key), "do": does}, self.round
+                if stream == RIGHT and random.random() < 0.5:
+                    self.delayed.append(message)
+                else:
+                    self._append(*message)
+            for sender in random.sample(SENDERS, random.randint(0, 2)):
+                for partition in PARTITIONS:
+                    self._control(partition, sender)
+
+    def post_delayed(self):
+        """The messages of `right` that come later than others of their time, in their order."""
+        delayed, self.delayed = self.delayed, []
+        for message in delayed:
+            self._append(*message)
+
+    def _append(self, stream, partition, key, message, time):
+        if any(each[:2] == (stream, partition) for each in self.delayed):
+            self.delayed.append((stream, partition, key, message, time))
+            return
+        value = json.dumps(message).encode()
+        self.producer.send([OutgoingRecord(stream, key, value, partition, timestamp=time)])
+        self.posted.setdefault((stream, partition), []).append(message)
+        now = self.clock.monotonic()
+        self.silent |= now - self.written_at.get((stream, partition), 0.0) >= IDLE_S
+        self.late_until = self.round if self.silent else self.late_until
+        self.written_at[stream, partition] = now
+
+    def excuses(self, envelope):
+        """Whether a message may be late: some partition was silent for so long that it counted as idle, or was reset."""
+        return self.set_back or envelope.event_time <= self.late_until or self.guarantee == "at-most-once"
+
+    def _control(self, partition, sender):
+        key, value, headers = encode(SentControl(sender, 2, Watermark(self.round)))
+        self.producer.send([OutgoingRecord(STAGE, key, value, partition, None, headers)])
+        self.marks[sender] = self.round
+
+    # Containers
+
+    def _start_all(self, **overrides):
+        """A new run, with the tasks where the layout has them."""
+        self.stop_all(None)
+        self.prepared = prepare(self._with(overrides) if overrides else self.bench.job)
+        for number in (0, 1):
+            self._start(number)
+
+    def _with(self, overrides):
+        streams = dict(self.bench.job.streams)
+        for stream in overrides["reset"]:
+            streams[stream] = replace(self.bench.job.stream(stream), reset_offset=True)
+        return replace(self.bench.job, streams=streams)
+
+    def _start(self, number):
+        wanted = {f"Partition {partition}" for partition in self.layout[number]}
+        model = ContainerModel(str(number), tuple(t for t in self.prepared.model.tasks if t.name in wanted))
+        attempt = Attempt(self.prepared, next(self.epochs), self.clock, Path("/nowhere"), 30.0, model)
+        self.current = attempt
+        self.containers[number] = attempt, attempt.start()
+
+    def _alive(self, random=None):
+        if not self.containers:
+            self._start_all()
+        return sorted(self.containers)
+
+    def turn(self, random):
+        number = random.choice(self._alive())
+        for _ in range(random.randint(1, 6)):
+            if number in self.containers:
+                self._turn(number)
+
+    def _turn(self, number):
+        attempt, loop = self.containers[number]
+        self.current = attempt
+        with attempt.alive():
+            busy = loop.turn(0.0)
+        if loop.stopped:
+            with attempt.alive():
+                loop.wind_down()
+            attempt.finish()
+            del self.containers[number]
+        return busy
+
+    def commit(self, random):
+        self._commit(random.choice(self._alive()))
+
+    def _commit(self, number):
+        attempt, loop = self.containers[number]
+        self.current = attempt
+        with attempt.alive():
+            loop.commit()
+
+    def crash(self, random):
+        number = random.choice(self._alive())
+        self._crash(number)
+        return f"container {number}"
+
+    def _crash(self, number):
+        self.containers.pop(number)[0].crash()
+        self._abort(number)
+
+    def _abort(self, number):
+        """The broker ends the transaction of a container that has died, as it does after the time-out."""
+        self.crashed = True
+        self.cluster.take_over(transactional_id(self.bench.job.job_name, str(number)), 60_000)
+
+    def crash_at(self, random):
+        """Crash where a commit, a poll or a start comes by."""
+        number, point = random.choice(self._alive()), random.choice([*POINTS, *POINTS, *STARTS])
+        arm(point, random.randint(1, 2), self._die)
+        try:
+            if point in STARTS:
+                self._crash(number)
+                self._start(number)
+            else:
+                for _ in range(4):
+                    if number in self.containers:
+                        self._turn(number)
+                if number in self.containers:
+                    self._commit(number)
+        except FailPointReached:
+            self.containers.pop(number, None)
+            self._abort(number)
+        finally:
+            disarm(point)
+        return f"container {number} at {point}"
+
+    def _die(self, point):
+        self.current.die(point)
+
+    def succeed(self, random):
+        """Another attempt of each container that has gone."""
+        self._alive()
+        for number in {0, 1} - self.containers.keys():
+            self._start(number)
+
+    def move(self, random):
+        """A new run with other tasks in each container."""
+        tasks = random.sample(PARTITIONS, 3)
+        cut = random.choice([1, 2])
+        self.layout = [tasks[:cut], tasks[cut:]]
+        if random.random() < 0.5:
+            for number in list(self.containers):
+                self._crash(number)
+        self._start_all()
+        return str(self.layout)
+
+    def stop_all(self, random):
+        for number in sorted(self.containers):
+            attempt, loop = self.containers.pop(number)
+            with attempt.alive():
+                loop.wind_down()
+            attempt.finish()
+
+    # What must hold
+
+    def settle(self, random):
+        """Process and commit everything, and compare."""
+        self._alive()
+        self.post_delayed()
+        for _ in range(1_000):
+            self.succeed(random)
+            busy = [self._turn(number) for number in sorted(self.containers)]
+            if not any(busy) and len(self.containers) == 2:
+                break
+        for number in (0, 1):
+            self._commit(number)
+        self.silent = False
+        self._compare()
+
+    def _expected(self, task):
+        """By partition that the task reads, the offsets of its messages, as often as they are to be processed."""
+        own = [(stream, task) for stream in (LEFT, RIGHT)] + [(ALL, 0), (ALL, 1)]
+        for ssp in own:
+            messages = self.posted.get(ssp, [])
+            wanted = [offset for offset in range(len(messages)) for _ in range(1 + self.again[(*ssp, offset)])]
+            yield (
+                ssp,
+                [offset for offset in wanted if messages[offset]["do"] != "fail"],
+                [offset for offset in wanted if messages[offset]["do"] == "fail"],
+            )
+
+    def _compare(self):
+        states = {
+            task.name: task.seen_stores["seen"] for attempt, _ in self.containers.values() for task in attempt.tasks
+        }
+        sent, letters = self._sent(), self._letters()
+        for partition in PARTITIONS:
+            name = f"Partition {partition}"
+            kept = [place for key in KEYS for place in states[name].get(str(key)) or []]
+            for ssp, good, bad in self._expected(partition):
+                in_state = [offset for *of, offset in kept if tuple(of) == ssp]
+                self._judge(f"{name}: the store about {ssp}", in_state, good, exact=True)
+                self._judge(f"{name}: the outputs about {ssp}", sent.get((name, *ssp), []), good)
+                self._judge(f"{name}: the letters about {ssp}", letters.get((name, *ssp), []), bad)
+            self._judge_watermarks(name, sent.get((name, "watermark"), []))
+
+    def _judge(self, what, found, wanted, exact=False):
+        if self.guarantee == "effectively-once" and not exact:
+            wanted = set(wanted)  # what is processed once more has its ids of the first time
+        found, wanted = sorted(found), sorted(wanted)
+        if self.guarantee == "at-most-once" and self.crashed:
+            twice = Counter(found) - Counter(wanted)
+            assert not twice, f"{what}: {sorted(twice)} twice"
+        elif exact or self.guarantee != "at-least-once":
+            assert found == wanted, what
+        else:
+            lost = Counter(wanted) - Counter(found)
+            assert not lost, f"{what}: {sorted(lost)} lost"
+
+    def _judge_watermarks(self, name, found):
+        expected = min(self.marks.values()) if len(self.marks) == 2 else None
+        if expected is not None and not (self.crashed and self.guarantee == "at-most-once") and not self.slow():
+            assert max(found, default=None) == expected, f"{name}: the watermark {expected} was not told: {found}"
+        if self.guarantee == "exactly-once":
+            assert found == sorted(set(found)), f"{name}: {found}"
+
+    def slow(self):
+        return any(message["do"] == "slow" for messages in self.posted.values() for message in messages)
+
+    def _records(self, stream):
+        """What a reader gets; with ids, each id once, and always from the same partition."""
+        seen = {}
+        if self.cluster.find(stream) is None:
+            return
+        for partition in range(self.cluster.find(stream).partitions):
+            batch = self._committed(Ssp("mem", stream, partition))
+            for value, headers in batch:
+                ids = [held for name, held in headers or () if name == "samzapy-id"]
+                if ids:
+                    assert seen.setdefault(ids[0], partition) == partition, f"{ids[0]} went to two partitions"
+                    if (ids[0], "read") in seen:
+                        continue
+                    seen[ids[0], "read"] = True
+                yield value, dict(headers or ())
+
+    def _committed(self, ssp):
+        position, end = 0, self.cluster.end(ssp, committed=True)
+        while position < end:
+            found = self.cluster.fetch([(ssp, position)], 1_000)[ssp]
+            position = found.position
+            if found.batch is not None:
+                yield from zip(found.batch.values, found.batch.headers or [None] * len(found.batch.values), strict=True)
+
+    def _sent(self):
+        found = {}
+        for value, _ in self._records("out"):
+            data = json.loads(value)
+            if "watermark" in data:
+                found.setdefault((data["task"], "watermark"), []).append(data["watermark"])
+            else:
+                stream, partition, offset = data["place"]
+                found.setdefault((data["task"], stream, partition), []).append(offset)
+        return found
+
+    def _letters(self):
+        found = {}
+        for _, headers in self._records("dead"):
+            about = {
+                name: headers[f"samzapy-error-{name}"].decode() for name in ("task", "topic", "partition", "offset")
+            }
+            place = about["task"], about["topic"], int(about["partition"])
+            found.setdefault(place, []).append(int(about["offset"]))
+        return found
+
+    def reset_one(self, random):
+        """One of the two inputs begins at its oldest record again, once everything is committed."""
+        self.settle(random)
+        self.set_back = True
+        self._start_all(reset=[SystemStream("mem", LEFT)])
+        for partition in PARTITIONS:
+            self.again.update(
+                (LEFT, partition, offset) for offset in range(len(self.posted.get((LEFT, partition), [])))
+            )
+        self.settle(random)
+        self._start_all()
+
+    def check(self):
+        assert not self.wrong, self.wrong
+
+
+STEPS = {"post": 3, "turn": 6, "commit": 2, "crash": 1, "crash_at": 3, "succeed": 2, "move": 1, "settle": 1}
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog):
+    caplog.set_level(logging.CRITICAL, "samzapy")
+
+
+@pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once", "effectively-once", "exactly-once"])
+def test_two_containers_agree_with_a_naive_evaluation(guarantee):
+    steps = STEPS if guarantee == "at-most-once" else {**STEPS, "reset_one": 1}
+    check_histories(lambda: ContainerMachine(guarantee, "inmemory"), steps, histories=20, length=30)
+
+
+@pytest.fixture
+def stopped():
+    """A machine that has stopped with everything committed."""
+    machine, random = ContainerMachine("exactly-once", "rocksdb"), Random(0)
+    for _ in range(3):
+        machine.post(random)
+    machine.settle(random)
+    machine.stop_all(random)
+    yield machine
+    machine.close()
+
+
+def test_state_is_not_begun_anew_because_one_of_two_inputs_is(stopped):
+    stopped.cluster.delete("mem", "seen-changelog")
+    with pytest.raises(SamzapyError, match="seen-changelog"):
+        stopped._start_all(reset=[SystemStream("mem", LEFT)])
+
+
+def test_a_startpoint_that_is_passed_over_hides_no_input_made_anew(stopped):
+    stopped.cluster.delete("mem", LEFT)
+    stopped.cluster.create(StreamSpec(LEFT, 3))
+    stopped._append(LEFT, 0, b"a", {"key": "a", "do": ""}, 1)
+    write_startpoints(stopped.bench.job, stopped.prepared.model, "999", (), clock=stopped.clock)
+    with pytest.raises(EnvironmentFailure, match="earlier stream"):
+        stopped._start_all()
