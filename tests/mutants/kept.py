@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.trial import Mutant
 
+_ANSWERS = "tests/contract/test_answers_of_the_environment.py"
 _ASYNC = "tests/property/test_asynchronous_order.py"
 _CAUSES = "tests/unit/container/errors/test_causes_of_failures.py"
 _CLOCK = "tests/property/test_event_clock_machine.py"
@@ -21,6 +22,7 @@ _BATCHES = "tests/unit/container/batches"
 _QUEUES = ("tests/unit/native/test_native_queues.py",)
 _RESTORE = "tests/unit/storage/changelog/test_restore.py"
 _ROWS_BY_TIME = "tests/unit/container/event_time/test_tables_by_time.py"
+_TWENTY = "tests/property/test_twenty_times.py"
 _TABLES = "tests/unit/system/test_database_system.py"
 
 #: Who owns a job, a container, a transaction.
@@ -683,6 +685,59 @@ _OTHERS = (
     ),
 )
 
+#: What surrounds a job is slow, has nothing, a part, or what was true before; and what comes a second time.
+_ANSWERED = (
+    Mutant(
+        "samzapy/system/local/reader.py",
+        "complete = size < max_bytes and count < max_records",
+        "complete = count < max_records",
+        (_ANSWERS,),
+    ),
+    Mutant(
+        "samzapy/system/kafka/queue.py",
+        "            if waiting != done:\n",
+        "            if waiting < 0:\n",
+        (_ANSWERS,),
+    ),
+    Mutant(
+        "samzapy/storage/backup/snapshot.py",
+        "if there.get(file.name) == file.size:",
+        "if file.name in there:",
+        (_ANSWERS,),
+    ),
+    Mutant(
+        "samzapy/container/side_inputs.py",
+        "        if not batches:\n            for filler in self._fillers:\n",
+        "        if True:\n            for filler in self._fillers:\n",
+        (_ANSWERS,),
+    ),
+    Mutant("samzapy/storage/kv/expiring.py", "max(_LEAST_SWEPT, 2 * written)", "_LEAST_SWEPT", (_ANSWERS,)),
+    Mutant(
+        "samzapy/runner/handover.py",
+        '(heard.get("run"), heard.get("by")) == (self._before.id, self._run.id)',
+        "True",
+        ("tests/unit/runner/test_handover.py",),
+    ),
+    Mutant(
+        "samzapy/runner/spark/supervisor.py",
+        "slot.failures = 1 if now - slot.started > SOUND_S else slot.failures + 1",
+        "slot.failures += 1",
+        ("tests/unit/runner/spark/executors/test_slots.py",),
+    ),
+    Mutant(
+        "samzapy/container/errors/recovery.py",
+        "more = self._left_out.pop(kind, 0)",
+        "more = self._left_out.get(kind, 0)",
+        (_TWENTY,),
+    ),
+    Mutant(
+        "samzapy/storage/kv/uncommitted.py",
+        "        self._passed_down = []\n        self._in_order = True\n        self._order = ",
+        "        self._in_order = True\n        self._order = ",
+        (_TWENTY,),
+    ),
+)
+
 #: Asynchronous tasks.
 _ORDER = (
     Mutant(
@@ -777,4 +832,16 @@ _NATIVE = (
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS, *_OTHERS, *_ORDER, *_TIME, *_NATIVE)
+MUTANTS: tuple[Mutant, ...] = (
+    *_OWNERS,
+    *_SYSTEMS,
+    *_INPUTS,
+    *_STATE,
+    *_LOOP,
+    *_COMMITS,
+    *_OTHERS,
+    *_ANSWERED,
+    *_ORDER,
+    *_TIME,
+    *_NATIVE,
+)

@@ -32,8 +32,9 @@ _LONGEST_PAUSE_S = 0.032
 class LocalReader(LogReader):
     """A reader with a separate connection, opened by `open`."""
 
-    def __init__(self, settings: LocalSettings, clock: Clock) -> None:
+    def __init__(self, settings: LocalSettings, clock: Clock, most_bytes: int = MOST_BYTES_A_POLL) -> None:
         self._settings = settings
+        self._most_bytes = most_bytes
         self._clock = clock
         self._database: Database | None = None
         self._slots: dict[SystemStreamPartition, int] = {}
@@ -56,7 +57,7 @@ class LocalReader(LogReader):
         database = self._opened()
         self._seen = database.version()
         fetched: dict[SystemStreamPartition, Fetch] = {}
-        budget = MOST_BYTES_A_POLL
+        budget = self._most_bytes
         blocked = False
         with database.read():
             for ssp, position in positions:

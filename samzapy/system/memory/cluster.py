@@ -136,11 +136,14 @@ class MemoryCluster:
     # Reading
 
     def fetch(
-        self, positions: Sequence[tuple[SystemStreamPartition, int]], max_records: int
+        self,
+        positions: Sequence[tuple[SystemStreamPartition, int]],
+        max_records: int,
+        most_bytes: int = MOST_BYTES_A_POLL,
     ) -> dict[SystemStreamPartition, Fetch]:
         """Like `LogReader.read`."""
         fetched: dict[SystemStreamPartition, Fetch] = {}
-        budget = MOST_BYTES_A_POLL
+        budget = most_bytes
         with self._changed:
             self._end_overdue()
             for ssp, position in positions:

@@ -12,14 +12,16 @@ from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.api.system import StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.job_records import HandoverRequest, this_run
+from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, this_run
 from samzapy.errors import HandoverFailed, JobFailed, JobTakenOver, RestoreError
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.runner import driver
 from samzapy.runner.base import RunOptions
+from samzapy.runner.handover import AskedHandover
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
 from samzapy.system.clients import job_clients
+from samzapy.testing import ManualClock
 
 REFRESHED = {"task.inputs": "sys.in.*", "job.inputs.refresh.ms": "100"}
 
@@ -252,3 +254,33 @@ def test_a_request_survives_being_written_down_and_a_broken_one_is_refused():
     with pytest.raises(RestoreError, match="record of a handover cannot be read"):
         HandoverRequest.from_json({"run": "5f0c", "by": {"run": "x"}})
     assert HandoverRequest("a", JobRun("b", 1, "h", 2)) != request
+
+
+@pytest.mark.parametrize("answer", ["none", "to another new run", "of an earlier run", "its own"])
+def test_only_the_answer_of_the_run_before_to_this_run_counts(answer):
+    scene, clock = Scene(), ManualClock()
+    config = load_job(scene.flat)
+    before, mine, other = prepare(config).run_id, this_run(), this_run()
+    with closing(job_clients(config, "test")) as clients, closing(manager_for(config, clients)) as checkpoints:
+        owner = checkpoints.read_owner()
+        heard = {
+            "to another new run": {"run": before, "by": other.id},
+            "of an earlier run": {"run": other.id, "by": mine.id},
+            "its own": {"run": before, "by": mine.id},
+        }
+        if answer in heard:
+            checkpoints.write_record(JobRecord.HEARD, heard[answer])
+    handover = AskedHandover(
+        JobRecords.of(config, "asked"),
+        JobRecords.of(config, "answers"),
+        owner,
+        mine,
+        1.0,
+        clock,
+        clock.advance,
+        lambda run: True,
+    )
+    handover.begin()
+    assert not handover.complete()  # it never lets go
+    handover.close()
+    assert scene.record(JobRecord.HANDOVER)["go"] == (answer == "its own")

@@ -346,6 +346,18 @@ def test_it_gives_up_after_as_many_tries_in_a_row_as_spark_would_make():
     assert spark.run.error() == "second"
 
 
+def test_failures_of_a_long_life_are_not_added_up():
+    clock = ManualClock()
+    spark = Spark(copies=1, tries=2, clock=clock)
+    for number in range(6):
+        attempt = spark.nth(number)
+        clock.advance(supervisor.SOUND_S + 1)
+        attempt.ends("lost after a while")
+    spark.nth(6).ends("at once")
+    assert spark.over.wait(DEADLINE_S)
+    assert (spark.run.error(), len(spark.tries)) == ("at once", 7)
+
+
 def test_a_container_whose_worker_is_killed_after_its_last_report_is_not_submitted_again():
     spark = Spark(copies=1)
     spark.nth(0).registers(A, phase="done").ends("Python worker exited unexpectedly")
