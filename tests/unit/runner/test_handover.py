@@ -274,11 +274,11 @@ def test_only_the_answer_of_the_run_before_to_this_run_counts(answer):
         JobRecords.of(config, "asked"),
         JobRecords.of(config, "answers"),
         owner,
-        mine,
+        HandoverRequest(before, mine),
         1.0,
         clock,
-        clock.advance,
-        lambda run: True,
+        wait=clock.advance,
+        goes_on=lambda run: True,
     )
     handover.begin()
     assert not handover.complete()  # it never lets go
