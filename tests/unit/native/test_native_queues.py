@@ -100,6 +100,9 @@ class MadeOnAccess(tuple):
 class Sequence:
     """Neither a list nor a tuple; its items are made when they are asked for."""
 
+    def __repr__(self):
+        return "Sequence"
+
     def __init__(self, *items):
         self._items = items
 
