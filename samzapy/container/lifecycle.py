@@ -164,9 +164,10 @@ class Container:
         everything is closed; nothing is committed then.
         """
         try:
-            with tuned_for_messages():
-                self.start().run()
-            return self.finish()
+            with self._heartbeat.ending_children():
+                with tuned_for_messages():
+                    self.start().run()
+                return self.finish()
         except RestoreStopped as stopped:
             # No task was made, so there is nothing to commit.
             logger.info("%s", stopped)

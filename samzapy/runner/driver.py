@@ -371,9 +371,12 @@ class StopSignals:
 
     Outside the main thread it does nothing: then the surrounding program handles signals. A handler that was not
     installed from Python, as in a server that embeds Python, stays in place: Python could not restore it.
+
+    A forked child, as of a `multiprocessing.Pool` in a task, handles signals as if there were no context.
     """
 
     def __init__(self) -> None:
+        self._pid = os.getpid()
         self._stop: Callable[[], None] = _nothing
         self._abort: Callable[[], None] = _nothing
         self._previous: dict[signal.Signals, Any] = {}
@@ -399,6 +402,10 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            self.__exit__(None, None, None)
+            os.kill(os.getpid(), number)
+            return
         if not self.received:
             self.received = True
             self._stop()

@@ -12,13 +12,18 @@ A process may be stopped (SIGSTOP) and continue after its lease has expired:
 3. The successor has fenced the container's transactional producer. So the broker refuses state and checkpoints in every
    guarantee, and outputs in exactly-once. The other guarantees may repeat one batch of outputs (effectively-once under the
    same ids). Without transactions changelog records may be repeated, too.
+
+A child that the user's code forks has copies of the container and of its lease. If it leaves that code, it ends: it must
+not commit, restart the container or close anything.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from samzapy.clock import Clock
@@ -50,6 +55,7 @@ class Heartbeat:
         """`report` builds a report of the given phase. `on_lost` is called when the run loop has ignored a lost lease for
         another lease duration. `purge` throws away unsent records; it is called as soon as the loss is known. The heartbeat's
         thread makes these calls."""
+        self._pid = os.getpid()
         self._purge = purge
         self._on_lost = on_lost
         self._lost_at = 0.0
@@ -86,6 +92,7 @@ class Heartbeat:
 
     def should_stop(self) -> bool:
         """Whether to commit and stop. Raises TaskMigrated when the container must stop without a commit."""
+        self._end_child()
         if self._lost is None and self._silent_s() > self._lease.duration_s:
             # No report for that long (a stop, a loaded machine): another attempt may own the tasks, so ask first.
             self._tell()
@@ -95,12 +102,22 @@ class Heartbeat:
             raise TaskMigrated(self._lost)
         return self._stop_requested
 
+    @contextmanager
+    def ending_children(self) -> Iterator[None]:
+        """A context that a forked child of this process does not leave by an error."""
+        try:
+            yield
+        except BaseException as failure:
+            self._end_child(f" ({failure})")
+            raise
+
     def should_drain(self) -> bool:
         """Whether to process the inputs to their present ends, and stop."""
         return self._drain_requested
 
     def confirm(self) -> None:
         """Ask now, and wait for the answer. Raises TaskMigrated without an answer, or if another attempt owns the container."""
+        self._end_child()
         asked = self._clock.monotonic()
         self._tell()
         if self._answered_at < asked and self._lost is None:
@@ -130,6 +147,16 @@ class Heartbeat:
                     self._lease.details(self._newest)
             elif self._clock.monotonic() - self._lost_at > self._lease.duration_s:
                 self._on_lost(self._lost)
+
+    def _end_child(self, why: str = "") -> None:
+        """End this process if it is a child that the user's code has forked, without a flush of its parent's buffers."""
+        if os.getpid() != self._pid:
+            logger.error(
+                "a child that the task's code has forked ends here, because only its parent runs the container%s; "
+                "end it by os._exit, or use multiprocessing",
+                why,
+            )
+            os._exit(1)
 
     def _silent_s(self) -> float:
         return self._clock.monotonic() - self._answered_at
