@@ -1,18 +1,21 @@
 """Facts about the source tree: modules, their imports, their functions, and the entries of each folder.
 
-Everything is read from the files, nothing is imported.
+Everything is read from the files; only the keys are counted in the imported product.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+
+from samzapy.config.known_keys import ALL_KEYS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE, TESTS = "samzapy", "tests"
@@ -20,6 +23,10 @@ PACKAGE, TESTS = "samzapy", "tests"
 _BUILT = {"__pycache__", "target"}
 #: Functions that import what their first argument names.
 _IMPORTERS = {"import_module", "library"}
+#: The interfaces that plug-ins implement, and the most columns and positional parameters that need no exception.
+SPI = frozenset(f"samzapy.api.{name}" for name in ("system", "engine", "serde", "checkpoint"))
+COLUMNS, POSITIONAL = 120, 7
+_NULL_OBJECT = re.compile(r"_?No[A-Z]\w+")
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,86 @@ def folders(*roots: Path) -> dict[str, int]:
             if entries:
                 found[str(folder.relative_to(ROOT))] = len(entries)
     return dict(sorted(found.items()))
+
+
+def in_folders(found: Iterable[Module], names: Iterable[str]) -> list[Module]:
+    """The modules in these folders of the product; `.` has its own."""
+    tops = frozenset(names)
+    places = ((module, module.path.relative_to(ROOT / PACKAGE).parts) for module in found)
+    return [module for module, parts in places if (parts[0] if len(parts) > 1 else ".") in tops]
+
+
+def totals(found: list[Module]) -> dict[str, int]:
+    """The figures of the whole tree that have a budget; `found` is the product."""
+    tests = [path.read_text() for path in (ROOT / TESTS).rglob("*.py")]
+    return {
+        "lines": sum(module.lines for module in found),
+        "modules": len(found),
+        "keys": len(ALL_KEYS),
+        "spi_members": sum(spi_members(found).values()),
+        "test_lines": sum(len(text.splitlines()) for text in tests),
+        "docs_words": sum(len(page.read_text().split()) for page in (ROOT / "docs").rglob("*.md")),
+        "changelog_lines": len((ROOT / "CHANGELOG.md").read_text().splitlines()),
+        "long_lines": sum(map(_long_lines, [*(module.text for module in found), *tests])),
+        "long_constructors": len(long_constructors(found)),
+        "null_object_types": len(null_object_types(found)),
+    }
+
+
+def spi_members(found: Iterable[Module]) -> dict[str, int]:
+    """How many public members an implementer of each interface may define."""
+    classes = [(module, node) for module in found if module.name in SPI for node in module.tree.body]
+    return {
+        f"{module.name}.{node.name}": sum(not name.startswith("_") for name in _members(node))
+        for module, node in classes
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "ABC" for base in node.bases)
+    }
+
+
+def long_constructors(found: Iterable[Module]) -> list[str]:
+    """The classes whose constructor takes more than `POSITIONAL` positional arguments: written, or made from their fields."""
+    classes = [(module, node) for module in found for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
+    return [f"{module.name}.{node.name}" for module, node in classes if _positional(node) > POSITIONAL]
+
+
+def null_object_types(found: Iterable[Module]) -> list[str]:
+    """Where a null object (`NoTimers`) is the declared type of a parameter, a field or a result."""
+    names = {
+        node.name
+        for module in found
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and _NULL_OBJECT.fullmatch(node.name)
+    }
+    places = []
+    for module in found:
+        for node in ast.walk(module.tree):
+            declared = getattr(node, "annotation", None) or getattr(node, "returns", None)
+            if declared is not None and names.intersection(_NULL_OBJECT.findall(ast.unparse(declared))):
+                places.append(f"{module.path.relative_to(ROOT)}:{node.lineno}")
+    return places
+
+
+def _positional(node: ast.ClassDef) -> int:
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+            return len(each.args.posonlyargs) + len(each.args.args) - 1
+    decorators = [ast.unparse(each) for each in node.decorator_list]
+    is_dataclass = any("dataclass" in text and "kw_only" not in text for text in decorators)
+    if not (is_dataclass or any(ast.unparse(base) == "NamedTuple" for base in node.bases)):
+        return 0
+    return sum(isinstance(each, ast.AnnAssign) and "ClassVar" not in ast.unparse(each.annotation) for each in node.body)
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield each.name
+        elif isinstance(each, ast.AnnAssign | ast.Assign):
+            yield ast.unparse(each.target if isinstance(each, ast.AnnAssign) else each.targets[0])
+
+
+def _long_lines(text: str) -> int:
+    return sum(len(line) > COLUMNS for line in text.splitlines())
 
 
 def _has_sources(path: Path) -> bool:

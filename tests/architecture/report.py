@@ -9,7 +9,8 @@ import argparse
 from collections.abc import Iterator
 from statistics import median
 
-from tests.architecture.facts import PACKAGE, ROOT, Module, folders, importers, modules
+from tests.architecture import trace
+from tests.architecture.facts import PACKAGE, ROOT, Module, folders, importers, modules, spi_members, totals
 from tests.architecture.limits import ENTRIES, SHORT_LINES
 
 #: Names of the class that builds a container, the newest first.
@@ -20,7 +21,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.architecture.report", description=__doc__)
     parser.add_argument("--names", action="store_true", help="name the short modules and those with one importer, too")
     names = parser.parse_args().names
-    print("\n".join(report(modules(), names=names)))  # noqa: T201  # a command
+    for text in (*report(modules(), names=names), *_traces(names=names)):
+        print(text)  # noqa: T201  # a command
 
 
 def report(found: list[Module], *, names: bool = False) -> Iterator[str]:
@@ -28,6 +30,8 @@ def report(found: list[Module], *, names: bool = False) -> Iterator[str]:
     lines = [module.lines for module in found]
     yield f"modules {len(found):,}, lines {sum(lines):,}, median {median(lines):g}, longest {max(lines)}"
     yield from _packages(found)
+    yield from (f"{name.replace('_', ' ')}: {figure:,}" for name, figure in totals(found).items())
+    yield from (f"  {name} {members}" for name, members in spi_members(found).items())
     large = {folder: entries for folder, entries in folders().items() if entries > ENTRIES}
     yield f"folders with more than {ENTRIES} entries: {len(large)}"
     yield from (f"  {folder} {entries}" for folder, entries in large.items())
@@ -62,6 +66,13 @@ def _fan_out(found: list[Module]) -> Iterator[str]:
             if f"\nclass {name}" in module.text:
                 yield f"fan-out of {name} ({module.name}): {len(module.imported & known)} modules"
                 return
+
+
+def _traces(*, names: bool) -> Iterator[str]:
+    """The modules that a start, a message, a commit and a query touch. It starts a job and a service."""
+    for step, touched in (*trace.at_start_and_by_messages(), *trace.by_a_query()):
+        yield f"modules touched {step}: {len(touched)}"
+        yield from (f"  {name}" for name in sorted(touched) if names)
 
 
 if __name__ == "__main__":

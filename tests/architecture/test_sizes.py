@@ -53,5 +53,15 @@ def test_no_module_is_a_heap_of_leftovers():
 
 def test_the_report_has_every_figure():
     text = "\n".join(report(MODULES))
-    for figure in ("modules", "median", "one importer", "below", "longest function", "most parameters", "fan-out"):
+    for figure in (
+        "modules",
+        "median",
+        "one importer",
+        "below",
+        "longest function",
+        "most parameters",
+        "fan-out",
+        "keys",
+        "spi members",
+    ):
         assert figure in text

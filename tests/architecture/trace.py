@@ -1,0 +1,121 @@
+"""Counts the modules of samzapy that a start, a message, a commit and a query touch, in one process and on real engines."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from types import FrameType
+
+import urllib3
+
+from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.config.loader import load_job
+from samzapy.coordinator.client import CoordinatorClient, HttpQuestions
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.wire import JobSpec
+from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.metrics import Registry
+from samzapy.queries.answering import Answering
+from samzapy.queries.committed import CommittedStores, PublishedStore
+from samzapy.queries.exchange import Exchange
+from samzapy.runner.serving import records_of
+from samzapy.testing import TaskTestDriver
+from tests.architecture.facts import PACKAGE, ROOT
+from tests.jobs.query_job import QUERY_JOB, engine_with
+
+_FOLDER = f"{ROOT / PACKAGE}/"
+_JOB = {
+    "job.name": "traced",
+    "task.inputs": "kafka.in",
+    "task.commit.ms": "-1",
+    "systems.kafka.samza.factory": "memory",
+    "systems.kafka.default.stream.samza.key.serde": "string",
+    "systems.kafka.default.stream.samza.msg.serde": "json",
+    "stores.counts.factory": "rocksdb",
+    "stores.counts.key.serde": "string",
+    "stores.counts.msg.serde": "long",
+    "stores.counts.changelog": "kafka.counts-log",
+}
+_TOKEN = "token"
+
+
+#: The modules of the trace that is under way, if there is one.
+_touched: list[set[str]] = []
+
+
+@contextmanager
+def traced() -> Iterator[set[str]]:
+    """Collect the modules with a function that is called: in this thread, and in threads that start in this context or that
+    started in an earlier one."""
+    found = set[str]()
+    _touched.append(found)
+    threading.setprofile(_profile)
+    sys.setprofile(_profile)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+        _touched.clear()
+
+
+def _profile(frame: FrameType, event: str, _: object) -> None:
+    file = frame.f_code.co_filename
+    if event == "call" and file.startswith(_FOLDER):
+        for found in _touched:
+            found.add(file.removeprefix(_FOLDER).removesuffix(".py"))
+
+
+class _Count(StreamTask, InitableTask):
+    def init(self, context):
+        self.counts, self.out = context.get_store("counts"), SystemStream("kafka", "out")
+
+    def process(self, envelope, collector, coordinator):
+        count = (self.counts.get(envelope.key) or 0) + 1
+        self.counts.put(envelope.key, count)
+        collector.send(OutgoingMessageEnvelope(self.out, {"count": count}, key=envelope.key))
+
+
+def at_start_and_by_messages() -> Iterator[tuple[str, set[str]]]:
+    """A start from the job file to the ready task, a message with a cache hit, and a commit; without the test driver itself."""
+    with traced() as start:
+        driver = TaskTestDriver(_Count, _JOB)
+    with closing(driver):
+        driver.send("in", {}, key="k")
+        with traced() as message:
+            driver.send("in", {}, key="k")
+        with traced() as commit:
+            driver.commit()
+    for name, found in (("at a start", start), ("by a message", message), ("by a commit", commit)):
+        yield name, {module for module in found if not module.startswith("testing/")}
+
+
+def by_a_query() -> Iterator[tuple[str, set[str]]]:
+    """A `get` over HTTP, from the driver's port to the container's engine and back."""
+    task = TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0)
+    coordinator = Coordinator("j", JobSpec(JobModel((ContainerModel("0", (task,)),)), QUERY_JOB), 15.0)
+    exchange, stores = Exchange(coordinator.holder), CommittedStores()
+    stores.publish({"counts": {0: PublishedStore(engine_with({b"a": b"1"}))}})
+    records = records_of(load_job(QUERY_JOB), coordinator, exchange)
+    with ExitStack() as stack:
+        with traced():  # so that the threads, which start here, are traced below
+            service = stack.enter_context(
+                closing(CoordinatorService(coordinator, _TOKEN, Addresses(), records=records))
+            )
+            client = stack.enter_context(closing(CoordinatorClient(service.url, _TOKEN, service.address.fingerprint)))
+            lease, _ = client.register("0")
+            stack.enter_context(Answering(HttpQuestions(client, "0", lambda: lease.epoch), stores, Registry()))
+        _get(service)  # waits until the container has come for its questions
+        with traced() as query:
+            _get(service)
+    yield "by a query", query
+
+
+def _get(service: CoordinatorService) -> None:
+    headers = {"authorization": f"Bearer {service.tokens.read}"}
+    answer = urllib3.request("GET", f"{service.url}/stores/counts/a", headers=headers, retries=False, timeout=30)
+    assert answer.json()["value"] == 1, answer.data
