@@ -229,6 +229,10 @@ class TransactionAborted(ProducerError):
     """Raised when the transaction cannot be committed, but the producer can continue after an abort."""
 
 
+class HandshakeFailed(EnvironmentFailure):
+    """Raised when a system and a client refuse each other: a certificate, a login. A repetition does not help."""
+
+
 class NotAuthorised(EnvironmentFailure):
     """Raised when a system refuses an operation for lack of a right. A repetition does not help."""
 

@@ -24,7 +24,7 @@ from rigs.schema_registry import schema_registry, tls_of
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
 from samzapy.container.inputs.decode import Decoder
-from samzapy.errors import EnvironmentFailure, SerdeError, Unreachable
+from samzapy.errors import EnvironmentFailure, HandshakeFailed, SerdeError, Unreachable
 from samzapy.serializers import serde_registry
 from samzapy.serializers.schemas.framed import frame
 
@@ -232,17 +232,33 @@ def test_a_registry_with_a_certificate_of_another_authority_is_refused_in_one_li
     key = rf"serializers\.registry\.{case.name}\.ssl\.ca\.location"
     expected = rf"https://\S+: its certificate is not trusted \((?:self.signed|unable to get local).*\): set {key} to .*, got none$"
     with schema_registry(tls=tls_of(trustme.CA().issue_cert("127.0.0.1"))) as found:
-        with pytest.raises(Unreachable, match=expected) as caught:
+        with pytest.raises(HandshakeFailed, match=expected) as caught:
             writing(case, found.url).to_bytes(case.value)
         assert "\n" not in str(caught.value)
+        assert not caught.value.outage
         assert found.requests == []
+
+
+def test_a_certificate_that_is_no_longer_trusted_is_named_while_a_job_waits(authority):
+    signs, ca = authority
+    tls = tls_of(signs.issue_cert("127.0.0.1"))
+    with schema_registry(tls=tls) as found:
+        made = writing(CASES[0], found.url, ssl_ca_location=ca)
+        made.to_bytes(CASES[0].value)
+        trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
+        with pytest.raises(Unreachable, match=r"its certificate is not trusted \(.*\): set \S+ to ") as caught:
+            made.from_bytes(b"\0\0\0\0\x63-")
+        with pytest.raises(Unreachable, match="its certificate is not trusted"):
+            caught.value.ask()
+        signs.issue_cert("127.0.0.1").configure_cert(tls)
+        caught.value.ask()
 
 
 def test_a_registry_with_a_certificate_for_another_host_is_refused_with_the_reason(authority):
     signs, ca = authority
     with schema_registry(tls=tls_of(signs.issue_cert("registry.example"))) as found:
         expected = r"not trusted \(.*not valid for '127\.0\.0\.1'.*\)$"
-        with pytest.raises(Unreachable, match=expected):
+        with pytest.raises(HandshakeFailed, match=expected):
             writing(CASES[0], found.url, ssl_ca_location=ca).to_bytes(CASES[0].value)
 
 

@@ -23,7 +23,7 @@ from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistr
 
 from samzapy.config.reading.secrets import without_password
 from samzapy.config.streams.schemas import Reference, SchemaSettings
-from samzapy.errors import EnvironmentFailure, SerdeError, Unreachable
+from samzapy.errors import EnvironmentFailure, HandshakeFailed, SerdeError, Unreachable
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,8 @@ class Registry:
     """The registry of one serde. Connects with the first question; `kind` is AVRO, JSON or PROTOBUF.
 
     Raises SerdeError for a schema that is not there or not compatible, Unreachable if there is no answer,
-    EnvironmentFailure if the job has no right to ask.
+    EnvironmentFailure if the job has no right to ask. A certificate that is not trusted is a HandshakeFailed at first; once
+    there was an answer it is a registry that does not answer, since its operators may have to mend it.
     """
 
     def __init__(self, settings: SchemaSettings, kind: str) -> None:
@@ -58,6 +59,7 @@ class Registry:
         self._form = "serialized" if kind == "PROTOBUF" else None
         self._found: dict[tuple[str, ...], KnownSchema] = {}
         self._client: SchemaRegistryClient | None = None
+        self._answered = False
         self._folder = None if settings.cache_dir is None else Path(settings.cache_dir).expanduser()
         self._where = f"schema registry {without_password(settings.url)}"
 
@@ -160,8 +162,9 @@ class Registry:
     def _answer(self, what: str, question: Callable[[SchemaRegistryClient], Any]) -> Any:
         client = self._connected()
         try:
-            return question(client)
+            answer = question(client)
         except SchemaRegistryError as cause:
+            self._answered = True
             text = " ".join(str(cause.error_message).split())
             if cause.http_status_code in _UNAVAILABLE:
                 raise Unreachable(f"{self._where}: does not answer ({cause.http_status_code} {text})") from cause
@@ -176,18 +179,21 @@ class Registry:
             raise
         except Exception as cause:
             # The client's HTTP library raises errors of its own, depending on the installed version.
-            raise Unreachable(f"{self._where}: {self._silence(cause)}") from cause
+            raise self._silence(cause) from cause
+        self._answered = True
+        return answer
 
-    def _silence(self, cause: Exception) -> str:
-        """The reason why there is no answer."""
+    def _silence(self, cause: Exception) -> EnvironmentFailure:
+        """The error for a question without an answer."""
         refused = _refused_certificate(cause)
         if refused is not None:
             advice = ""
             if refused.verify_code in _UNKNOWN_AUTHORITY:
                 key, given = f"serializers.registry.{self._settings.name}.ssl.ca.location", self._settings.ca or "none"
                 advice = f": set {key} to a file with the certificate of the authority that has signed it, got {given}"
-            return f"its certificate is not trusted ({refused.verify_message}){advice}"
-        return f"does not answer ({' '.join(str(cause).split()) or type(cause).__name__})"
+            text = f"{self._where}: its certificate is not trusted ({refused.verify_message}){advice}"
+            return Unreachable(text) if self._answered else HandshakeFailed(text)
+        return Unreachable(f"{self._where}: does not answer ({' '.join(str(cause).split()) or type(cause).__name__})")
 
     def _connected(self) -> SchemaRegistryClient:
         if self._client is None:

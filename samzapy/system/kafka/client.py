@@ -18,7 +18,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
     ConfigError,
     ConfigProblem,
-    EnvironmentFailure,
+    HandshakeFailed,
     SamzapyError,
     UnknownPartition,
     UnknownStream,
@@ -28,7 +28,6 @@ from samzapy.system.kafka.errors import (
     UNKNOWN_PARTITION,
     error_of,
     general_error,
-    is_failed_handshake,
     is_refused,
     one_line,
 )
@@ -101,7 +100,6 @@ class ClientErrors:
         self.servers = servers
         self.gate = gate or Gate(servers)
         self.refusal: KafkaError | None = None
-        self.handshake: KafkaError | None = None
         self.last = ""
         self.disturbed = False
         #: librdkafka has not found a partition in the cluster's metadata since this was set to False.
@@ -120,8 +118,6 @@ class ClientErrors:
             self.missing = True
         if is_refused(error):
             self.refusal = error
-        elif is_failed_handshake(error):
-            self.handshake = error
 
     def log(self, level: int, form: str, facility: str, client: str, line: str) -> None:
         """Take a log line: librdkafka's `logger`, the only place where it reports most lost connections and late answers."""
@@ -138,31 +134,23 @@ class ClientErrors:
         LOGGER.log(level, form, facility, client, line)
 
     def check(self) -> None:
-        """Raise EnvironmentFailure if the cluster has refused this client."""
+        """Raise HandshakeFailed if the cluster has refused this client. A connection that was lost in the middle of a handshake
+        may only mean that a broker shuts down."""
         if self.refusal is not None:
-            raise self._handshake_failed(self.refusal)
-
-    def check_first_contact(self) -> None:
-        """Like `check`; a failed TLS handshake counts as well. Later it may only mean that a broker shuts down."""
-        self.check()
-        if self.handshake is not None:
-            raise self._handshake_failed(self.handshake)
+            expired = expired_certificate(self._properties, SYSTEM_CLOCK.wall_ms())
+            if expired:
+                raise HandshakeFailed(f"{self.servers}: TLS handshake failed: {expired}")
+            raise self.general_error(self.refusal)
 
     def general_error(self, error: KafkaError, where: str = "", operation: str = "") -> SamzapyError:
         """The error for a failed call, as of `errors.general_error`. `where`: by default, the servers."""
         return general_error(error, self.system, where or self.servers, operation, self.who)
 
-    def _handshake_failed(self, error: KafkaError) -> SamzapyError:
-        expired = expired_certificate(self._properties, SYSTEM_CLOCK.wall_ms())
-        if expired:
-            return EnvironmentFailure(f"{self.servers}: TLS handshake failed: {expired}")
-        return self.general_error(error)
-
     def unreachable(self, waited_s: float) -> SamzapyError:
         """The error for a cluster that did not answer in time."""
         expired = expired_certificate(self._properties, SYSTEM_CLOCK.wall_ms())
         if expired:
-            return EnvironmentFailure(f"cannot reach {self.servers} within {waited_s:.0f} s: {expired}")
+            return HandshakeFailed(f"cannot reach {self.servers} within {waited_s:.0f} s: {expired}")
         reason = f" ({self.last})" if self.last else ""
         return Unreachable(f"cannot reach {self.servers} within {waited_s:.0f} s{reason}")
 
@@ -183,8 +171,8 @@ def make_client(kind: type, properties: Mapping[str, str | bool], client_errors:
 def reach(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK, topic: str | None = None) -> Any:
     """The cluster's metadata, of all topics or of one; any broker answers, so this needs no controller and no leader.
 
-    A broker that is starting may answer with an empty list of brokers: it is asked again. Raises EnvironmentFailure if the
-    cluster refuses this client, or does not answer within 10 s.
+    A broker that is starting may answer with an empty list of brokers: it is asked again. Raises HandshakeFailed if the
+    cluster refuses this client, and Unreachable if it does not answer within 10 s.
     """
     return client_errors.gate.ask(lambda: _metadata(client, client_errors, clock, topic), proves=False)
 
@@ -205,7 +193,7 @@ def _metadata(client: Any, client_errors: ClientErrors, clock: Clock, topic: str
         attempt_s *= 2
         # poll delivers errors; its wait also keeps a refused connection from being retried in a busy loop.
         client.poll(_PAUSE_S)
-        client_errors.check_first_contact()
+        client_errors.check()
         if clock.monotonic() >= deadline:
             raise client_errors.unreachable(REACH_S) from cause
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.errors import (
     EnvironmentFailure,
+    HandshakeFailed,
     NotAuthorised,
     ProducerError,
     ProducerFenced,
@@ -90,6 +93,10 @@ _REFUSED = {
 }
 
 
+#: What librdkafka says of such handshakes and logins that lost their connection.
+_CUT_OFF = re.compile(r"failed: Local: |unexpected eof|connection reset|broken pipe", re.IGNORECASE)
+
+
 def error_of(cause: KafkaException | KafkaError) -> KafkaError:
     """The KafkaError inside a KafkaException: its only argument."""
     found = cause.args[0] if isinstance(cause, KafkaException) else cause
@@ -103,17 +110,17 @@ def one_line(error: KafkaError) -> str:
 
 def is_refused(error: KafkaError) -> bool:
     """Whether the cluster was reached but refuses the client: TLS or authentication."""
-    return error.code() in _REFUSED
+    return error.code() in _REFUSED and not _is_cut_off(error)
 
 
-def is_failed_handshake(error: KafkaError) -> bool:
-    """Whether the TLS handshake failed; librdkafka reports some of these as lost connections."""
-    return "SSL handshake failed" in str(error.str())
+def _is_cut_off(error: KafkaError) -> bool:
+    """Whether the broker went away during a handshake or a login: librdkafka reports that as a refusal, too."""
+    return _CUT_OFF.search(str(error.str())) is not None
 
 
 def is_outage(error: KafkaError) -> bool:
     """Whether the cluster, or the part of it that has to serve the request, is away at the moment."""
-    return error.code() in _OUTAGE
+    return error.code() in _OUTAGE or (error.code() in _REFUSED and _is_cut_off(error))
 
 
 def _waits(failure: SamzapyError, error: KafkaError) -> SamzapyError:
@@ -126,9 +133,8 @@ def general_error(error: KafkaError, system: str, where: str, operation: str = "
     """The error for a failure outside of transactional calls; `where` is a topic, an SSP or an address. `operation`: the ACL
     that the call needs there; `who`: the principal of the client."""
     code = error.code()
-    if code in _REFUSED or is_failed_handshake(error):
-        what = _REFUSED.get(code, _REFUSED[KafkaError._SSL])  # noqa: SLF001
-        return EnvironmentFailure(f"{where}: {what}: {one_line(error)}")
+    if is_refused(error):
+        return HandshakeFailed(f"{where}: {_REFUSED[code]}: {one_line(error)}")
     if code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         needed = f"{who or 'this client'} needs the ACLs WRITE and DESCRIBE on this TransactionalId"
         return TransactionsRefused(f"{where}: not authorised: TransactionalId ({one_line(error)}): {needed}")
@@ -138,7 +144,7 @@ def general_error(error: KafkaError, system: str, where: str, operation: str = "
         return NotAuthorised(f"{where}: not authorised: {kind} ({one_line(error)}){needed}")
     if code in UNKNOWN_TOPIC:
         return UnknownStream(system, where.removeprefix(f"{system}.").partition("[")[0])
-    if code in _OUTAGE or error.retriable():
+    if code in _OUTAGE or code in _REFUSED or error.retriable():
         return _waits(RetriableError(f"{where}: {one_line(error)}"), error)
     return EnvironmentFailure(f"{where}: {one_line(error)}")
 
@@ -171,7 +177,7 @@ def transaction_error(error: KafkaError, call: str, who: str = "") -> SamzapyErr
     `who`: the principal of the producer."""
     code = error.code()
     text = f"{call}: {one_line(error)}"
-    if code in _REFUSED or code in UNAUTHORISED:
+    if is_refused(error) or code in UNAUTHORISED:
         return general_error(error, "", call, "WRITE", who)
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return EnvironmentFailure(f"{text}: more than the broker's transaction.max.timeout.ms (900000 unless changed)")

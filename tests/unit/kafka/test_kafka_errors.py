@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from samzapy.errors import (
-    EnvironmentFailure,
+    HandshakeFailed,
     ProducerError,
     ProducerFenced,
     RecordTooLarge,
@@ -15,6 +15,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.runner.spark.worker import PERMANENT
+from samzapy.system.kafka.client import ClientErrors
 from samzapy.system.kafka.errors import delivery_error, general_error, transaction_error
 
 
@@ -75,8 +76,35 @@ def test_a_time_out_the_broker_does_not_allow_names_its_limit():
 
 
 @pytest.mark.parametrize("code", [KafkaError._SSL, KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED])
-def test_a_refused_connection_is_an_environment_failure(code):
-    assert type(general_error(KafkaError(code, "x"), "kafka", "h:1")) is EnvironmentFailure
+def test_a_refused_handshake_or_login_ends_the_run_at_once(code):
+    for found in (
+        general_error(KafkaError(code, "x"), "kafka", "h:1"),
+        transaction_error(KafkaError(code, "x"), "h:1"),
+    ):
+        assert type(found) is HandshakeFailed
+        assert isinstance(found, PERMANENT)
+        assert (found.exit_code, found.outage) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (KafkaError._AUTHENTICATION, "SASL authentication error: SaslAuthenticateRequest failed: Local: Timed out"),
+        (
+            KafkaError._AUTHENTICATION,
+            "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: broker's",
+        ),
+        (KafkaError._SSL, "SSL handshake failed: error:0A000126:SSL routines::unexpected eof while reading"),
+        (KafkaError._TRANSPORT, "SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener?"),
+    ],
+)
+def test_a_broker_that_goes_away_during_a_login_is_an_outage(code, text):
+    errors = ClientErrors("kafka", "h:1")
+    errors.note(KafkaError(code, text))
+    errors.check()
+    found = general_error(KafkaError(code, text), "kafka", "h:1")
+    assert (type(found), found.outage) == (RetriableError, True)
+    assert transaction_error(KafkaError(code, text), "commit").outage
 
 
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN])
