@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
 from samzapy.job.planner import changelog_partitions
+from samzapy.job.temporary import TemporaryFolder
 from samzapy.serializers import as_json, serde_registry
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult
 from samzapy.storage.engines import entry_serdes, load_engines
@@ -167,7 +167,7 @@ def store_entries(
     settings = EngineSettings(store.name, store.properties)
     key_serde, value_serde = entry_serdes(store, engine, settings, serde_registry(config))
     with ExitStack() as opened:
-        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="samzapy-store-")))
+        folder = opened.enter_context(TemporaryFolder("store")).path
 
         def contents(selection: Selection) -> Contents:
             if question.local is not None:

@@ -6,7 +6,6 @@ A part of a store is a partition of its changelog, or the files of one task.
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.columns import ReadColumn, parse_schema, read_column
 from samzapy.dataframe.job import Job, TravellingJob, checked_job, job_tasks, on_this_machine
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.job.temporary import TemporaryFolder
 from samzapy.runner.spark.sources import spark_context
 from samzapy.serializers import decode_failure, serde_registry
 from samzapy.storage.changelog.reading import scan
@@ -74,7 +74,7 @@ class ChangelogPart(StorePart):
     @contextmanager
     def opened(self, config: JobConfig, store: StoreConfig) -> Iterator[Contents]:
         with (
-            tempfile.TemporaryDirectory(prefix="samzapy-store-") as folder,
+            TemporaryFolder("store") as folder,
             closing(job_clients(config, PURPOSE)) as clients,
         ):
             now = clients.admin(self.ssp.system).offsets([self.ssp])[self.ssp]
@@ -88,7 +88,7 @@ class ChangelogPart(StorePart):
                 clients.admin,
                 clients.consumer,
                 SYSTEM_CLOCK,
-                Path(folder),
+                folder.path,
                 stall_s=patience_s(config.task.transaction_timeout_ms),
             )
             with reader.read(store, [], Selection(), bounds) as contents:

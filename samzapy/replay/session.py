@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import chain
@@ -15,6 +13,7 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.job.temporary import TemporaryFolder
 from samzapy.replay.attempt import Begin, ReplayAttempt, scratch_job
 from samzapy.replay.evidence import CommittedRecords, lost_state
 from samzapy.replay.feed import Feed, Row
@@ -51,8 +50,7 @@ class Replay:
 
     def __enter__(self) -> Replay:  # noqa: PYI034  # typing has no Self in Python 3.10
         with ExitStack() as failing:
-            folder = Path(tempfile.mkdtemp(prefix="samzapy-replay-"))
-            failing.callback(shutil.rmtree, folder, ignore_errors=True)
+            folder = failing.enter_context(TemporaryFolder("replay")).path
             clients = failing.enter_context(closing(job_clients(self._config, "replay")))
             self._start(folder, clients, failing)
             self._cleanup = failing.pop_all()

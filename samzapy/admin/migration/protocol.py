@@ -24,7 +24,6 @@ not touched: the next start sets stores with other serdes aside, and others read
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
@@ -58,6 +57,7 @@ from samzapy.container.outputs.producers import RecordLimits
 from samzapy.container.supervision.job_records import Ownership, open_job
 from samzapy.errors import SamzapyError, SerdeError
 from samzapy.failpoints import reach
+from samzapy.job.temporary import TemporaryFolder
 from samzapy.job.transactions import state_transactions, transactional_id
 from samzapy.storage.changelog.end import ChangelogEnd
 from samzapy.storage.changelog.restore import ProgressCallback
@@ -111,7 +111,7 @@ def migrate_store(
     asked = (request.source, request.target, request.convert)
     with ExitStack() as opened:
         clients, checkpoints = opened.enter_context(open_job(config, _PURPOSE))
-        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="samzapy-migrate-")))
+        folder = opened.enter_context(TemporaryFolder("migrate")).path
         # 1  a run, and the plan
         owner = checkpoints.read_owner()
         unseen = refuse_if_running(config, owner, take_over=request.take_over, anyway=request.dry_run)

@@ -1,24 +1,19 @@
 """The folder of a run with a JVM: the settings of its log and of Spark, its SPARK_HOME, and files for executors.
 
-The next run removes the folder of a run that was killed. A run holds a lock in its folder, so that no other run removes
-it. A process id would not do: a run in another container or on another machine may share the temporary folder.
+`samzapy.job.temporary` says when the folder goes.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import final
 
 import javaproperties
 
 from samzapy.java import installed_spark
+from samzapy.job.temporary import TemporaryFolder
 from samzapy.runner.spark.master import default_settings
 
 _QUIET = """\
@@ -34,24 +29,16 @@ logger.client.name = org.apache.spark.deploy.client
 logger.client.level = info
 """
 
-_PREFIX, _LOCK = "samzapy-spark-", "lock"
-
 
 @final
-class RunFolder:
-    """A temporary folder that only its owner can read. It is removed on exit, or, after a SIGKILL, by the next run."""
+class RunFolder(TemporaryFolder):
+    """The temporary folder of one run."""
 
     def __init__(self) -> None:
-        _sweep(Path(tempfile.gettempdir()))
-        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        self._lock = _locked(self.path)
+        super().__init__("spark")
 
     def __enter__(self) -> RunFolder:
         return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
 
     def log_settings(self, *, verbose: bool) -> Path:
         """Log4j's settings for the driver's JVM: no log, or Spark's default log."""
@@ -92,34 +79,3 @@ def link_spark(spark: Path, home: Path, left_out: Collection[str]) -> None:
     for entry in spark.iterdir():
         if entry.name not in left_out:
             (home / entry.name).symlink_to(entry)
-
-
-def _locked(folder: Path) -> int:
-    """Lock a new folder; returns the open file, which holds the lock until it is closed or the process ends."""
-    made = folder / "lock.new"
-    lock = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    with suppress(OSError):  # a file system without locks: then no run removes the folder of another run
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    # Renamed last, so that a file with this name is always locked.
-    made.rename(folder / _LOCK)
-    return lock
-
-
-def _sweep(parent: Path) -> None:
-    """Remove the folders of this user's runs that have ended."""
-    for path in parent.glob(f"{_PREFIX}*-*"):
-        # An OSError means that there is no lock (a new folder, or one of another version), that a run holds the lock,
-        # or that the folder is gone.
-        with suppress(OSError):
-            if path.lstat().st_uid == os.getuid():
-                _remove_ended(path)
-
-
-def _remove_ended(folder: Path) -> None:
-    """Remove the folder, unless its run holds the lock. Raises OSError."""
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(lock)

@@ -1,7 +1,4 @@
-import os
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import javaproperties
@@ -115,42 +112,6 @@ def test_defaults_of_a_spark_that_cannot_be_read_are_named(tmp_path, monkeypatch
         pytest.raises(EnvironmentFailure, match=r"spark-defaults\.conf: cannot be read as a prop"),
     ):
         folder.spark_properties({}, tmp_path)
-
-
-#: A run that is killed.
-KILLED = """
-import os, signal
-from samzapy.runner.spark.jvm.folder import RunFolder
-print(RunFolder().path, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_the_folder_of_a_run_that_was_killed_is_removed_by_the_next_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    environ = {**os.environ, "TMPDIR": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", KILLED], env=environ, stdout=subprocess.PIPE, text=True, check=False)
-    killed = Path(run.stdout.strip())
-    assert (killed.parent, killed.is_dir()) == (tmp_path, True)
-    others = tmp_path / "samzapy-spark-notes-abc"
-    others.mkdir()
-    with RunFolder() as going_on:
-        assert not killed.exists()
-        with RunFolder():
-            assert going_on.path.exists()
-    assert others.exists()
-
-
-def test_the_folder_of_a_run_that_has_no_process_here_stays_because_the_run_may_be_in_another_container(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    with RunFolder() as elsewhere:
-        seen_from_here = elsewhere.path.rename(tmp_path / f"samzapy-spark-{ended.pid}-abc")
-        with RunFolder():
-            assert seen_from_here.exists()
 
 
 def test_a_given_spark_home_is_used_as_it_is(monkeypatch):
