@@ -26,8 +26,8 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
+from samzapy.job.files import TemporaryFolder
 from samzapy.job.planner import changelog_partitions
-from samzapy.job.temporary import TemporaryFolder
 from samzapy.serializers import as_json, serde_registry
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult
 from samzapy.storage.engines import entry_serdes, load_engines

@@ -73,8 +73,8 @@ from samzapy.coordinator.wire import (
     unpack,
 )
 from samzapy.errors import EnvironmentFailure
+from samzapy.job.files import raise_limit
 from samzapy.job.lease import Directive
-from samzapy.job.open_files import raise_limit
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 

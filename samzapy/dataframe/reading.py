@@ -31,7 +31,7 @@ from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.columns import ReadColumn, parse_schema, read_column
 from samzapy.dataframe.job import Job, TravellingJob, checked_job, job_tasks, on_this_machine
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.job.temporary import TemporaryFolder
+from samzapy.job.files import TemporaryFolder
 from samzapy.runner.spark.sources import spark_context
 from samzapy.serializers import decode_failure, serde_registry
 from samzapy.storage.changelog.reading import scan

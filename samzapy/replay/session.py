@@ -13,7 +13,7 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import EnvironmentFailure, SamzapyError
-from samzapy.job.temporary import TemporaryFolder
+from samzapy.job.files import TemporaryFolder
 from samzapy.replay.attempt import Begin, ReplayAttempt, scratch_job
 from samzapy.replay.evidence import CommittedRecords, lost_state
 from samzapy.replay.feed import Feed, Row

@@ -57,7 +57,7 @@ from samzapy.container.outputs.producers import RecordLimits
 from samzapy.container.supervision.job_records import Ownership, open_job
 from samzapy.errors import SamzapyError, SerdeError
 from samzapy.failpoints import reach
-from samzapy.job.temporary import TemporaryFolder
+from samzapy.job.files import TemporaryFolder
 from samzapy.job.transactions import state_transactions, transactional_id
 from samzapy.storage.changelog.end import ChangelogEnd
 from samzapy.storage.changelog.restore import ProgressCallback

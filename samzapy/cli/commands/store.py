@@ -108,7 +108,7 @@ def store() -> None:
     With --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number
     for integer and long keys, JSON for structured ones.
     """
-    from samzapy.job.open_files import MOST, raise_limit
+    from samzapy.job.files import MOST, raise_limit
 
     # All partitions of a store are open at the same time, with at least six files each.
     raise_limit(MOST)

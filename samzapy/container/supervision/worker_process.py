@@ -22,8 +22,8 @@ from samzapy.api.engine import StorageEngineFactory
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.errors import TooFewFiles
+from samzapy.job.files import MOST, raise_limit
 from samzapy.job.model import ContainerModel
-from samzapy.job.open_files import MOST, raise_limit
 from samzapy.job.transactions import state_transactions
 from samzapy.storage.local.orphans import sweep_orphans
 from samzapy.system.factories import load_factory

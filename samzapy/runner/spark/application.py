@@ -301,6 +301,8 @@ def one_line(cause: BaseException) -> str:
     """The message of a Java exception, without its stack; of an error of a Python worker, the worker's."""
     java = getattr(cause, "java_exception", None)
     text = str(java if java is not None else cause)
+    if "Python worker exited unexpectedly" in text:
+        return "a Python worker was killed or crashed; the system kills one that takes too much memory (dmesg says so)"
     _, found, traceback = text.rpartition(_TRACEBACK)
     if found:
         # The frames are indented, and so is Java's stack, which follows behind an empty line.

@@ -63,10 +63,11 @@ def placed(context: Any, elements: Sequence[str], locations: Sequence[str]) -> A
 
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
-#: samzapy and its dependencies. Any other missing module is one of the user's code, and the error of that code names it.
+#: samzapy, its dependencies and Spark's Python. Any other missing module is one of the user's code, and the error of
+#: that code names it.
 _NO_MODULE = re.compile(
     r"ModuleNotFoundError: No module named "
-    r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
+    r"'(samzapy[\w.]*|pyspark|py4j|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
 )
 _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")
 #: An executor's samzapy that lacks the function of the task.

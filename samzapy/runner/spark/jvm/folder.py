@@ -1,6 +1,6 @@
 """The folder of a run with a JVM: the settings of its log and of Spark, its SPARK_HOME, and files for executors.
 
-`samzapy.job.temporary` says when the folder goes.
+`samzapy.job.files` says when the folder goes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import final
 import javaproperties
 
 from samzapy.java import installed_spark
-from samzapy.job.temporary import TemporaryFolder
+from samzapy.job.files import TemporaryFolder
 from samzapy.runner.spark.master import default_settings
 
 _QUIET = """\

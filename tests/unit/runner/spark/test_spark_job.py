@@ -66,7 +66,7 @@ def test_another_python_on_the_worker_is_told_with_both_versions():
 
 
 @pytest.mark.parametrize(
-    "module", ["samzapy", "samzapy.runner", "confluent_kafka", "rocksdict", "numpy", "orjson", "urllib3"]
+    "module", ["samzapy", "samzapy.runner", "pyspark", "confluent_kafka", "rocksdict", "numpy", "orjson", "urllib3"]
 )
 def test_a_package_that_the_worker_lacks_is_named_with_what_to_do(module):
     with pytest.raises(EnvironmentFailure) as caught:
@@ -104,6 +104,13 @@ def test_an_error_of_a_python_worker_is_told_by_its_last_line_however_long_its_t
     frames = "\n".join(f'  File "/a/long/path/to/a/module_{n}.py", line {n}, in work\n    work({n})' for n in range(40))
     told = why(f"{frames}\nValueError: seven is\nno number")
     assert told == "a Python worker failed: ValueError: seven is no number"
+
+
+def test_a_worker_that_the_system_kills_is_told_without_sparks_frames():
+    told = why(
+        "Job aborted due to stage failure: SparkException: Python worker exited unexpectedly (crashed). Consider x"
+    )
+    assert told.startswith("a Python worker was killed or crashed; the system kills one that takes too much memory")
 
 
 def test_a_module_that_only_the_users_code_wants_is_not_samzapys_to_install():

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from samzapy.job.temporary import TemporaryFolder
+from samzapy.job.files import TemporaryFolder
 
 #: A process that is killed.
 KILLED = """
 import os, signal
-from samzapy.job.temporary import TemporaryFolder
+from samzapy.job.files import TemporaryFolder
 print(TemporaryFolder("copies").path, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

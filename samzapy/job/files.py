@@ -1,18 +1,43 @@
-"""Temporary folders that may hold much, as a copy of a store: a SIGKILL leaves them, and the next process removes them.
+"""The files of a process: the limit of open ones, and temporary folders.
 
-A process holds a lock in its folder, so that no other process removes it. A process id would not do: a process in another
-container or on another machine may share the folder for temporary files.
+1. A container holds many files open, its stores, and a driver many connections: `raise_limit`.
+2. A temporary folder may hold much, as a copy of a store. A SIGKILL leaves it, and the next process with the same purpose
+   removes it. A process holds a lock in its folder, so that no other process removes it. A process id would not do: a
+   process in another container or on another machine may share the folder for temporary files.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+
+#: The highest limit to set, even if the system grants more: some programs iterate over all possible descriptors.
+MOST = 1_048_576
+
+
+def raise_limit(most: int) -> int | None:
+    """Raise the soft limit to `most`, or to the hard limit if that is lower.
+
+    Returns the new limit; None for no limit. A limit that the system does not let us raise stays unchanged.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    wanted = most if hard == resource.RLIM_INFINITY else min(hard, most)
+    if soft >= wanted:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError):
+        return soft
+    return wanted
+
 
 _LOCK = "lock"
 
