@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from samzapy.admin.take_over import refuse_another_job, refuse_foreign
 from samzapy.admin.user_code import JobCode
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
-from samzapy.api.stream import SystemStream
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, SystemAdmin
-from samzapy.checkpoint.records import refuse_unfinished
+from samzapy.checkpoint.records import refuse_unfinished, startpoints_from_json
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import with_inputs
@@ -168,6 +169,8 @@ def look_around(
         before = recorded or _Recorded({}, {})
         partitions = follow_growth(before.inputs, counts, keeps_state=keeps_state(config.stores))
         if code is not None:
+            with _reading(records, "the names of the inputs in earlier runs", warn) as checkpoints:
+                refuse_renamed(config, checkpoints, describe)
             check_copartitioned(config, partitions, code.task_class)
             with _reaching():
                 check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
@@ -183,6 +186,45 @@ def look_around(
                 refuse_unfinished(checkpoints, config.stores)
                 check_checkpoints(config, code.engines, checkpoints.read_all(names).values())
         return model, kept
+
+
+#: The partitions that an error names.
+_MOST_PLACES = 5
+
+
+def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: Describe) -> None:
+    """Raise ConfigError if an input is a stream that earlier runs have read under another name, as after a system got another
+    name: their positions would be dropped, and their state kept. A partition may start with a position of its own: a committed
+    one, a startpoint, or a reset."""
+    inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
+    names = {found.stream_id: stream for stream in inputs if (found := describe(stream)) is not None}
+    startpoints = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS) if config.startpoints else None)
+    own = {each.ssp for each in startpoints if not each.expired(SYSTEM_CLOCK.wall_ms())}
+    former: dict[SystemStream, SystemStream] = {}
+    offsets: dict[SystemStreamPartition, int] = {}
+    for checkpoint in filter(None, checkpoints.read_all(checkpoints.read_changelog_partitions()).values()):
+        own |= checkpoint.input_offsets.keys()
+        for ssp, offset in checkpoint.input_offsets.items():
+            now = names.get(checkpoint.input_ids.get(ssp.system_stream, ""))
+            if now is not None and ssp.system_stream not in inputs and not config.stream(now).reset_offset:
+                former[now] = ssp.system_stream
+                place = SystemStreamPartition(*now, ssp.partition)
+                offsets[place] = min(offset, offsets.get(place, offset))
+    problems = []
+    for stream in sorted({ssp.system_stream for ssp in offsets.keys() - own}):
+        places = sorted(ssp for ssp in offsets.keys() - own if ssp.system_stream == stream)
+        ways = [
+            f"samzapy startpoint set JOB.properties {offsets[ssp]} --input '{ssp}'" for ssp in places[:_MOST_PLACES]
+        ]
+        more = f"; and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+        message = (
+            f"{stream} is the stream that earlier runs of the job have read as {former[stream]} (the same id), so their positions "
+            f"would be lost and their state kept: name it {former[stream]} as before, or, to go on where they ended, "
+            f"{'; '.join(ways)}{more}"
+        )
+        problems.append(ConfigProblem(INPUTS.name, None, message))
+    if problems:
+        raise ConfigError(problems)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from samzapy.admin.job_check import check_copies, checked_inputs, resolved, streams_of, weakly_kept
+from samzapy.admin.job_check import check_copies, checked_inputs, refuse_renamed, resolved, streams_of, weakly_kept
 from samzapy.admin.positions import kept_clocks
 from samzapy.admin.running import has_let_go, may_answer
 from samzapy.admin.take_over import Claim, refuse_foreign, take_over
@@ -85,8 +85,9 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     2  check that every input exists, including the inputs of stores and the stream of dead letters, and that no store is being
        migrated; count the partitions
     3  if the job's checkpoints exist already, take the job over, as described in `take_over`
-    4  build the model: tasks keep their changelog partitions, and with state they get the inputs' new partitions; check that
-       the existing changelogs are compacted, have a partition for each task, and hold no records of another job
+    4  refuse inputs that earlier runs have read under other names; build the model: tasks keep their changelog partitions, and
+       with state they get the inputs' new partitions; check that the existing changelogs are compacted, have a partition for
+       each task, and hold no records of another job
     5  create the checkpoint topic (or folder), if there is none, and take the job over
     6  create the missing changelogs and the streams of metrics
     7  read the present ends of the inputs, with `until_end` and for `bounded` streams
@@ -296,6 +297,7 @@ def _planned(
     claim = taken_over(plan(config, counts), run) if _started_before(config, streams) else None
     # 4  the model
     with checkpoints.one_pass():
+        refuse_renamed(config, checkpoints, streams)
         before = from_json(checkpoints.read_record(JobRecord.INPUTS))
         known = forget_gone(before, config.task.inputs, patterns)
         late = late_inputs(config, patterns, known, ever=bool(before) or awaited)

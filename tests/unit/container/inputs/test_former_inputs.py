@@ -2,32 +2,81 @@
 
 import logging
 
+import pytest
 from jobs.memory_job import MemoryJob
 
+from samzapy.admin.job_check import look_around
+from samzapy.admin.positions import write_startpoints
+from samzapy.admin.user_code import checked_code
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import StreamSpec
+from samzapy.config.loader import load_job
 from samzapy.container.inputs.starting_offsets import committed_changelogs, of_inputs
+from samzapy.errors import ConfigError
 
 
 def without_system(flat, system):
     return {key: value for key, value in flat.items() if not key.startswith(f"systems.{system}.")}
 
 
-def test_a_system_that_was_renamed_since_the_last_checkpoint_starts_at_its_default(tmp_path, caplog):
-    job = MemoryJob(tmp_path, partitions=1)
-    job.send((0, "a", {"id": 1}))
+@pytest.fixture
+def grouper():
+    return "partition"
+
+
+@pytest.fixture
+def renamed(tmp_path, grouper):
+    """A job that has read two messages under the name k, and has one more to read."""
+    job = MemoryJob(tmp_path, partitions=1, **{"job.systemstreampartition.grouper.factory": grouper})
+    job.send((0, "a", {"id": 1}), (0, "a", {"id": 2}))
     old = {key.replace("systems.mem.", "systems.k."): value for key, value in job.flat.items() if "systems.mem." in key}
     job.flat.update(old)
-    job.run(**{"task.inputs": "k.in"})
+    kept = {"job.default.system": "k", "stores.counts.changelog": "k.counts-changelog"}
+    job.run(**{"task.inputs": "k.in"}, **kept)
+    job.send((0, "a", {"id": 3}))
     job.flat = without_system(job.flat, "k")
+    return job
+
+
+@pytest.mark.parametrize("grouper", ["partition", "ssp"])
+def test_a_system_renamed_since_the_last_run_is_refused(renamed):
+    with pytest.raises(ConfigError) as refused:
+        renamed.run()
+    assert refused.value.exit_code == 2
+    said = str(refused.value)
+    assert "task.inputs: mem.in is the stream that earlier runs of the job have read as k.in (the same id)" in said
+    assert "name it k.in as before" in said
+    assert "samzapy startpoint set JOB.properties 2 --input 'mem.in[0]'" in said
+
+
+def test_a_check_finds_a_system_renamed_since_the_last_run(renamed):
+    config = load_job(renamed.flat)
+    with pytest.raises(ConfigError, match="have read as k"):
+        look_around(config, pytest.fail, checked_code(config))
+
+
+def test_a_renamed_system_goes_on_where_the_startpoints_are(renamed):
+    config = load_job(renamed.flat)
+    write_startpoints(config, look_around(config, pytest.fail)[0], "2", ("mem.in[0]",))
+    assert renamed.run().processed == 1
+    assert [each["count"] for _, each in renamed.outputs()] == [1, 2, 3]
+    assert renamed.run().processed == 0
+
+
+def test_a_renamed_system_starts_over_if_that_is_asked_for(renamed):
+    assert renamed.run(**{"systems.mem.streams.in.samza.reset.offset": "true"}).processed == 3
+
+
+def test_an_input_replaced_by_another_stream_starts_at_its_default(tmp_path, caplog):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send((0, "a", {"id": 1}))
+    job.run()
+    job.admin.create(StreamSpec("in2", 1))
     with caplog.at_level(logging.WARNING):
-        report = job.run()
-    assert report.processed == 1
-    warning = "Partition 0: the checkpoint has positions in k.in, no inputs of the job any more: they are dropped"
+        assert job.run(**{"task.inputs": "mem.in2"}).processed == 0
+    warning = "Partition 0: the checkpoint has positions in mem.in, no inputs of the job any more: they are dropped"
     assert warning in caplog.messages
-    caplog.clear()
-    assert job.run().processed == 0
-    assert not caplog.messages
 
 
 def test_the_positions_of_inputs_that_stay_are_kept_with_the_changelogs(tmp_path):
