@@ -169,8 +169,6 @@ def look_around(
         before = recorded or _Recorded({}, {})
         partitions = follow_growth(before.inputs, counts, keeps_state=keeps_state(config.stores))
         if code is not None:
-            with _reading(records, "the names of the inputs in earlier runs", warn) as checkpoints:
-                refuse_renamed(config, checkpoints, describe)
             check_copartitioned(config, partitions, code.task_class)
             with _reaching():
                 check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
@@ -179,6 +177,9 @@ def look_around(
         names = [task.name for task in model.tasks]
         with _reading(records, "the owner of the checkpoints and changelogs", warn) as checkpoints:
             refuse_another_job(config, checkpoints.read_owner())
+            if code is not None:
+                # A startpoint is the way on, so commands that set one do not refuse.
+                refuse_renamed(config, checkpoints, describe)
             refuse_foreign(config, model, checkpoints.read_all(names), checkpoints, clients, describe)
         kept = weakly_kept(config, describe)
         if code is not None:
@@ -202,10 +203,10 @@ def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: 
     own = {each.ssp for each in startpoints if not each.expired(SYSTEM_CLOCK.wall_ms())}
     former: dict[SystemStream, SystemStream] = {}
     offsets: dict[SystemStreamPartition, int] = {}
-    for checkpoint in filter(None, checkpoints.read_all(checkpoints.read_changelog_partitions()).values()):
-        own |= checkpoint.input_offsets.keys()
-        for ssp, offset in checkpoint.input_offsets.items():
-            now = names.get(checkpoint.input_ids.get(ssp.system_stream, ""))
+    for each in filter(None, checkpoints.read_all(checkpoints.read_changelog_partitions()).values()):
+        own |= each.input_offsets.keys()
+        for ssp, offset in each.input_offsets.items():
+            now = names.get(each.input_ids.get(ssp.system_stream, ""))
             if now is not None and ssp.system_stream not in inputs and not config.stream(now).reset_offset:
                 former[now] = ssp.system_stream
                 place = SystemStreamPartition(*now, ssp.partition)
