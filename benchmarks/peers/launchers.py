@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.kafka import CONFIGS
+from samzapy.devkafka.runtime import cache_folder
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import SPARK, cache_folder, find_java
+from samzapy.java import SPARK, find_java
 
 PROGRAMS = Path(__file__).parent / "programs"
 JVM = Path(__file__).parent / "jvm"

@@ -133,7 +133,7 @@ def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:
     known = KnownKeys(ALL_KEYS, _names(config), list(_open_prefixes(config.systems, config.stores)))
     suspects = []
     for key, value in reader.values.items():
-        reason = refused(key, value)
+        reason = refused(key, value) or removed(key)
         if reason is not None:
             reader.problem(key, reason, value)
         elif (reason := no_effect(key)) is not None and not key.startswith(_WITH_EFFECT):
@@ -280,6 +280,11 @@ _REFUSED: tuple[tuple[str, str], ...] = (
         "not supported: name the stream's partitions in task.broadcast.inputs",
     ),
 )
+#: The keys of earlier versions that are gone, each with what to do instead. A job that sets one is refused.
+REMOVED: Mapping[str, str] = {
+    "job.spark.class.archive": "leave it out; from Java 19 on a JVM keeps such an archive by itself, with "
+    "-XX:+AutoCreateSharedArchive -XX:SharedArchiveFile=FILE in job.spark.conf.spark.driver.extraJavaOptions",
+}
 #: Parts of the regular expressions and their readable form, replaced in this order.
 _READABLE = (
     (r"(\..*)?", "[.*]"),
@@ -304,6 +309,12 @@ def refused(key: str, value: str) -> str | None:
     if value in _NEUTRAL:
         return None
     return next((reason for regex, reason in _REFUSED if re.fullmatch(regex, key)), None)
+
+
+def removed(key: str) -> str | None:
+    """What to do without this key of an earlier version; None for any other key."""
+    found = next((advice for name, advice in REMOVED.items() if pattern(name, {}).fullmatch(key)), None)
+    return found and f"no key any more: {found}"
 
 
 def is_refusable(key: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, choice, collect, integer
+from samzapy.config.reading.keys import LIST, TEXT, Key, choice, collect, integer
 from samzapy.config.reading.reader import Reader
 
 
@@ -24,8 +24,7 @@ class SparkConfig:
     """`master`: None for `local[N,4]` with N containers. `conf`: Spark's own keys, from `job.spark.conf.spark.*`.
     `py_files`: files to ship to the executors; `archives`: archives to ship and unpack there. `max_resubmits`: the
     number of times that the driver resubmits a container that Spark has given up, after `resubmit_backoff_ms`, which
-    doubles up to `resubmit_backoff_max_ms`. `start_timeout_ms`: the time that Spark may take to start; 0: any.
-    `class_archive`: whether JVMs start from an archive of their classes."""
+    doubles up to `resubmit_backoff_max_ms`. `start_timeout_ms`: the time that Spark may take to start; 0: any."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +35,6 @@ class SparkConfig:
     resubmit_backoff_max_ms: int = 30_000
     lease_ms: int = 15_000
     start_timeout_ms: int = 600_000
-    class_archive: bool = False
     coordinator_host: str | None = None
     coordinator_port: int = 0
     coordinator_tls: TlsConfig = field(default_factory=TlsConfig)
@@ -69,13 +67,6 @@ START_TIMEOUT_MS = Key(
     integer(0, 86_400_000),
     600_000,
     "Milliseconds that Spark may take to start. After that the run ends. 0: no limit.",
-)
-CLASS_ARCHIVE = Key(
-    "job.spark.class.archive",
-    BOOLEAN,
-    False,
-    "Whether Spark's JVMs start from an archive of their classes, which takes about half the CPU time. The first run on a machine "
-    "records it in the background.",
 )
 MAX_RESUBMITS = Key(
     "job.spark.max.resubmits",
@@ -164,7 +155,6 @@ def parse_spark(reader: Reader) -> SparkConfig:
         resubmit_backoff_ms=reader.get(RESUBMIT_BACKOFF_MS),
         resubmit_backoff_max_ms=reader.get(RESUBMIT_BACKOFF_MAX_MS),
         start_timeout_ms=reader.get(START_TIMEOUT_MS),
-        class_archive=reader.get(CLASS_ARCHIVE),
         lease_ms=reader.get(LEASE_MS),
         coordinator_host=reader.get(COORDINATOR_HOST),
         coordinator_port=reader.get(COORDINATOR_PORT),

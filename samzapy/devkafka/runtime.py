@@ -20,7 +20,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import KAFKA, cache_folder, find_java, installed_spark
+from samzapy.java import KAFKA, find_java, installed_spark
 
 #: The default version of a broker.
 KAFKA_VERSION = "4.1.0"
@@ -73,6 +73,12 @@ def pinned_jars(version: str) -> dict[str, str]:
     """The SHA-512 of each jar by file name, as this release was tested with."""
     lines = files("samzapy.devkafka").joinpath("pinned").joinpath(f"{version}.sha512").read_text("ascii").splitlines()
     return {name: digest for digest, name in map(str.split, lines)}
+
+
+def cache_folder() -> Path:
+    """The folder of downloads: SAMZAPY_CACHE, else XDG_CACHE_HOME/samzapy, else ~/.cache/samzapy."""
+    own, xdg = os.environ.get("SAMZAPY_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    return Path(own) if own else Path(xdg or Path.home() / ".cache") / "samzapy"
 
 
 def kafka_class_path(version: str, cache: Path | None = None) -> str:

@@ -18,9 +18,9 @@ from pyspark import SparkConf, SparkContext
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import Java, class_archive
+from samzapy.java import Java
 from samzapy.runner.base import TOKEN
-from samzapy.runner.spark.jvm import DriverJvm, archive_options, record_beside
+from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.jvm.folder import RunFolder
 from samzapy.runner.spark.master import Master, environment, spark_settings
 from samzapy.runner.spark.user_code import shipped_files, worker_environment
@@ -74,9 +74,7 @@ def spark_application(
         with starting(master.address):
             files = shipped_files(config, folder.path, on_this_machine=master.on_this_machine)
         home = folder.spark_home(on_this_machine=master.on_this_machine)
-        archive = class_archive(java, home) if config.spark.class_archive else None
-        options = archive_options(archive)
-        settings = spark_settings(config, master, folder.log_settings(verbose=verbose), options)
+        settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         properties = folder.spark_properties(settings, home)
         variables = {**environment(config.spark.conf, master, home, properties), **java.environment(folder.path)}
         with _environment(variables), warnings.catch_warnings():
@@ -93,8 +91,6 @@ def spark_application(
         try:
             add_code(context, context.addPyFile, files, config, master)
             jvm.settled()
-            if archive is not None and not options:
-                record_beside(archive)
             yield application
         finally:
             application.close()

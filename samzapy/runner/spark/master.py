@@ -27,7 +27,6 @@ from samzapy.config.spark import TLS_ENABLED, TlsConfig
 from samzapy.config.stores import backup
 from samzapy.config.tasks import checkpoint
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.java import chooses_archive
 from samzapy.system.factories import system_factory
 
 KEY = "job.spark.master"
@@ -276,13 +275,13 @@ _DRIVER_OPTIONS, _EXECUTOR_OPTIONS = "spark.driver.extraJavaOptions", "spark.exe
 
 #: Spark's JVMs only pass on task ids, so they should start quickly and use little CPU. Measured on two busy cores, these
 #: options halve the time to the first task.
-LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _ON_THIS_MACHINE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    _DRIVER_OPTIONS: LIGHT_JVM,
-    _EXECUTOR_OPTIONS: LIGHT_JVM,
+    _DRIVER_OPTIONS: _LIGHT_JVM,
+    _EXECUTOR_OPTIONS: _LIGHT_JVM,
 }
 
 _PYTHON, _DAEMON = "spark.pyspark.python", "spark.python.daemon.module"
@@ -295,9 +294,8 @@ FIXED = {
 }
 
 
-def spark_settings(config: JobConfig, master: Master, log_settings: Path, archive: str = "") -> dict[str, str]:
-    """All settings of the SparkConf. `archive`: the options that name an archive of classes, for the driver's JVM and
-    for executors on this machine. Raises ConfigError."""
+def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dict[str, str]:
+    """All settings of the SparkConf. Raises ConfigError."""
     given = config.spark.conf
     _refuse(given)
     settings = {
@@ -315,16 +313,9 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path, archiv
         if _PYTHON not in given:
             # The executors' Python is this one, so it has the module.
             settings.setdefault(_DAEMON, DAEMON_MODULE)
-        settings[_EXECUTOR_OPTIONS] = _with_archive(settings[_EXECUTOR_OPTIONS], archive)
-    settings[_DRIVER_OPTIONS] = _with_archive(settings.get(_DRIVER_OPTIONS, ""), archive)
     logging = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
-    settings[_DRIVER_OPTIONS] = f"{settings[_DRIVER_OPTIONS]} {logging}".strip()
+    settings[_DRIVER_OPTIONS] = f"{settings.get(_DRIVER_OPTIONS, '')} {logging}".strip()
     return settings
-
-
-def _with_archive(options: str, archive: str) -> str:
-    """The options of a JVM plus the archive's options, unless they choose an archive themselves."""
-    return options if chooses_archive(options) else f"{options} {archive}".strip()
 
 
 def _on_demand(master: Master) -> dict[str, str]:

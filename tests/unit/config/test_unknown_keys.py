@@ -2,6 +2,8 @@
 
 import pytest
 
+from samzapy.config.known_keys import ALL_KEYS, REMOVED
+
 STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
 SLIPS = [
     ("task.comit.ms", "task.commit.ms"),
@@ -37,6 +39,16 @@ def test_strict_makes_unknown_keys_problems(problems):
 
 def test_strict_lets_a_clean_job_pass(load):
     assert load(STORE, strict=True).warnings == ()
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_removed_key_is_refused_with_what_to_do(problems, value):
+    (problem,) = problems({"job.spark.class.archive": value})
+    assert problem.startswith("job.spark.class.archive: no key any more: leave it out; from Java 19 on")
+
+
+def test_no_removed_key_is_known():
+    assert not REMOVED.keys() & {key.name for key in ALL_KEYS}
 
 
 @pytest.mark.parametrize("key", ["flights.window", "my.own.key", "sensitive.api.key", "debug", "windows.size"])

@@ -1,6 +1,5 @@
-"""The JVM of a Spark driver, and the archive of classes that makes its start faster."""
+"""The JVM of a Spark driver."""
 
 from samzapy.runner.spark.jvm.process import DriverJvm
-from samzapy.runner.spark.jvm.recording import archive_options, record_beside
 
-__all__ = ["DriverJvm", "archive_options", "record_beside"]
+__all__ = ["DriverJvm"]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import final
 
@@ -70,12 +70,8 @@ class RunFolder(TemporaryFolder):
             return Path(given)
         home = self.path / "home"
         home.mkdir()
-        link_spark(installed_spark().package, home, left_out={"work", "python"} if on_this_machine else {"work"})
+        left_out = {"work", "python"} if on_this_machine else {"work"}
+        for entry in installed_spark().package.iterdir():
+            if entry.name not in left_out:
+                (home / entry.name).symlink_to(entry)
         return home
-
-
-def link_spark(spark: Path, home: Path, left_out: Collection[str]) -> None:
-    """Fill the folder `home` with links to the entries of the folder of a Spark. Raises OSError."""
-    for entry in spark.iterdir():
-        if entry.name not in left_out:
-            (home / entry.name).symlink_to(entry)
