@@ -5,29 +5,50 @@
 
    1. Partitions are forwarded to a queue of their own before they are assigned. `Consumer.poll` serves the client's other
       queues, with the callbacks.
-   2. librdkafka puts errors of partitions into this queue, too, such as that a topic no longer exists. Its functions that
-      return messages call `error_cb` for such an error, and confluent-kafka's ends the process outside of its own calls.
-      `rd_kafka_queue_poll` calls nothing: everything in the queue is an event.
+   2. librdkafka puts errors of partitions into this queue, too, such as that a topic no longer exists. It returns some of
+      them as messages, and calls the client's `error_cb` for others. confluent-kafka's ends the process outside of its own
+      calls. So these consumers have `client_failed`, which works on any thread and calls `on_error`.
    3. A queue must be closed before its consumer. It keeps the consumer alive, and is used by one thread at a time. */
 
 #include "librdkafka.h"
 
-typedef struct {
+typedef struct FetchQueue {
     PyObject_HEAD
     PyObject *consumer;
+    PyObject *on_error;
     void *handle;
     void *queue;
-    /* What a call has taken: events, and the message of each, NULL for one without a message. */
-    void **events;
-    const Message **messages;
+    Message **messages;
     Py_ssize_t room;
+    struct FetchQueue *next;
 } FetchQueue;
+
+/* All that are open; guarded by Python's lock. */
+static FetchQueue *queues;
+
+void client_failed(void *handle, int code, const char *text, void *opaque)
+{
+    (void)opaque;
+    PyGILState_STATE state = PyGILState_Ensure();
+    FetchQueue *queue = queues;
+    while (queue != NULL && queue->handle != handle)
+        queue = queue->next;
+    if (queue != NULL) {
+        PyObject *on_error = Py_NewRef(queue->on_error);
+        PyObject *done = PyObject_CallFunction(on_error, "is", code, text);
+        if (done == NULL)
+            PyErr_WriteUnraisable(on_error);
+        Py_XDECREF(done);
+        Py_DECREF(on_error);
+    }
+    PyGILState_Release(state);
+}
 
 static PyObject *fetch_queue_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    static char *keywords[] = {"consumer", NULL};
-    PyObject *consumer;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O", keywords, &consumer))
+    static char *keywords[] = {"consumer", "on_error", NULL};
+    PyObject *consumer, *on_error;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO", keywords, &consumer, &on_error))
         return NULL;
     NewClient client = take_new_client(0);
     if (client.handle == NULL)
@@ -39,11 +60,19 @@ static PyObject *fetch_queue_new(PyTypeObject *type, PyObject *arguments, PyObje
     self->handle = client.handle;
     self->queue = library.new_queue(client.handle);
     self->consumer = Py_NewRef(consumer);
+    self->on_error = Py_NewRef(on_error);
+    self->next = queues;
+    queues = self;
     return (PyObject *)self;
 }
 
 static void let_go(FetchQueue *self)
 {
+    FetchQueue **link = &queues;
+    while (*link != NULL && *link != self)
+        link = &(*link)->next;
+    if (*link == self)
+        *link = self->next;
     void *queue = self->queue;
     self->queue = NULL;
     if (queue != NULL) {
@@ -57,9 +86,9 @@ static void fetch_queue_dealloc(FetchQueue *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     let_go(self);
-    PyMem_Free(self->events);
     PyMem_Free(self->messages);
     Py_XDECREF(self->consumer);
+    Py_XDECREF(self->on_error);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -127,7 +156,7 @@ static PyObject *headers_of(const Message *message)
 }
 
 /* Offsets only grow: if there are as many as lie between the first and the last, they are a range. */
-static PyObject *offsets_of(const Message **messages, Py_ssize_t count)
+static PyObject *offsets_of(Message **messages, Py_ssize_t count)
 {
     int64_t first = messages[0]->offset, last = messages[count - 1]->offset;
     if (last - first + 1 == count)
@@ -142,7 +171,7 @@ static PyObject *offsets_of(const Message **messages, Py_ssize_t count)
 }
 
 /* Keys or values. */
-static PyObject *bytes_column(const Message **messages, Py_ssize_t count, int keys)
+static PyObject *bytes_column(Message **messages, Py_ssize_t count, int keys)
 {
     PyObject *column = PyList_New(count);
     for (Py_ssize_t i = 0; column != NULL && i < count; i++) {
@@ -155,7 +184,7 @@ static PyObject *bytes_column(const Message **messages, Py_ssize_t count, int ke
 }
 
 /* Records of one batch of a producer often have one time: they share its object. */
-static PyObject *times_column(const Message **messages, Py_ssize_t count)
+static PyObject *times_column(Message **messages, Py_ssize_t count)
 {
     PyObject *column = PyList_New(count), *time = NULL;
     int64_t known = 0;
@@ -175,7 +204,7 @@ static PyObject *times_column(const Message **messages, Py_ssize_t count)
 }
 
 /* None if no message has any. */
-static PyObject *headers_column(const Message **messages, Py_ssize_t count)
+static PyObject *headers_column(Message **messages, Py_ssize_t count)
 {
     void *found;
     Py_ssize_t first = 0;
@@ -194,7 +223,7 @@ static PyObject *headers_column(const Message **messages, Py_ssize_t count)
 
 /* (topic, partition, offsets, keys, values, times, headers) of records of one partition. `coarse`: every record gets the
    time of the last one, and no headers. */
-static PyObject *run_of(const Message **messages, Py_ssize_t count, int coarse)
+static PyObject *run_of(Message **messages, Py_ssize_t count, int coarse)
 {
     PyObject *parts[7] = {NULL};
     const char *topic = library.topic_name(messages[0]->topic);
@@ -227,21 +256,12 @@ static PyObject *run_of(const Message **messages, Py_ssize_t count, int coarse)
     return run;
 }
 
-/* (code, text, topic, partition) of an error. librdkafka puts nothing else without a message into the queue. */
-static PyObject *report_of(void *event)
+/* (code, text, topic, partition) of a message that is an error. */
+static PyObject *report_of(const Message *message)
 {
-    int code = library.event_error(event);
-    if (code == 0) {
-        PyErr_Format(PyExc_RuntimeError, "librdkafka has an event of kind %d among the records", library.event_kind(event));
-        return NULL;
-    }
-    const char *text = library.event_text(event);
-    Partition *place = library.event_partition(event);
-    PyObject *report = Py_BuildValue("(issi)", code, text == NULL ? "" : text, place == NULL ? "" : place->topic,
-                                     place == NULL ? -1 : (int)place->partition);
-    if (place != NULL)
-        library.destroy_partition(place);
-    return report;
+    const char *topic = message->topic == NULL ? "" : library.topic_name(message->topic);
+    const char *text = library.error_text(message);
+    return Py_BuildValue("(issi)", message->error, text == NULL ? "" : text, topic, (int)message->partition);
 }
 
 static int append(PyObject *list, PyObject *item)
@@ -251,24 +271,23 @@ static int append(PyObject *list, PyObject *item)
     return failed ? -1 : 0;
 }
 
-/* Runs and reports, in order. Every event is destroyed, whatever happens. */
-static int sort_out(FetchQueue *self, Py_ssize_t count, int coarse, PyObject *runs, PyObject *reports)
+/* Runs and reports, in order. Every message is destroyed, whatever happens. */
+static int sort_out(Message **messages, Py_ssize_t count, int coarse, PyObject *runs, PyObject *reports)
 {
-    const Message **messages = self->messages;
     int failed = 0;
     for (Py_ssize_t start = 0, end; start < count; start = end) {
         const Message *first = messages[start];
         end = start + 1;
-        if (first == NULL) {
-            failed = failed || append(reports, report_of(self->events[start])) < 0;
+        if (first->error) {
+            failed = failed || append(reports, report_of(first)) < 0;
         } else {
-            while (end < count && messages[end] != NULL && messages[end]->topic == first->topic &&
+            while (end < count && !messages[end]->error && messages[end]->topic == first->topic &&
                    messages[end]->partition == first->partition)
                 end++;
             failed = failed || append(runs, run_of(messages + start, end - start, coarse)) < 0;
         }
         for (Py_ssize_t i = start; i < end; i++)
-            library.destroy_event(self->events[i]);
+            library.destroy_message(messages[i]);
     }
     return failed ? -1 : 0;
 }
@@ -277,32 +296,26 @@ static int make_room(FetchQueue *self, Py_ssize_t most)
 {
     if (most <= self->room)
         return 0;
-    void **events = PyMem_Realloc(self->events, (size_t)most * sizeof(void *));
-    if (events != NULL)
-        self->events = events;
-    const Message **messages = PyMem_Realloc(self->messages, (size_t)most * sizeof(Message *));
-    if (messages != NULL)
-        self->messages = messages;
-    if (events == NULL || messages == NULL)
+    Message **messages = PyMem_Realloc(self->messages, (size_t)most * sizeof(Message *));
+    if (messages == NULL)
         return -1;
+    self->messages = messages;
     self->room = most;
     return 0;
 }
 
-/* Take at most `most` events that have arrived; waits for the first one. Returns their number. Needs no lock of Python. */
-static Py_ssize_t take_events(FetchQueue *self, Py_ssize_t most, int wait_ms)
+/* Take at most `most` messages that have arrived; waits for the first one. Returns their number. Needs no lock of Python. */
+static Py_ssize_t take_messages(FetchQueue *self, Py_ssize_t most, int wait_ms)
 {
-    Py_ssize_t count = 0;
-    void *event = library.take_event(self->queue, 0);
-    if (event == NULL && wait_ms > 0)
-        event = library.take_event(self->queue, wait_ms);
-    while (event != NULL) {
-        const Message *message = library.event_kind(event) == FETCH_EVENT ? library.event_message(event) : NULL;
-        self->events[count] = event;
-        self->messages[count++] = message == NULL || message->error ? NULL : message;
-        event = count < most ? library.take_event(self->queue, 0) : NULL;
-    }
-    return count;
+    /* librdkafka would wait the whole time for all of them. */
+    Py_ssize_t count = library.consume(self->queue, 0, self->messages, (size_t)most);
+    if (count != 0 || wait_ms <= 0)
+        return count;
+    count = library.consume(self->queue, wait_ms, self->messages, 1);
+    if (count != 1 || most == 1)
+        return count;
+    Py_ssize_t more = library.consume(self->queue, 0, self->messages + 1, (size_t)most - 1);
+    return more > 0 ? more + 1 : 1;
 }
 
 static PyObject *fetch_queue_take(FetchQueue *self, PyObject *arguments)
@@ -320,9 +333,9 @@ static PyObject *fetch_queue_take(FetchQueue *self, PyObject *arguments)
     PyObject *runs = PyList_New(0), *reports = PyList_New(0), *taken = NULL;
     if (runs != NULL && reports != NULL) {
         Py_BEGIN_ALLOW_THREADS
-        count = take_events(self, most, wait_ms);
+        count = take_messages(self, most, wait_ms);
         Py_END_ALLOW_THREADS
-        if (sort_out(self, count, coarse, runs, reports) == 0)
+        if (sort_out(self->messages, count, coarse, runs, reports) == 0)
             taken = PyTuple_Pack(2, runs, reports);
     }
     Py_XDECREF(runs);

@@ -9,19 +9,17 @@ static const struct {
     {"rd_kafka_conf_interceptor_add_on_new", offsetof(Library, add_on_new)},
     {"rd_kafka_interceptor_add_on_acknowledgement", offsetof(Library, add_on_acknowledgement)},
     {"rd_kafka_conf_interceptor_add_on_conf_destroy", offsetof(Library, add_on_settings_destroy)},
+    {"rd_kafka_conf_interceptor_add_on_conf_set", offsetof(Library, add_on_set)},
+    {"rd_kafka_conf_set_error_cb", offsetof(Library, set_on_error)},
+    {"rd_kafka_conf_get", offsetof(Library, setting)},
     {"rd_kafka_type", offsetof(Library, type)},
     {"rd_kafka_queue_new", offsetof(Library, new_queue)},
     {"rd_kafka_queue_get_partition", offsetof(Library, queue_of_partition)},
     {"rd_kafka_queue_forward", offsetof(Library, forward)},
     {"rd_kafka_queue_destroy", offsetof(Library, destroy_queue)},
-    {"rd_kafka_queue_poll", offsetof(Library, take_event)},
-    {"rd_kafka_event_type", offsetof(Library, event_kind)},
-    {"rd_kafka_event_message_next", offsetof(Library, event_message)},
-    {"rd_kafka_event_error", offsetof(Library, event_error)},
-    {"rd_kafka_event_error_string", offsetof(Library, event_text)},
-    {"rd_kafka_event_topic_partition", offsetof(Library, event_partition)},
-    {"rd_kafka_event_destroy", offsetof(Library, destroy_event)},
-    {"rd_kafka_topic_partition_destroy", offsetof(Library, destroy_partition)},
+    {"rd_kafka_consume_batch_queue", offsetof(Library, consume)},
+    {"rd_kafka_message_destroy", offsetof(Library, destroy_message)},
+    {"rd_kafka_message_errstr", offsetof(Library, error_text)},
     {"rd_kafka_message_timestamp", offsetof(Library, timestamp)},
     {"rd_kafka_message_headers", offsetof(Library, headers)},
     {"rd_kafka_header_get_all", offsetof(Library, header)},
@@ -82,12 +80,39 @@ static void forget_newest(void)
     newest = (NewClient){NULL, NULL};
 }
 
+/* The settings at hand are of a client that leaves its errors to the extension. */
+static _Thread_local int takes_errors;
+
+/* "samzapy.errors" is a property of the plugin. confluent-kafka sets "log.queue" after its own `error_cb`. */
+static int property_set(void *settings, const char *name, const char *value, char *text, size_t size, void *opaque)
+{
+    (void)value, (void)text, (void)size, (void)opaque;
+    if (strcmp(name, "samzapy.errors") == 0) {
+        takes_errors = 1;
+        return DONE;
+    }
+    if (takes_errors && strcmp(name, "log.queue") == 0)
+        library.set_on_error(settings, client_failed);
+    return NOT_OURS;
+}
+
+static int has_our_on_error(const void *settings)
+{
+    char found[32] = "", ours[32];
+    size_t size = sizeof(found);
+    snprintf(ours, sizeof(ours), "%p", (void *)client_failed);
+    return library.setting(settings, "error_cb", found, &size) == 0 && strcmp(found, ours) == 0;
+}
+
 static int noticed(void *handle, const void *settings, void *opaque, char *text, size_t size)
 {
-    (void)settings, (void)text, (void)size;
+    (void)text, (void)size;
     Outcomes *outcomes = opaque;
     forget_newest();
-    if (library.type(handle) == PRODUCER) {
+    int producer = library.type(handle) == PRODUCER;
+    if (producer == has_our_on_error(settings))
+        return 0;
+    if (producer) {
         if (library.add_on_acknowledgement(handle, "samzapy", acknowledged, outcomes) != 0)
             return 0;
         keep_outcomes(outcomes);
@@ -110,6 +135,7 @@ __attribute__((visibility("default"))) int conf_init(void *settings, void **opaq
     (void)opaque, (void)text, (void)size;
     if (library.add_on_new == NULL)
         return 0;
+    takes_errors = 0;
     Outcomes *outcomes = new_outcomes();
     if (outcomes == NULL)
         return 0;
@@ -118,7 +144,7 @@ __attribute__((visibility("default"))) int conf_init(void *settings, void **opaq
         release_outcomes(outcomes);
         return failed;
     }
-    return library.add_on_new(settings, "samzapy", noticed, outcomes);
+    return library.add_on_set(settings, "samzapy", property_set, NULL) || library.add_on_new(settings, "samzapy", noticed, outcomes);
 }
 
 NewClient take_new_client(int producer)
@@ -126,7 +152,7 @@ NewClient take_new_client(int producer)
     NewClient client = newest;
     if (client.handle == NULL || (client.outcomes != NULL) != producer) {
         forget_newest();
-        PyErr_Format(PyExc_RuntimeError, "librdkafka has made no %s with this plugin on this thread",
+        PyErr_Format(PyExc_RuntimeError, "librdkafka has made no %s with this plugin and its error_cb on this thread",
                      producer ? "producer" : "consumer");
         return (NewClient){NULL, NULL};
     }

@@ -22,15 +22,6 @@ typedef struct {
     void *internal;
 } Message;
 
-/* rd_kafka_topic_partition_t, as far as it is read. */
-typedef struct {
-    char *topic;
-    int32_t partition;
-} Partition;
-
-/* RD_KAFKA_EVENT_FETCH */
-enum { FETCH_EVENT = 2 };
-
 /* rd_kafka_vu_t: one argument of rd_kafka_produceva. */
 typedef struct {
     enum { END, TOPIC_NAME, TOPIC, PARTITION, VALUE, KEY, OPAQUE, FLAGS, TIMESTAMP, HEADER } kind;
@@ -52,30 +43,30 @@ typedef struct {
     } as;
 } Argument;
 
-/* RD_KAFKA_MSG_F_COPY, RD_KAFKA_PRODUCER */
-enum { COPY = 2, PRODUCER = 0 };
+/* RD_KAFKA_MSG_F_COPY, RD_KAFKA_PRODUCER, RD_KAFKA_CONF_OK, RD_KAFKA_CONF_UNKNOWN */
+enum { COPY = 2, PRODUCER = 0, DONE = 0, NOT_OURS = -2 };
 
 typedef int (*OnNew)(void *handle, const void *settings, void *opaque, char *text, size_t size);
 typedef int (*OnAcknowledgement)(void *handle, Message *message, void *opaque);
 typedef int (*OnSettingsDestroy)(void *opaque);
+typedef int (*OnSet)(void *settings, const char *name, const char *value, char *text, size_t size, void *opaque);
+typedef void (*OnError)(void *handle, int code, const char *text, void *opaque);
 
 typedef struct {
     int (*add_on_new)(void *settings, const char *name, OnNew on_new, void *opaque);
     int (*add_on_acknowledgement)(void *handle, const char *name, OnAcknowledgement on_acknowledgement, void *opaque);
     int (*add_on_settings_destroy)(void *settings, const char *name, OnSettingsDestroy on_destroy, void *opaque);
+    int (*add_on_set)(void *settings, const char *name, OnSet on_set, void *opaque);
+    int (*setting)(const void *settings, const char *name, char *value, size_t *size);
+    void (*set_on_error)(void *settings, OnError on_error);
     int (*type)(const void *handle);
     void *(*new_queue)(void *handle);
     void *(*queue_of_partition)(void *handle, const char *topic, int32_t partition);
     void (*forward)(void *from, void *to);
     void (*destroy_queue)(void *queue);
-    void *(*take_event)(void *queue, int wait_ms);
-    int (*event_kind)(const void *event);
-    const Message *(*event_message)(void *event);
-    int (*event_error)(void *event);
-    const char *(*event_text)(void *event);
-    Partition *(*event_partition)(void *event);
-    void (*destroy_event)(void *event);
-    void (*destroy_partition)(Partition *partition);
+    Py_ssize_t (*consume)(void *queue, int wait_ms, Message **messages, size_t count);
+    void (*destroy_message)(Message *message);
+    const char *(*error_text)(const Message *message);
     int64_t (*timestamp)(const Message *message, int *kind);
     int (*headers)(const Message *message, void **headers);
     int (*header)(const void *headers, size_t index, const char **name, const void **value, size_t *size);
@@ -91,6 +82,9 @@ typedef struct {
 } Library;
 
 extern Library library;
+
+/* fetch.c: an error of a consumer outside of its calls. */
+void client_failed(void *handle, int code, const char *text, void *opaque);
 
 /* produce.c: what became of a producer's records. */
 typedef struct Outcomes Outcomes;

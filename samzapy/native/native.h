@@ -9,6 +9,7 @@
 #include <Python.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <structmember.h>
 

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, pairwise
 from math import ceil
 from operator import itemgetter, ne
@@ -62,8 +63,29 @@ def open_consumer(
     if extension is None:
         client = make_client(Consumer, properties, client_errors)
         return client, MessageFetch(client, client_errors.system, ssps)
-    client = make_client(Consumer, with_extension(properties), client_errors)
-    return client, NativeFetch(client, extension.FetchQueue(client), client_errors.system)
+    client = make_client(Consumer, {**with_extension(properties), **_OWN_ERRORS}, client_errors)
+    found = list[Event]()
+    queue = extension.FetchQueue(client, _noted(client_errors, found))
+    return client, NativeFetch(client, queue, client_errors.system, found)
+
+
+#: A property of the extension: errors outside of calls go to its queue's `on_error`.
+_OWN_ERRORS = {"samzapy.errors": "queue"}
+#: The beginning of librdkafka's text about an error of a partition.
+_PLACE = re.compile(r"(\S+) \[(-?\d+)\]: ")
+
+
+def _noted(client_errors: ClientErrors, found: list[Event]) -> Callable[[int, str], None]:
+    """What the extension calls for an error outside of calls: one of a partition is added to `found`."""
+
+    def note(code: int, text: str) -> None:
+        error, place = KafkaError(code, text), _PLACE.match(text)
+        if place is None:
+            client_errors.note(error)
+        else:
+            found.append(Event(error, place[1], int(place[2])))
+
+    return note
 
 
 def _event_of(message: Any) -> Event:
@@ -73,9 +95,11 @@ def _event_of(message: Any) -> Event:
 class NativeFetch(Fetch):
     """Has a queue of its own, to which librdkafka forwards the records and events of the partitions."""
 
-    def __init__(self, client: Any, queue: Any, system: str) -> None:
+    def __init__(self, client: Any, queue: Any, system: str, found: list[Event]) -> None:
+        """`found`: the queue appends errors of partitions."""
         self._client = client
         self._queue = queue
+        self._found = found
         # The queue must not go while another thread waits for it.
         self._lock = Lock()
         self._system = system
@@ -103,6 +127,9 @@ class NativeFetch(Fetch):
         ssps = self._ssps
         found = [RecordBatch(ssps[topic, partition], *columns) for topic, partition, *columns in runs]
         events = [Event(KafkaError(code, text), topic, partition) for code, text, topic, partition in reports]
+        if self._found:
+            events += self._found
+            self._found.clear()
         if self._moved:
             self._moved.difference_update((each.ssp.stream, each.ssp.partition) for each in found)
         if beside is not None:

@@ -226,7 +226,7 @@ def test_reading_leaves_no_objects_behind(topic, producer, reader):
 @compiled_only
 def test_a_queue_without_a_new_client_or_closed_is_refused(reader, topic):
     with pytest.raises(RuntimeError, match="no consumer"):
-        native.extension.FetchQueue(object())
+        native.extension.FetchQueue(object(), print)
     consumer = reader({SystemStreamPartition("kafka", topic(), 0): 0})
     queue = consumer._fetch._queue
     with pytest.raises(ValueError, match="at least one record"):

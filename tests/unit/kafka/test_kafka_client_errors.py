@@ -9,10 +9,13 @@ import trustme
 from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import SystemSettings
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
+from samzapy.system.kafka import fetching
 from samzapy.system.kafka.client import LOGGER, ClientErrors, reach
 from samzapy.system.kafka.consumer import KafkaConsumer
-from samzapy.system.kafka.settings import expired_certificate, principal
+from samzapy.system.kafka.fetching import open_consumer
+from samzapy.system.kafka.settings import consumer_properties, expired_certificate, principal
 from samzapy.testing import ManualClock
 
 FORM = "%s [%s] %s"
@@ -179,3 +182,20 @@ def test_a_partition_that_a_transaction_may_not_write_to_is_kept():
         line = f'[thrd:main]: TxnCoordinator/1: Failed to add partition "{topic}" [3] to transaction: {reason}'
         client_errors.log(logging.WARNING, "%s [%s] %s", "ADDPARTS", "p", line)
     assert client_errors.refused_partition == "a.b[3]"
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_cluster_that_is_not_reached_is_noted_by_both_ways_to_fetch(compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(fetching, "extension", None)
+    client_errors = ClientErrors("kafka", "127.0.0.1:1")
+    settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": "127.0.0.1:1"})
+    client, fetch = open_consumer(consumer_properties(settings, "c"), client_errors, [])
+    for _ in range(100):
+        client.poll(0.1)
+        if client_errors.last:
+            break
+    assert "127.0.0.1:1" in client_errors.last
+    assert client_errors.disturbed
+    fetch.close()
+    client.close()

@@ -1,4 +1,4 @@
-"""A librdkafka that has no cluster: it hands out the events that a test has put, and keeps the records that it is given.
+"""A librdkafka that has no cluster: it hands out the messages that a test has put, and keeps the records that it is given.
 
 It belongs to a copy of the extension, since the extension keeps librdkafka's addresses for the whole process.
 """
@@ -11,7 +11,6 @@ from ctypes import CFUNCTYPE, POINTER, byref, c_char, c_char_p, c_int, c_int32, 
 
 from samzapy import native
 
-FETCH, ERROR = 2, 8
 PRODUCER, CONSUMER = 0, 1
 _copies = itertools.count()
 
@@ -28,10 +27,6 @@ class Message(ctypes.Structure):
         ("offset", c_int64),
         ("internal", c_void_p),
     )
-
-
-class Partition(ctypes.Structure):
-    _fields_ = (("topic", c_void_p), ("partition", c_int32))
 
 
 class Memory(ctypes.Structure):
@@ -63,19 +58,17 @@ _TYPES = {
     "rd_kafka_conf_interceptor_add_on_new": (c_int, c_void_p, c_char_p, c_void_p, c_void_p),
     "rd_kafka_interceptor_add_on_acknowledgement": (c_int, c_void_p, c_char_p, c_void_p, c_void_p),
     "rd_kafka_conf_interceptor_add_on_conf_destroy": (c_int, c_void_p, c_char_p, c_void_p, c_void_p),
+    "rd_kafka_conf_interceptor_add_on_conf_set": (c_int, c_void_p, c_char_p, c_void_p, c_void_p),
+    "rd_kafka_conf_set_error_cb": (None, c_void_p, c_void_p),
+    "rd_kafka_conf_get": (c_int, c_void_p, c_char_p, c_void_p, POINTER(c_size_t)),
     "rd_kafka_type": (c_int, c_void_p),
     "rd_kafka_queue_new": (c_void_p, c_void_p),
     "rd_kafka_queue_get_partition": (c_void_p, c_void_p, c_char_p, c_int32),
     "rd_kafka_queue_forward": (None, c_void_p, c_void_p),
     "rd_kafka_queue_destroy": (None, c_void_p),
-    "rd_kafka_queue_poll": (c_void_p, c_void_p, c_int),
-    "rd_kafka_event_type": (c_int, c_void_p),
-    "rd_kafka_event_message_next": (c_void_p, c_void_p),
-    "rd_kafka_event_error": (c_int, c_void_p),
-    "rd_kafka_event_error_string": (c_void_p, c_void_p),
-    "rd_kafka_event_topic_partition": (c_void_p, c_void_p),
-    "rd_kafka_event_destroy": (None, c_void_p),
-    "rd_kafka_topic_partition_destroy": (None, c_void_p),
+    "rd_kafka_consume_batch_queue": (c_int64, c_void_p, c_int, POINTER(c_void_p), c_size_t),
+    "rd_kafka_message_destroy": (None, c_void_p),
+    "rd_kafka_message_errstr": (c_void_p, c_void_p),
     "rd_kafka_message_timestamp": (c_int64, c_void_p, POINTER(c_int)),
     "rd_kafka_message_headers": (c_int, c_void_p, POINTER(c_void_p)),
     "rd_kafka_header_get_all": (c_int, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p), POINTER(c_size_t)),
@@ -95,8 +88,9 @@ def _bytes(data, size):
 
 
 class FakeLibrdkafka:
-    """`events`: what a FetchQueue takes next, made by `record` and `error`. `produced`: what a ProduceQueue has put, as
-    (topic, partition, key, value, time, headers). `living`: events and partitions that were not destroyed."""
+    """`events`: what a FetchQueue takes next: what `record` and `error` make, and (code, text) for a call of `error_cb`.
+    `produced`: what a ProduceQueue has put, as (topic, partition, key, value, time, headers). `living`: messages that were
+    not destroyed. `keeps_error_cb`: the client does not leave its `error_cb` to the extension."""
 
     def __init__(self, folder):
         path = folder / f"extension{next(_copies)}.so"
@@ -106,8 +100,8 @@ class FakeLibrdkafka:
         spec.loader.exec_module(self.extension)
         self._plugin = ctypes.CDLL(str(path))
         self._handles = itertools.count(1_000)
-        self._kept, self._names, self._topics, self._by_event, self._by_message = [], {}, {}, {}, {}
-        self._new_client, self._kind = None, CONSUMER
+        self._kept, self._names, self._topics, self._by_message = [], {}, {}, {}
+        self._kind, self._on_set, self._on_error, self.keeps_error_cb = CONSUMER, None, None, False
         self.events, self.produced, self.living = [], [], set()
         functions = {name: CFUNCTYPE(*types)(self._function(name)) for name, types in _TYPES.items()}
         self._kept.append(functions)
@@ -116,8 +110,8 @@ class FakeLibrdkafka:
     def _function(self, name):
         return getattr(self, "_" + name.removeprefix("rd_kafka_"), lambda *_: 0)
 
-    def fetch_queue(self):
-        return self.extension.FetchQueue(self._client(CONSUMER))
+    def fetch_queue(self, on_error=print):
+        return self.extension.FetchQueue(self._client(CONSUMER), on_error)
 
     def produce_queue(self):
         return self.extension.ProduceQueue(self._client(PRODUCER), False)
@@ -129,18 +123,17 @@ class FakeLibrdkafka:
         at = [None if each is None else ctypes.addressof(each) for each in buffers]
         sizes = [len(each or b"") for each in (key, value)]
         message = Message(0, self._topic(topic), partition, at[1], sizes[1], at[0], sizes[0], offset, None)
-        self._by_message[ctypes.addressof(message)] = (time, headers)
-        return self._event(FETCH, message, 0, "", None, buffers)
+        return self._message(message, time, headers, buffers)
 
     def error(self, code, text, topic=None, partition=-1):
-        place = None if topic is None else Partition(self._text(topic), partition)
-        return self._event(ERROR, None, code, text, place)
+        message = Message(code, None if topic is None else self._topic(topic), partition)
+        return self._message(message, 0, None, text)
 
-    def _event(self, kind, message, code, text, place, *others):
-        event = next(self._handles)
-        self._by_event[event] = (kind, message, code, text, place, others)
-        self.living.add(event)
-        return event
+    def _message(self, message, *about):
+        address = ctypes.addressof(message)
+        self._by_message[address] = (*about, message)
+        self.living.add(address)
+        return address
 
     def _client(self, kind):
         self._kind = kind
@@ -160,8 +153,29 @@ class FakeLibrdkafka:
     # librdkafka's functions
 
     def _conf_interceptor_add_on_new(self, settings, name, on_new, opaque):
+        # As confluent-kafka does: its own callback first, then the last property.
+        self._on_error = 1
+        on_set = CFUNCTYPE(c_int, c_void_p, c_char_p, c_char_p, c_void_p, c_size_t, c_void_p)(self._on_set)
+        if self._kind == CONSUMER:
+            assert on_set(settings, b"samzapy.errors", b"queue", None, 0, None) == 0
+        if not self.keeps_error_cb:
+            assert on_set(settings, b"log.queue", b"true", None, 0, None) == -2
         noticed = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_size_t)(on_new)
         return noticed(2, settings, opaque, None, 0)
+
+    def _conf_interceptor_add_on_conf_set(self, settings, name, on_set, opaque):
+        self._on_set = on_set
+        return 0
+
+    def _conf_set_error_cb(self, settings, on_error):
+        self._on_error = on_error
+
+    def _conf_get(self, settings, name, found, size):
+        assert name == b"error_cb"
+        value = b"%#x" % self._on_error
+        ctypes.memmove(found, value + b"\0", len(value) + 1)
+        size[0] = len(value) + 1
+        return 0
 
     def _type(self, handle):
         return self._kind
@@ -172,33 +186,22 @@ class FakeLibrdkafka:
     def _queue_get_partition(self, handle, topic, partition):
         return 4
 
-    def _queue_poll(self, queue, wait_ms):
-        return self.events.pop(0) if self.events else None
+    def _consume_batch_queue(self, queue, wait_ms, messages, most):
+        count = 0
+        while self.events and count < most:
+            event = self.events.pop(0)
+            if isinstance(event, tuple):
+                CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)(self._on_error)(2, *event, None)
+            else:
+                messages[count] = event
+                count += 1
+        return count
 
-    def _event_type(self, event):
-        return self._by_event[event][0]
+    def _message_destroy(self, message):
+        self.living.remove(message)
 
-    def _event_message_next(self, event):
-        return ctypes.addressof(self._by_event[event][1])
-
-    def _event_error(self, event):
-        return self._by_event[event][2]
-
-    def _event_error_string(self, event):
-        return self._text(self._by_event[event][3])
-
-    def _event_topic_partition(self, event):
-        place = self._by_event[event][4]
-        if place is None:
-            return None
-        self.living.add(ctypes.addressof(place))
-        return ctypes.addressof(place)
-
-    def _event_destroy(self, event):
-        self.living.remove(event)
-
-    def _topic_partition_destroy(self, place):
-        self.living.remove(place)
+    def _message_errstr(self, message):
+        return self._text(self._by_message[message][2])
 
     def _message_timestamp(self, message, kind):
         return self._by_message[message][0]

@@ -53,6 +53,39 @@ def test_an_error_among_records_is_reported_with_its_place(library, code, text, 
     assert not library.living
 
 
+def test_an_error_by_callback_is_passed_on_while_records_are_taken(library):
+    noted = []
+    queue = library.fetch_queue(lambda *error: noted.append(error))
+    library.events[:] = [
+        library.record("a", 0, 1),
+        (UNKNOWN_PARTITION, b"a [1]: unavailable"),
+        library.record("a", 0, 2),
+    ]
+    runs, reports = queue.take(10, 0, False)
+    assert ([list(run[2]) for run in runs], reports) == ([[1, 2]], [])
+    assert noted == [(UNKNOWN_PARTITION, "a [1]: unavailable")]
+    library.events[:] = [library.record("a", 0, 3), (UNKNOWN_PARTITION, b"again")]
+    assert [list(run[2]) for run in queue.take(10, 0, False)[0]] == [[3]]
+    assert noted[1:] == [(UNKNOWN_PARTITION, "again")]
+    other = library.fetch_queue(lambda *error: noted.append("other"))
+    other.close()
+    library.events[:] = [(UNKNOWN_PARTITION, b"last")]
+    assert queue.take(10, 0, False) == ([], [])
+    assert noted[2:] == [(UNKNOWN_PARTITION, "last")]
+    assert not library.living
+
+
+def test_a_consumer_that_keeps_its_error_cb_gets_no_queue(library):
+    # Its error_cb would end the process when the queue is read.
+    library.keeps_error_cb = True
+    try:
+        with pytest.raises(RuntimeError, match="no consumer with this plugin and its error_cb"):
+            library.fetch_queue()
+        library.produce_queue()
+    finally:
+        library.keeps_error_cb = False
+
+
 some_bytes = st.none() | st.binary(max_size=40)
 pairs = st.tuples(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), some_bytes)
 places = st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(0, 40))
