@@ -54,7 +54,6 @@ class ReadBack:
     __slots__ = (
         "_exact",
         "_left",
-        "_open",
         "_proven",
         "_read",
         "_reason",
@@ -63,6 +62,7 @@ class ReadBack:
         "_turn",
         "_write",
         "classes",
+        "open",
         "tick",
     )
 
@@ -83,9 +83,10 @@ class ReadBack:
         self.tick: Callable[[], bool] = repeat(True).__next__
         # Values until the next sample of a batch, or of a class that has others which are not proven.
         self._left = EVERY
-        # The classes of which enough values were read back, and whether there may be others.
+        # The classes of which enough values were read back.
         self._proven: set[type] = {type(None)}
-        self._open = True
+        #: Whether there may be classes of which not enough values were read back.
+        self.open = True
         self._seen: dict[type, int] = {}
         self._turn = 0
 
@@ -93,7 +94,7 @@ class ReadBack:
         """Whether to read one value back. Call it if there was a `tick`."""
         if type(value) not in self._proven:
             return self._note(type(value))
-        if self._open:
+        if self.open:
             self._left -= 1
             if self._left > 0:
                 return False
@@ -106,7 +107,7 @@ class ReadBack:
         """The places of the values of a batch to read back."""
         self._left -= len(values)
         found = []
-        if self._open and not set(map(type, values)) <= self._proven:
+        if self.open and not set(map(type, values)) <= self._proven:
             kinds = enumerate(map(type, values))
             found = [place for place, kind in kinds if kind not in self._proven and self._note(kind)]
         if self._left <= 0:
@@ -119,7 +120,7 @@ class ReadBack:
         self._seen[kind] = seen = self._seen.get(kind, 0) + 1
         if seen >= FIRST:
             self._proven.add(kind)
-            self._open = self.classes is None or not self.classes <= self._proven
+            self.open = self.classes is None or not self.classes <= self._proven
         return True
 
     def fault(self, value: Any, data: Any) -> str | None:

@@ -52,6 +52,7 @@ class EntryRewriter:
         self.keys_stay, self._values_stay = plan.keys_stay, plan.values_stay
         self._old_key, self._old_value = conversion.source
         self._new = EntryCodec(plan.store, *conversion.target)
+        self._rewritten = 0
         self._change = conversion.change
         self._name = plan.convert
         # A record that is refused after others were written would leave the migration unfinished.
@@ -59,6 +60,8 @@ class EntryRewriter:
 
     def __call__(self, key_bytes: bytes, value_bytes: bytes) -> tuple[bytes, bytes] | None:
         """The new entry, None to delete it. Raises _DoesNotFit with the key and the reason, EnvironmentFailure."""
+        self._rewritten += 1
+        self._new.sample(self._rewritten)
         key = self._read(self._old_key, key_bytes, f"key {_shown(key_bytes)}")
         value = self._read(self._old_value, value_bytes, f"value of key {_shown(key)}")
         made = self._changed(key, value)

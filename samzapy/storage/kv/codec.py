@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from samzapy.api.serde import Serde
 from samzapy.errors import EnvironmentFailure, SerdeError, StoreRefused
-from samzapy.storage.readback import FIRST, ReadBack, read_back
+from samzapy.storage.readback import EVERY, FIRST, ReadBack, read_back
 
 #: Finds the changelog record with these bytes of a key, and of a value if the value is the part that cannot be read.
 Origin = Callable[[bytes, "bytes | None"], str]
@@ -105,12 +105,14 @@ class EntryCodec:
 
     __slots__ = (
         "_doubt",
+        "_due",
         "_exact",
         "_key_back",
         "_key_doubt",
         "_key_serde",
         "_keys_stay",
         "_origin",
+        "_sampled",
         "_value_back",
         "_value_serde",
         "_values_stay",
@@ -144,6 +146,8 @@ class EntryCodec:
         self._value_back = back = read_back(value_serde)
         #: The number of values to `prove` before a cache may leave the rest to `encode_values`.
         self.unproven = 0 if back is None else FIRST * max(1, len(back.classes or ()))
+        # The number of the next single values to look at, and of the puts that have had their samples.
+        self._due, self._sampled = self.unproven, 0
         self.plain_types: frozenset[type] = frozenset(type(probe) for probe in _PROBES if self._round_trips(probe))
 
     def _round_trips(self, probe: Any) -> bool:
@@ -200,15 +204,20 @@ class EntryCodec:
             raise self._not_bytes("value of key", key, data)
         if self._doubt is not None and data.find(self._doubt) >= 0:
             self._check(key, value)
-        back = self._value_back
-        if back is not None and back.tick() and back.due(value):
-            self._read_back(back, "value of key", key, value, data)
+        if self._due:
+            self._look_at(key, value, data)
         return data if self._exact else bytes(memoryview(data))
 
     def prove(self, key: Any, value: Any) -> None:
         """Count one of the `unproven` values, and read it back. Raises as `encode_value`."""
         self.unproven -= 1
         self.encode_value(key, value)
+
+    def sample(self, puts: int) -> None:
+        """Have one in `EVERY` single values read back, the next ones; called once per batch with the number of puts so far."""
+        new = 0 if self._value_back is None else (puts - self._sampled) // EVERY
+        self._due += new
+        self._sampled += new * EVERY
 
     def encode_values(self, keys: Collection[Any], values: Collection[Any], with_deletions: bool) -> list[bytes | None]:
         """The bytes of the `values` of `keys`; None stays None, and may occur only if `with_deletions`.
@@ -310,6 +319,19 @@ class EntryCodec:
             self._value_serde.check(value)
         except SerdeError as cause:
             raise self._refused("value of key", key, self._value_serde, value, cause) from cause
+
+    def _look_at(self, key: Any, value: Any, data: Any) -> None:
+        """Read back a single value, if it is one of the first of its class or a sample."""
+        back = self._value_back
+        assert back is not None
+        due, self._due = back.due(value), self._due - 1 or int(back.open)
+        if due:
+            try:
+                self._read_back(back, "value of key", key, value, data)
+            except SerdeError:
+                # It may be tried again, and must fail again.
+                self._due += 1
+                raise
 
     def _sample(
         self, back: ReadBack, keys: Collection[Any], values: Collection[Any], data: Sequence[bytes | None]

@@ -63,6 +63,11 @@ class CopyingStore(ForwardingStore[K, V]):
         encode = self._codec.encode_value
         self._inner.put_all([(key, encode(key, value)) for key, value in pairs])
 
+    def flush(self) -> None:
+        """Serialize the dirty values below, and have some of the next values read back."""
+        self._inner.flush()
+        self._codec.sample(int(self._inner.metrics()["puts"]))
+
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
         """Entries with from_key <= key < to_key."""
         return _DecodingIterator(self._inner.range(from_key, to_key), self._codec)

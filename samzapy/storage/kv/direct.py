@@ -83,8 +83,9 @@ class DirectStore(ScanningStore[K, V]):
         self._plain = frozenset()
 
     def flush(self) -> None:
-        """Do nothing: no object is held here."""
+        """Have some of the next values read back: no object is held here."""
         self.check_open()
+        self._codec.sample(self._puts)
 
     def discard(self) -> None:
         """Do nothing: no object is held here."""
