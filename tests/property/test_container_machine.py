@@ -510,5 +510,5 @@ def test_a_startpoint_that_is_passed_over_hides_no_input_made_anew(stopped):
     stopped.cluster.create(StreamSpec(LEFT, 3))
     stopped._append(LEFT, 0, b"a", {"key": "a", "do": ""}, 1)
     write_startpoints(stopped.bench.job, stopped.prepared.model, "999", (), clock=stopped.clock)
-    with pytest.raises(EnvironmentFailure, match="earlier stream"):
+    with pytest.raises(EnvironmentFailure, match="deleted and created again"):
         stopped._start_all()

@@ -75,7 +75,7 @@ def test_a_run_says_what_it_does_not_promise_and_what_came_of_it(call):
 
 KEEPERS = {
     "local": ["systems.s.synchronous"],
-    "kafka": ["stores.s.changelog.replication.factor", "task.checkpoint.replication.factor"],
+    "kafka": ["stores.s.changelog.replication.factor", "task.checkpoint.replication.factor", "task.inputs"],
 }
 
 

@@ -4,13 +4,13 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from rich.progress import Progress
 
 import samzapy.cli
 from samzapy.cli.output import json_text, line_on, status_console, table, warn
-from samzapy.metrics.columns import MetricColumns
 
 
 def test_without_a_terminal_columns_are_plain_and_never_cut(capsys):
@@ -56,7 +56,7 @@ def test_json_has_null_for_what_is_not_a_number_and_plain_numbers_for_those_of_l
 
 
 def test_json_of_a_mapping_that_is_no_dict_is_an_object():
-    assert json.loads(json_text({"metrics": MetricColumns.of({"mine": {"rate": float("nan")}})})) == {
+    assert json.loads(json_text({"metrics": MappingProxyType({"mine": {"rate": float("nan")}})})) == {
         "metrics": {"mine": {"rate": None}}
     }
 
