@@ -20,10 +20,12 @@ import msgspec
 
 T = TypeVar("T")
 
-#: Integers of at most 64 bits: counts and offsets, offsets that may be -1 for none, and times (also before 1970).
+#: Integers of at most 64 bits: counts and offsets, offsets that may be -1 for none, times (also before 1970), and
+#: moments, which have a date: they are before the year 10000.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 LastOffset = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
 Time = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Moment = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
 
 
 def _plain(value: Any) -> Any:

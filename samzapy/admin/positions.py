@@ -37,6 +37,7 @@ from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, RestoreError
 from samzapy.job.model import JobModel
 from samzapy.job.transactions import StateTransactions, transactional_id
+from samzapy.strict_json import Time, convert
 from samzapy.system.clients import SystemClients
 
 #: The name of this tool among the members that write the job's state.
@@ -80,9 +81,10 @@ def kept_clocks(committed: Mapping[str, Checkpoint | None], record: Mapping[str,
     Raises RestoreError for a record that cannot be read.
     """
     clocks = {name: each.clock for name, each in committed.items() if each is not None and each.clock is not None}
-    kept = None if record is None else record.get(CHECKPOINT_CLOCK)
-    if record is not None and not isinstance(kept, int):
-        raise RestoreError(f"the job's record of its checkpoint clock cannot be read: {record!r:.100}")
+    try:
+        kept = None if record is None else convert(Time, record.get(CHECKPOINT_CLOCK))
+    except ValueError as cause:
+        raise RestoreError(f"the job's record of its checkpoint clock cannot be read: {record!r:.100}") from cause
     return KeptClocks(clocks, kept)
 
 

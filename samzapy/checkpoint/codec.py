@@ -30,14 +30,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from samzapy.api.checkpoint import Checkpoint, JobRun, SenderState
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import RestoreError
-from samzapy.strict_json import LastOffset, Natural, Time
+from samzapy.strict_json import LastOffset, Moment, Natural, Time
 from samzapy.strict_json import decode as decode_json
 from samzapy.strict_json import encode as encode_json
 
@@ -56,7 +56,7 @@ class _Sender(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 class _Checkpoint(msgspec.Struct, rename="kebab", omit_defaults=True):
     format: int
     epoch: Natural
-    time_ms: Natural
+    time_ms: Moment
     clock: Time | None
     inputs: dict[str, Natural]
     changelogs: dict[str, LastOffset]
@@ -75,19 +75,21 @@ class _Checkpoint(msgspec.Struct, rename="kebab", omit_defaults=True):
 
 class _Partitions(msgspec.Struct):
     format: int
-    partitions: dict[str, Natural]
+    #: A partition's number has 32 bits.
+    partitions: dict[str, Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]]
 
 
 class _Owner(msgspec.Struct, rename="kebab"):
     format: int
     run: str
-    started_ms: Natural
+    started_ms: Moment
     host: str
     pid: Natural
     job: tuple[str, str] | None = None
     epoch: Natural = 0
     transactional_ids: tuple[str, ...] | None = None
-    lease_ms: Natural = 0
+    #: The next run waits as long, so there is a bound: a day, which no job file's exceeds.
+    lease_ms: Annotated[int, msgspec.Meta(ge=0, le=86_400_000)] = 0
     born: Natural = 0
     boot: str = ""
 

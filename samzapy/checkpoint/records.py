@@ -42,7 +42,7 @@ import msgspec
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import EnvironmentFailure, RestoreError
-from samzapy.strict_json import LastOffset, Natural, convert, plain
+from samzapy.strict_json import LastOffset, Moment, Natural, convert, plain
 
 
 class _Ends(msgspec.Struct):
@@ -126,12 +126,16 @@ class Migration(msgspec.Struct, frozen=True, rename={"topic_id": "id", "started_
 
     changelog: str
     topic_id: str
-    started_ms: Natural
+    started_ms: Moment
     source: dict[str, str]
     target: dict[str, str]
     convert: str
     ends: dict[Natural, Natural]
     done: dict[Natural, LastOffset]
+
+    def __post_init__(self) -> None:
+        if others := self.done.keys() - self.ends.keys():
+            raise ValueError(f"partition {min(others)} is done, and has no end")
 
     def with_done(self, partition: int, last: int) -> Migration:
         """The same with one more rewritten partition; `last` is the offset of its last record, -1 for none."""
@@ -225,7 +229,7 @@ class _StartpointEntry(msgspec.Struct, rename="kebab"):
     id: str
     input: str
     position: str
-    created_ms: Natural
+    created_ms: Moment
     task: str | None
 
 

@@ -22,8 +22,10 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from urllib.parse import quote
+
+import msgspec
 
 from samzapy.api.event_time import CheckpointStore
 from samzapy.api.stream import SystemStreamPartition
@@ -36,6 +38,9 @@ from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
 from samzapy.plugins import PluginError, load_class
+from samzapy.strict_json import Natural, Time, decode
+
+T = TypeVar("T")
 
 _SUFFIX = ".state"
 
@@ -124,7 +129,7 @@ class TopicCheckpointStore(CheckpointStore):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Clients are made when first needed; the topic is created by `spec` if it does not exist. `job`: name and id."""
-        self._system, self._spec, self._task, self._job = system, spec, task, list(job)
+        self._system, self._spec, self._task, self._job = system, spec, task, job
         self._admin, self._consumer, self._producer = admin, consumer, producer
         self._clock = clock
         self._ssp: SystemStreamPartition | None = None
@@ -160,10 +165,9 @@ class TopicCheckpointStore(CheckpointStore):
         found = self._values.get(time_ms)
         if found is None:
             raise RestoreError(f"{self.place(time_ms)}: states are read before the first one is written")
-        head = _parsed(found[_HEAD])
-        numbers = range(int(head.get("parts", 0)))
-        value = b"".join(found.get((head.get("write", 0), number), b"") for number in numbers)
-        if head.get("crc32") != zlib.crc32(value):
+        head = _read_as(_Head, found[_HEAD]) or _Head()
+        value = b"".join(found.get((head.write, number), b"") for number in range(min(head.parts, len(found))))
+        if head.crc32 != zlib.crc32(value):
             raise RestoreError(f"{self.place(time_ms)}: the state is damaged (its checksum is wrong)")
         return value
 
@@ -211,8 +215,9 @@ class TopicCheckpointStore(CheckpointStore):
 
     def _refuse_another_job(self, ssp: SystemStreamPartition) -> None:
         for found in self._values.values():
-            owner = _parsed(found.get(_HEAD)).get("job", self._job)
-            if owner != self._job:
+            head = _read_as(_Head, found.get(_HEAD))
+            owner = None if head is None else head.job
+            if owner is not None and owner != self._job:
                 raise EnvironmentFailure(
                     f"state checkpoints: {ssp} has states of job {owner[0]} (id {owner[1]}), which shares the topic with job "
                     f"{self._job[0]} (id {self._job[1]}); give one of them another job.name, job.id or state.checkpoint.system"
@@ -220,15 +225,14 @@ class TopicCheckpointStore(CheckpointStore):
 
     def _take(self, batch: RecordBatch) -> None:
         for key, value in zip(batch.keys, batch.values, strict=True):
-            data = _parsed(key)
-            if data.get("task") != self._task or not isinstance(data.get("time"), int):
+            data = _read_as(_Place, key)
+            if data is None or data.task != self._task:
                 continue
-            found = self._values.setdefault(data["time"], {})
-            part = tuple(data["part"]) if "part" in data else _HEAD
+            found = self._values.setdefault(data.time, {})
             if value is None:
-                found.pop(part, None)
+                found.pop(data.part, None)
             else:
-                found[part] = value
+                found[data.part] = value
 
     def _record(self, ssp: SystemStreamPartition, time_ms: int, part: _Part, value: bytes | None) -> OutgoingRecord:
         return OutgoingRecord(ssp.stream, _key(self._task, time_ms, part), value, ssp.partition)
@@ -241,12 +245,25 @@ def _key(task: str, time_ms: int, part: _Part) -> bytes:
     return json.dumps(data, ensure_ascii=False).encode()
 
 
-def _parsed(key: bytes | None) -> dict[str, Any]:
+class _Place(msgspec.Struct):
+    task: str
+    time: Time
+    part: tuple[Natural, Natural] | None = _HEAD
+
+
+class _Head(msgspec.Struct):
+    write: Natural = 0
+    parts: Natural = 0
+    crc32: int = -1
+    job: tuple[str, str] | None = None
+
+
+def _read_as(kind: type[T], data: bytes | None) -> T | None:
+    """The key or the head of a record; None for anything else, since a state without a head or a part is refused."""
     try:
-        data = json.loads(key or b"")
+        return decode(kind, data or b"")
     except ValueError:
-        return {}
-    return data if isinstance(data, dict) else {}
+        return None
 
 
 #: The number of partitions of a new topic: a container reads only the partitions of its tasks.

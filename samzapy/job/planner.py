@@ -60,7 +60,7 @@ def follow_growth(
     now = dict(known)
     for stream, count in counts.items():
         before = known.get(stream)
-        if before is None:
+        if before is None or not before.grouped:
             now[stream] = InputPartitions(0 if stream in late else count, count, count)
             continue
         grouped = before.grouped if keeps_state or before.expanded else count

@@ -1,17 +1,40 @@
 """Whatever bytes a marker or a record of the checkpoint topic holds, it is what was written or a typed error."""
 
+import contextlib
 import hashlib
 import json
+import zlib
 from copy import deepcopy
 
+import msgpack
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from samzapy.admin.positions import CHECKPOINT_CLOCK, kept_clocks
+from samzapy.admin.running import describe_run
 from samzapy.api.checkpoint import Checkpoint, JobRun, SenderState
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.collector import CONTROL_HEADER, Watermark
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import RecordBatch
 from samzapy.checkpoint import codec, samza
-from samzapy.checkpoint.records import Startpoint, startpoints_from_json, startpoints_to_json
-from samzapy.errors import RestoreError
+from samzapy.checkpoint.records import (
+    Adopted,
+    Migration,
+    Migrations,
+    Startpoint,
+    startpoints_from_json,
+    startpoints_to_json,
+)
+from samzapy.checkpoint.states import TopicCheckpointStore
+from samzapy.container.event_time import control_messages
+from samzapy.container.supervision.job_records import HandoverRequest
+from samzapy.coordinator.wire import Place
+from samzapy.errors import EnvironmentFailure, RestoreError, SamzapyError
+from samzapy.job import planner
+from samzapy.job.planner import InputPartitions, follow_growth
+from samzapy.operators.persistent import checkpoints as states
+from samzapy.runner.spark import placement
 from samzapy.storage.backup.snapshot import SnapshotFile, SnapshotIndex
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
@@ -175,6 +198,8 @@ def test_any_bytes_are_an_owner_or_an_error_that_names_the_place(data):
         assert refusal.startswith("ckpt[0]@12: not the record of a run (")
         return
     assert_plain([read.id, read.started_ms, read.host, read.pid])
+    describe_run(read)
+    assert read.lease_ms <= 86_400_000
 
 
 @given(st.binary(max_size=50) | mutations(codec.encode_record(startpoints_to_json(STARTPOINTS))))
@@ -196,6 +221,104 @@ def test_any_bytes_are_a_checkpoint_of_samza_or_an_error_that_names_the_place(da
         assert refusal.startswith("ckpt[0]@12: not a version 1 checkpoint of Samza (")
         return
     assert all(type(offset) is int and ssp.partition >= 0 for ssp, offset in read.input_offsets.items())
+
+
+def used_inputs(data):
+    known = planner.from_json(data)
+    assert_plain([(str(stream), each.first, each.grouped, each.last) for stream, each in known.items()])
+    with contextlib.suppress(EnvironmentFailure):
+        follow_growth(known, dict.fromkeys(known, 4), keeps_state=True)
+
+
+def used_migrations(data):
+    for name, each in Migrations._of(data).stores.items():
+        assert each.done.keys() <= each.ends.keys()
+        str(each.unfinished(name))
+
+
+def used_handover(data):
+    describe_run(HandoverRequest.from_json(data).by)
+
+
+def used_clock(data):
+    assert_plain(kept_clocks({}, data).checkpoint)
+
+
+def used_states(data):
+    try:
+        packed = msgpack.packb(data, unicode_errors="surrogatepass")
+    except OverflowError:
+        return
+    read = states.decode(packed, "ckpt[0]@12")
+    assert all(type(offset) is int and offset >= 0 for offset in read.positions.values())
+
+
+def used_control(data):
+    control_messages.decode(json.dumps(data).encode(), [(CONTROL_HEADER, b"watermark")], "ckpt[0]@12")
+
+
+class Parts(TopicCheckpointStore):
+    """The states of a task, of records at hand."""
+
+    def __init__(self, records):
+        super().__init__("mem", None, "t", None, None, None, job=("j", "1"))
+        keys, values = zip(*records, strict=True)
+        self._take(RecordBatch(SSP, range(len(keys)), keys, values, [0] * len(keys)))
+        self._refuse_another_job(SSP)
+        self._parts = {time_ms: set(found) for time_ms, found in self._values.items()}
+        self._ssp = SSP
+
+
+def used_parts(data):
+    head = {key: data[key] for key in data.keys() - {"key"}}
+    key = json.dumps(data.get("key")).encode()
+    store = Parts([(key, b"state"), (b'{"task": "t", "time": 5}', json.dumps(head).encode())])
+    assert all(store.recover(time_ms) == b"state" for time_ms in store.times())
+
+
+MIGRATION = Migration("m.s", "5f0c", 17, {"key.serde": "string"}, {"key.serde": "json"}, "", {0: 7, 1: 8}, {1: 9})
+
+#: Each record of a job: what is written, and a function that reads it and uses what it has read.
+RECORDS = {
+    "inputs": (planner.to_json({SystemStream("kafka", "orders"): InputPartitions(2, 2, 4)}), used_inputs),
+    "adopted": (Adopted({("kafka.s", "5f0c"): {0: 481}}).to_json(), Adopted.from_json),
+    "migrations": (Migrations({"s": MIGRATION}).to_json(), used_migrations),
+    "hosts": (placement.to_json({"Partition 0": Place("a")}), placement.from_json),
+    "handover": (HandoverRequest("5f0c", RUN).to_json(), used_handover),
+    "clock": ({CHECKPOINT_CLOCK: 17}, used_clock),
+    "states": ({"format": 1, "time": 17, "inputs": {str(SSP): 481}, "state": []}, used_states),
+    "control": (
+        json.loads(control_messages.encode(control_messages.SentControl("a", 2, Watermark(17)))[1]),
+        used_control,
+    ),
+    "parts": (
+        {
+            "key": {"task": "t", "time": 5, "part": [7, 0]},
+            "write": 7,
+            "parts": 1,
+            "crc32": zlib.crc32(b"state"),
+            "job": ["j", "1"],
+        },
+        used_parts,
+    ),
+}
+
+
+NAMED = ("the job's record of", "not a record of adopted changelogs", "ckpt[0]@12: ", str(SSP), "state checkpoints: ")
+
+
+@pytest.mark.parametrize("record", RECORDS)
+@given(data=st.data())
+def test_any_record_of_a_job_is_one_or_an_error_that_names_it(record, data):
+    written, use = RECORDS[record]
+    use(written)
+    found = json.loads(data.draw(mutations(json.dumps(written).encode())))
+    refusal = str(SSP)
+    try:
+        use(found)
+    except SamzapyError as error:
+        refusal = str(error)
+    assert refusal.startswith(NAMED)
 
 
 @given(mutations(SnapshotIndex(MARKER, {"a.sst": SnapshotFile("ab", 3)}).to_bytes().partition(b"\n")[2]))

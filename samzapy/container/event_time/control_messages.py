@@ -13,12 +13,16 @@ import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from samzapy.api.collector import CONTROL_HEADER, ControlMessage, Drain, EndOfStream, Watermark
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, RecordBatch, SystemAdmin
 from samzapy.container.inputs.decode import Decoder, Undecodable
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError, UnknownStream
+from samzapy.strict_json import Natural, Time
+from samzapy.strict_json import decode as decode_json
 
 _NAMES: dict[type[ControlMessage], bytes] = {Watermark: b"watermark", EndOfStream: b"end-of-stream", Drain: b"drain"}
 
@@ -32,6 +36,12 @@ class SentControl(NamedTuple):
     sender: str
     senders: int
     message: ControlMessage
+
+
+class _Sent(msgspec.Struct, rename="kebab"):
+    sender: str
+    senders: Natural
+    time_ms: Time | None = None
 
 
 def encode(control: SentControl) -> tuple[bytes, bytes, Headers]:
@@ -52,15 +62,13 @@ def decode(value: bytes | None, headers: Headers, position: str) -> SentControl:
     """The inverse of `encode`. Raises SerdeError, naming the position, for anything else."""
     name = headers[0][1] or b""
     try:
-        data = json.loads(value or b"")
-        message: ControlMessage
-        if name == _NAMES[Watermark]:
-            message = Watermark(int(data["time-ms"]))
-        else:
-            ends: dict[bytes, ControlMessage] = {_NAMES[EndOfStream]: EndOfStream(), _NAMES[Drain]: Drain()}
-            message = ends[name]
-        return SentControl(str(data["sender"]), int(data["senders"]), message)
-    except (ValueError, KeyError, TypeError) as cause:
+        data = decode_json(_Sent, value or b"")
+        found: dict[bytes, ControlMessage] = {_NAMES[EndOfStream]: EndOfStream(), _NAMES[Drain]: Drain()}
+        if data.time_ms is not None:
+            found[_NAMES[Watermark]] = Watermark(data.time_ms)
+        message = found[name]
+        return SentControl(data.sender, data.senders, message)
+    except (ValueError, KeyError) as cause:
         allowed = ", ".join(each.decode() for each in _NAMES.values())
         raise SerdeError(
             f"{position}: not a control message ({type(cause).__name__}: {cause}): {name[:40]!r} {(value or b'')[:80]!r}; "

@@ -18,15 +18,18 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.errors import JobTakenOver, RestoreError
+from samzapy.strict_json import Moment, Natural, convert, plain
 from samzapy.system.clients import SystemClients, job_clients
 
 
@@ -95,6 +98,22 @@ def this_run(clock: Clock = SYSTEM_CLOCK) -> JobRun:
     )
 
 
+class _Asking(msgspec.Struct, rename="kebab"):
+    run: str
+    started_ms: Moment
+    host: str
+    pid: Natural
+    born: Natural = 0
+    boot: str = ""
+
+
+class _Request(msgspec.Struct):
+    run: str
+    by: _Asking
+    go: bool
+    safe: bool = False
+
+
 @dataclass(frozen=True)
 class HandoverRequest:
     """A new run, `by`, asks the run `run` to get ready for a handover; with `go`, to commit and let go now. `safe`: and to
@@ -108,27 +127,19 @@ class HandoverRequest:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a job record."""
         by = self.by
-        run = {
-            "run": by.id,
-            "started-ms": by.started_ms,
-            "host": by.host,
-            "pid": by.pid,
-            "born": by.born,
-            "boot": by.boot,
-        }
-        return {"run": self.run, "by": run, "go": self.go, "safe": self.safe}
+        asking = _Asking(by.id, by.started_ms, by.host, by.pid, by.born, by.boot)
+        return {"run": self.run, "by": plain(asking), "go": self.go, "safe": self.safe}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HandoverRequest:
         """The inverse. Raises RestoreError."""
         try:
-            by = data["by"]
-            run = JobRun(str(by["run"]), int(by["started-ms"]), str(by["host"]), int(by["pid"]))
-            # Older versions write neither, and no `safe`.
-            run = replace(run, born=int(by.get("born", 0)), boot=str(by.get("boot", "")))
-            return cls(str(data["run"]), run, bool(data["go"]), bool(data.get("safe")))
-        except (AttributeError, KeyError, TypeError, ValueError) as cause:
-            raise RestoreError(f"the job's record of a handover cannot be read ({type(cause).__name__})") from cause
+            asked = convert(_Request, data)
+        except ValueError as cause:
+            raise RestoreError(f"the job's record of a handover cannot be read ({cause})") from cause
+        by = asked.by
+        run = JobRun(by.run, by.started_ms, by.host, by.pid, born=by.born, boot=by.boot)
+        return cls(asked.run, run, asked.go, asked.safe)
 
 
 @dataclass(frozen=True)

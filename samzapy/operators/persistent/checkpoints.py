@@ -15,6 +15,7 @@ import msgpack
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
+from samzapy.strict_json import Natural, Time, convert
 
 FORMAT = 1
 _BIG_INT = 1
@@ -58,9 +59,10 @@ def decode(value: bytes, where: str) -> StateCheckpoint:
         data = msgpack.unpackb(value, use_list=False, strict_map_key=False, ext_hook=_unbig)
         if data["format"] != FORMAT:
             raise RestoreError(f"{where}: state of format {data['format']}; this version reads format {FORMAT}")
-        positions = {SystemStreamPartition.parse(text): int(offset) for text, offset in data["inputs"].items()}
-        return StateCheckpoint(int(data["time"]), positions, data["state"])
-    except (ValueError, KeyError, TypeError, AttributeError) as cause:
+        offsets = convert(dict[str, Natural], data["inputs"])
+        positions = {SystemStreamPartition.parse(text): offset for text, offset in offsets.items()}
+        return StateCheckpoint(convert(Time, data["time"]), positions, data["state"])
+    except (ValueError, KeyError, TypeError, RecursionError) as cause:
         raise RestoreError(f"{where}: not a state ({type(cause).__name__}: {cause}): {value[:80]!r}") from cause
 
 

@@ -21,6 +21,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
+import msgspec
+
 from samzapy.api.checkpoint import JobRecord
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import JobRecords
@@ -31,6 +33,7 @@ from samzapy.coordinator.wire import Place
 from samzapy.errors import RestoreError, SamzapyError
 from samzapy.job.model import ContainerModel
 from samzapy.runner.checks import Checks, Row
+from samzapy.strict_json import convert
 
 logger = logging.getLogger(__name__)
 
@@ -113,10 +116,18 @@ def to_json(places: Mapping[str, Place]) -> dict[str, Any]:
 def from_json(data: Mapping[str, Any] | None) -> dict[str, Place]:
     """The hosts of such a record; empty for None. Raises RestoreError."""
     try:
-        tasks = {} if data is None else data["tasks"]
-        return {task: Place(str(place["host"])) for task, place in tasks.items()}
-    except (KeyError, TypeError, AttributeError) as cause:
-        raise RestoreError(f"the job's record of its tasks' hosts cannot be read ({type(cause).__name__})") from cause
+        tasks = {} if data is None else convert(_Record, data).tasks
+    except ValueError as cause:
+        raise RestoreError(f"the job's record of its tasks' hosts cannot be read ({cause})") from cause
+    return {task: Place(place.host) for task, place in tasks.items()}
+
+
+class _Host(msgspec.Struct):
+    host: str
+
+
+class _Record(msgspec.Struct):
+    tasks: dict[str, _Host]
 
 
 #: Seconds between two checks for lost executors: each takes many calls.
