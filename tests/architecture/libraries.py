@@ -31,6 +31,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # The forms of records and messages; strict_json reads and writes them.
     "msgspec": (
         "samzapy/checkpoint",
+        "samzapy/container/event_time/control_messages.py",
+        "samzapy/container/supervision/job_records.py",
         "samzapy/coordinator",
         "samzapy/examples/gallery",
         "samzapy/job",

@@ -21,8 +21,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
-import msgspec
-
 from samzapy.api.checkpoint import JobRecord
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import JobRecords
@@ -116,18 +114,10 @@ def to_json(places: Mapping[str, Place]) -> dict[str, Any]:
 def from_json(data: Mapping[str, Any] | None) -> dict[str, Place]:
     """The hosts of such a record; empty for None. Raises RestoreError."""
     try:
-        tasks = {} if data is None else convert(_Record, data).tasks
+        tasks = {} if data is None else convert(dict[str, Place], data.get("tasks"))
     except ValueError as cause:
         raise RestoreError(f"the job's record of its tasks' hosts cannot be read ({cause})") from cause
     return {task: Place(place.host) for task, place in tasks.items()}
-
-
-class _Host(msgspec.Struct):
-    host: str
-
-
-class _Record(msgspec.Struct):
-    tasks: dict[str, _Host]
 
 
 #: Seconds between two checks for lost executors: each takes many calls.
