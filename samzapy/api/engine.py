@@ -178,18 +178,6 @@ class EngineSettings:
     tasks_in_container: int = 1
 
 
-@dataclass(frozen=True)
-class EngineMemory:
-    """The memory of one store in a container, in bytes. `each`: of every task's part, from its opening on. `own`: the
-    maximum that the store takes besides, by name. `shared`: the maximum that it takes together with other stores,
-    which have the same name and number. `unknown`: the reason for further memory, empty if there is none."""
-
-    each: int = 0
-    own: Mapping[str, int] = field(default_factory=dict)
-    shared: Mapping[str, int] = field(default_factory=dict)
-    unknown: str = ""
-
-
 class StorageEngineFactory(ABC):
     """Named by `stores.NAME.factory`."""
 
@@ -201,9 +189,6 @@ class StorageEngineFactory(ABC):
 
     #: Whether several threads may call `open` at once, and another thread may use the engine.
     opens_in_any_thread = False
-
-    #: The files that an engine has open, at the least: a container checks its limit before it starts.
-    open_files = 0
 
     #: Whether tasks get a `view` of the store, with its own query interface and encoding.
     has_view = False
@@ -233,10 +218,6 @@ class StorageEngineFactory(ABC):
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """The problems of the settings as (key below the store, value or None, the allowed values); touches nothing."""
         return ()
-
-    def memory(self, settings: EngineSettings) -> EngineMemory:
-        """The memory that the store takes, for a plan before it is opened."""
-        return EngineMemory(unknown="its engine does not say")
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
         """The serdes of the entries; by default the job file's."""

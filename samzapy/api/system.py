@@ -406,13 +406,6 @@ class SystemFactory(ABC):
     #: Whether a record may come too late to be read, or get another offset in another read. The description of a stream
     #: then names the column that orders it (`database.order.by`).
     orders_by_time = False
-    #: The least number of files, pipes and sockets that an admin, a consumer, a producer and a transactional producer
-    #: have open together. A container compares it with its limit before it starts.
-    open_files = 0
-    transactional_open_files = 0
-    #: The threads of the same clients, on a cluster of one broker.
-    threads = 0
-    transactional_threads = 0
 
     @abstractmethod
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
@@ -442,11 +435,6 @@ class SystemFactory(ABC):
         """Whether a producer of these settings compresses records. The limits of streams are for compressed records, so
         a record tells nobody before whether it fits. Default: no."""
         return False
-
-    def buffer_bytes(self, settings: SystemSettings) -> tuple[int, int]:
-        """The most bytes of records that a consumer keeps ahead of the task, and that a producer keeps until they are
-        acknowledged. Default: none."""
-        return 0, 0
 
     def durability(self, settings: SystemSettings) -> Iterable[tuple[str, str]]:
         """The ways in which acknowledged records can be lost with this process or machine, each as (key below

@@ -69,7 +69,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
         _show_keys(config)
     if model is not None:
         _show_model(model)
-        _show_footprint(now, model, code.engines)
+        _show_needs(now, model, code.engines)
 
 
 def _find_inputs(config: JobConfig) -> FoundInputs | None:
@@ -212,32 +212,24 @@ def _show_model(model: JobModel) -> None:
     table(f"Job model ({len(rows)} tasks in {len(model.containers)} containers)", ("container", "task", "reads"), rows)
 
 
-def _show_footprint(config: JobConfig, model: JobModel, engines: Mapping[str, StorageEngineFactory]) -> None:
-    from samzapy.admin.footprint import Share, footprint
+def _show_needs(config: JobConfig, model: JobModel, engines: Mapping[str, StorageEngineFactory]) -> None:
+    from samzapy.container.supervision.worker_process import files_needed, memory_needed
 
     if not model.containers:
         return
     largest = max(model.containers, key=lambda container: len(container.tasks))
-    found = footprint(config, largest, engines)
-
-    def row(when: str, share: Share) -> tuple[str, str, str, str]:
-        return when, share.name, _mebibytes(share.size), share.reason
-
-    rows = [row("start", share) for share in found.start]
-    rows += [row("running", share) for share in found.running]
-    rows += [row("restoring", share) for share in found.restoring]
+    start, restore, more = memory_needed(config, largest, engines)
+    files = files_needed(config, largest, engines)
+    at_start = sum(part.size for part in start)
+    at_most = at_start + max(sum(part.size for part in parts) for parts in (restore, more))
+    rows = [(part.use, _mebibytes(part.size), part.reason) for part in (*start, *restore, *more)]
     rows += [
-        ("", "memory at the start", _mebibytes(found.start_bytes), ""),
-        ("", "memory at the most", _mebibytes(found.most_bytes), "start, and the larger of running and restoring"),
-        ("", "threads", f"{found.threads:,}", "with one broker for each system"),
-        ("", "open files", f"{found.files:,}", "at the least: large stores have more tables"),
+        ("memory at the start", _mebibytes(at_start), ""),
+        ("memory at the most", _mebibytes(at_most), "a restore ends before the messages; without the task's objects"),
+        ("open files", f"{files.of_stores + files.of_clients:,}", "at the least: large stores have more tables"),
     ]
-    of = f"the largest of {len(model.containers):,} containers: {found.tasks:,} tasks"
-    table(f"What container {found.container} needs ({of})", ("when", "for", "MiB", "because of"), rows)
-    for sentence in found.unknown:
-        click.echo(f"  not in it: {sentence}")
-    if found.unknown:
-        click.echo()
+    of = f"the largest of {len(model.containers):,} containers: {len(largest.tasks):,} tasks"
+    table(f"What container {largest.id} needs, about ({of})", ("for", "MiB", "because of"), rows)
 
 
 def _mebibytes(size: int) -> str:

@@ -21,6 +21,8 @@ import psutil
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
+from samzapy.config.reading.classes import ENGINES, SYSTEMS
+from samzapy.config.stores.engines import SHARED_CACHE, SHARED_WRITE_BUFFERS
 from samzapy.errors import TooFewFiles
 from samzapy.job.files import MOST, raise_limit
 from samzapy.job.model import ContainerModel
@@ -53,19 +55,71 @@ class FilesNeeded(NamedTuple):
     of_clients: int
 
 
+#: The files of one task's part of a store of RocksDB: lock, log, manifest, folders, one table, and one that is being written.
+STORE_FILES = 8
+#: Pipes and sockets of an admin, a consumer and a producer of Kafka, on a cluster of one broker, and of a transactional producer.
+CLIENT_FILES, TRANSACTION_FILES = 18, 8
+
+
 def files_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> FilesNeeded:
-    """The files of a container, without the files that its process has open anyway."""
-    opening = [engine.open_files for engine in engines.values() if engine.open_files]
+    """The files of a container, without the files that its process has open anyway. An engine of a plug-in has its lock."""
+    ours = ENGINES.short.values()
+    each = [STORE_FILES if config.stores[name].factory in ours else 1 for name, e in engines.items() if e.persistent]
     tasks = len(model.tasks)
-    return FilesNeeded(tasks * len(opening), tasks * sum(opening), _clients(config))
+    clients, transactions = _kafka_clients(config)
+    return FilesNeeded(tasks * len(each), tasks * sum(each), CLIENT_FILES * clients + TRANSACTION_FILES * transactions)
 
 
-def _clients(config: JobConfig) -> int:
-    used = {stream.system for stream in config.task.inputs}
-    found = sum(load_factory(config.systems[system]).open_files for system in used)
-    # One transaction carries the state of all tasks.
+def _kafka_clients(config: JobConfig) -> tuple[int, int]:
+    """The Kafkas that a container reads, and the transactional producers for its state: one, if any, for all tasks."""
+    kafka = SYSTEMS.short["kafka"]
+    read = {stream.system for stream in config.task.inputs if config.systems[stream.system].factory == kafka}
     state = state_transactions(config, lambda settings: load_factory(settings).transactional).system
-    return found + (0 if state is None else load_factory(config.systems[state]).transactional_open_files)
+    return len(read), int(state is not None and config.systems[state].factory == kafka)
+
+
+class Memory(NamedTuple):
+    """A part of a container's memory: what it is for, its bytes, and the key or the count that decides its size."""
+
+    use: str
+    size: int
+    reason: str
+
+
+#: Measured: a process with the libraries of a container, one task, and the part of a task in a RocksDB store.
+PROCESS_BYTES, TASK_BYTES, STORE_BYTES = 75_000_000, 100_000, 250_000
+#: The records of two polls, as bytes and as objects, and pages of files; librdkafka's queues of a consumer and of a producer.
+_POLL_BYTES, _CONSUMER_BYTES, _PRODUCER_BYTES = 48_000_000, 16_777_216, 134_217_728
+
+
+def memory_needed(
+    config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]
+) -> tuple[list[Memory], list[Memory], list[Memory]]:
+    """An estimate of a container's memory: when it begins to process, and at the most on top of that: of a restore, and of
+    processing, which comes after it.
+
+    It leaves out the memory of the task's own code, objects in caches that are counted in objects, RocksDB's filters and indexes
+    (about 1.5 bytes a key), and block caches and queues whose sizes a store or a system sets for itself.
+    """
+    tasks, stores = len(model.tasks), sum(engine.persistent for engine in engines.values())
+    start = [
+        Memory("process", PROCESS_BYTES, "Python and the libraries"),
+        Memory("tasks", tasks * TASK_BYTES, f"{tasks:,} tasks"),
+        Memory("opened stores", tasks * stores * STORE_BYTES, f"{tasks * stores:,} parts of stores"),
+    ]
+    clients, transactions = _kafka_clients(config)
+    queues = clients * (_CONSUMER_BYTES + _PRODUCER_BYTES) + transactions * _PRODUCER_BYTES
+    more = [
+        Memory("polled records", _POLL_BYTES, "two polls"),
+        Memory("queues of Kafka's clients", queues, "their defaults"),
+    ]
+    if engines:
+        more.append(Memory("objects, uncommitted changes", config.cache_max_bytes, "container.cache.max.bytes"))
+    for use, key in (("block cache", SHARED_CACHE), ("memtables", SHARED_WRITE_BUFFERS)) if stores else ():
+        more.append(Memory(use, key.kind.parse(config.resolved.get(key.name, str(key.default))), key.name))
+    sizes = [store.local_files.restore_max_bytes for store in config.stores.values() if store.changelog]
+    restore = [Memory("a restore", max(sizes), "stores.NAME.restore.max.bytes")] if sizes else []
+    return start, restore, [part for part in more if part.size]
 
 
 #: The collector's thresholds while messages flow.

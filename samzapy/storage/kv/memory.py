@@ -13,7 +13,6 @@ from samzapy.api.engine import (
     Changes,
     CommittedPage,
     Cursor,
-    EngineMemory,
     EngineSettings,
     EngineSnapshot,
     StorageEngine,
@@ -184,10 +183,6 @@ class InMemoryStorageEngineFactory(StorageEngineFactory):
     """`stores.NAME.factory = inmemory`: a changelog (if there is one) is read from its beginning at every start."""
 
     persistent = False
-
-    def memory(self, settings: EngineSettings) -> EngineMemory:
-        """All contents are in memory, and no key limits them."""
-        return EngineMemory(unknown="all entries are in memory")
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """A new, empty engine."""

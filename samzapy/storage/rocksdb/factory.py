@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rocksdict import AccessType, Cache, Options, Rdict
 
-from samzapy.api.engine import EngineMemory, EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.errors import ConfigError, ConfigProblem, StoreCorrupted, StoreDiskFailed, StoreError
 from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
 from samzapy.storage.rocksdb.failures import OPENING, noted_damage, translated
@@ -32,8 +32,6 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
     persistent = True
     makes_checkpoints = True
     opens_in_any_thread = True
-    #: Lock, log, manifest, folders, one table, and one that is being written.
-    open_files = 8
 
     def __init__(self) -> None:
         self._caches: dict[tuple[int, str, int], Cache] = {}
@@ -42,21 +40,6 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
         """Problems of the `rocksdb.*` and memory keys."""
         return problems(settings.properties)
-
-    def memory(self, settings: EngineSettings) -> EngineMemory:
-        """The memory of every part: some tables of numbers; of all stores: the container's block cache and memtables,
-        or the store's own."""
-        options = RocksDbOptions.parse(settings.properties, settings.tasks_in_container)
-        own, shared = {}, {}
-        if options.cache_bytes is None:
-            shared["block cache"] = options.shared_cache_bytes
-        else:
-            own["block cache"] = options.cache_bytes
-        if options.counts_together:
-            shared["memtables"] = options.shared_write_buffer_bytes
-        else:
-            own["memtables"] = options.most_memtable_bytes
-        return EngineMemory(_OPENED_BYTES, own, shared, "filters and indexes: about 1.5 B for each of its keys")
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """Open the directory, and create missing parts. See `StorageEngineFactory.open`."""

@@ -149,11 +149,6 @@ class RocksDbOptions:
         """Bytes of the block cache, whether it is the store's or the container's."""
         return self.shared_cache_bytes if self.cache_bytes is None else self.cache_bytes
 
-    @property
-    def most_memtable_bytes(self) -> int:
-        """The most that the memtables of the store take in one container, if nothing else limits them."""
-        return max(65_536 * self.tasks, self.write_buffer_bytes) * self.num_write_buffers
-
     def to_options(self, cache: Cache | None, memtables: WriteBufferManager | None = None) -> Options:
         """The options for rocksdict; `cache` is the block cache that the container's tasks share, None for none,
         `memtables` the counter that they share with other stores."""

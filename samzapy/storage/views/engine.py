@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from samzapy.api.engine import (
-    EngineMemory,
     EngineSettings,
     EntrySerdes,
     StorageEngine,
@@ -36,7 +35,6 @@ class ViewEngineFactory(StorageEngineFactory):
         self.persistent = base.persistent
         self.makes_checkpoints = base.makes_checkpoints
         self.opens_in_any_thread = base.opens_in_any_thread
-        self.open_files = base.open_files
         self.changes_in_place = views.changes_in_place
         self.entries_stand_alone = views.entries_stand_alone
 
@@ -51,10 +49,6 @@ class ViewEngineFactory(StorageEngineFactory):
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """The problems of both."""
         return [*self._base.check(settings), *self._views.check(settings)]
-
-    def memory(self, settings: EngineSettings) -> EngineMemory:
-        """The memory of the engine below: a view keeps nothing."""
-        return self._base.memory(settings)
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
         """The serdes of the view."""

@@ -14,7 +14,6 @@ from samzapy.system.kafka.queue import LARGEST_RECORD
 from samzapy.system.kafka.settings import (
     admin_properties,
     bootstrap_servers,
-    buffer_bytes,
     check_settings,
     consumer_properties,
     producer_properties,
@@ -26,13 +25,6 @@ class KafkaSystemFactory(SystemFactory):
 
     transactional = True
     marker_offsets = 1
-    #: Pipes and sockets, on a cluster of one broker.
-    open_files = 18
-    transactional_open_files = 8
-    #: Each client has one of its own and one for each broker, one more for the address that it starts from, and one for a
-    #: coordinator.
-    threads = 10
-    transactional_threads = 4
 
     #: The most seconds that a transactional call may take.
     transactional_call_s = 30.0
@@ -60,10 +52,6 @@ class KafkaSystemFactory(SystemFactory):
     def compresses(self, settings: SystemSettings) -> bool:
         """By the job file; librdkafka's default is none."""
         return any(settings.producer.get(key, "none") != "none" for key in ("compression.type", "compression.codec"))
-
-    def buffer_bytes(self, settings: SystemSettings) -> tuple[int, int]:
-        """The sizes of librdkafka's queues; one more answer of a broker may be on its way to a full queue."""
-        return buffer_bytes(settings)
 
     def check(self, settings: SystemSettings) -> None:
         check_settings(settings)

@@ -153,18 +153,6 @@ def admin_properties(settings: SystemSettings, client_id: str) -> dict[str, str]
     return {**_CONNECTING, **connection, **named}
 
 
-def buffer_bytes(settings: SystemSettings) -> tuple[int, int]:
-    """The bytes of the queues of a consumer and of a producer."""
-    consumer = {**_CONSUMER, **_fetch_thresholds(settings), **settings.consumer}
-    producer = {**_PRODUCER, **settings.producer}
-    return _kilobytes(consumer, "queued.max.messages.kbytes"), _kilobytes(producer, "queue.buffering.max.kbytes")
-
-
-def _kilobytes(properties: Mapping[str, str], key: str) -> int:
-    text = properties[key].strip()
-    return int(text) * 1024 if text.isdecimal() else 0
-
-
 def check_settings(settings: SystemSettings) -> None:
     """Raise ConfigError with everything that librdkafka or a guarantee forbids. Connects to nothing."""
     problems: list[ConfigProblem] = []

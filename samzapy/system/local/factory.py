@@ -9,7 +9,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.system.embedded.consumer import LogConsumer
 from samzapy.system.embedded.producer import LogProducer
 from samzapy.system.local.admin import LocalAdmin
-from samzapy.system.local.database import CACHE_BYTES, local_settings
+from samzapy.system.local.database import local_settings
 from samzapy.system.local.reader import LocalReader
 from samzapy.system.local.writer import LocalWriter
 
@@ -24,10 +24,6 @@ class LocalSystemFactory(SystemFactory):
 
     def check(self, settings: SystemSettings) -> None:
         local_settings(settings)
-
-    def buffer_bytes(self, settings: SystemSettings) -> tuple[int, int]:
-        """The pages of the file that a connection keeps."""
-        return CACHE_BYTES, CACHE_BYTES
 
     def durability(self, settings: SystemSettings) -> Iterable[tuple[str, str]]:
         if settings.properties.get("synchronous") != "full":

@@ -8,9 +8,9 @@ import psutil
 import pytest
 from rigs.job_process import JobProcess
 
-from samzapy.admin.footprint import footprint
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
+from samzapy.container.supervision.worker_process import files_needed, memory_needed
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.job.planner import plan
 from samzapy.storage.engines import load_engines
@@ -20,9 +20,8 @@ from samzapy.verify.processes import until
 PARTITIONS, STORES = 8, 3
 #: The stated margins: a third, and eight for what comes and goes.
 MARGIN, FEW = 4 / 3, 8
-#: The process of a local run is the job's driver as well. On Kafka its looks at the owner, the clock and the lag have clients
-#: of their own, which are not a container's.
-DRIVERS_THREADS = {"local": 0, "kafka": 16}
+#: Standard streams, pipes, the log and the connection to the coordinator.
+PROCESS_FILES = 12
 OPTIONS = ("--py-files", "keep_task.py", "--config", "job.page.port=0")
 TASK = """\
 from samzapy.api.task import InitableTask, StreamTask
@@ -91,7 +90,12 @@ class Job:
         model = plan(self.config, dict.fromkeys(self.config.task.inputs, PARTITIONS))
         everything = ContainerModel("0", tuple(task for container in model.containers for task in container.tasks))
         assert all(isinstance(task, TaskModel) for task in everything.tasks)
-        return footprint(self.config, everything, load_engines(self.config))
+        engines = load_engines(self.config)
+        start, restore, more = (
+            sum(part.size for part in parts) for parts in memory_needed(self.config, everything, engines)
+        )
+        files = files_needed(self.config, everything, engines)
+        return start, start + max(restore, more), PROCESS_FILES + files.of_stores + files.of_clients
 
 
 @pytest.fixture(params=["local", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
@@ -103,20 +107,18 @@ def job(request, tmp_path):
 
 
 def test_a_container_needs_what_was_planned(job):
-    planned = job.planned()
+    start_bytes, most_bytes, files = job.planned()
     running = JobProcess(job.folder, "job.properties", "--runner", "local", *OPTIONS)
     try:
         running.until_status(lambda status: status["containers"][0]["phase"] == "running", 200)
         process = psutil.Process(running.process.pid)
         idle = process.memory_info().rss
-        assert planned.start_bytes / MARGIN < idle < planned.start_bytes * MARGIN, (planned.start_bytes, idle)
+        assert start_bytes / MARGIN < idle < start_bytes * MARGIN, (start_bytes, idle)
         job.send(40_000)
         until(lambda: running.status()["processed"] == 40_000, "40,000 messages", 200)
-        seen = process.memory_info().rss, process.num_threads(), process.num_fds()
+        seen = process.memory_info().rss, process.num_fds()
     finally:
         running.process.kill()
         running.wait()
-    assert idle < seen[0] < planned.most_bytes
-    threads = planned.threads + DRIVERS_THREADS[job.system]
-    assert threads / MARGIN - FEW < seen[1] < threads * MARGIN + FEW, (planned.threads, seen)
-    assert planned.files / MARGIN - FEW < seen[2] < planned.files * MARGIN + FEW, (planned.files, seen)
+    assert idle < seen[0] < most_bytes
+    assert files / MARGIN - FEW < seen[1] < files * MARGIN + FEW, (files, seen)

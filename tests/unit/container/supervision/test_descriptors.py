@@ -1,4 +1,4 @@
-"""The limit of open files, in a process of its own."""
+"""The open files and the memory that a container needs, and the limit of open files, in a process of its own."""
 
 import subprocess
 import sys
@@ -9,17 +9,25 @@ import pytest
 
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.worker_process import provide_descriptors
+from samzapy.container.supervision.worker_process import (
+    CLIENT_FILES,
+    PROCESS_BYTES,
+    STORE_FILES,
+    TASK_BYTES,
+    TRANSACTION_FILES,
+    files_needed,
+    memory_needed,
+    provide_descriptors,
+)
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.engines import load_engines
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.system.kafka import KafkaSystemFactory
+from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.testing import open_store
 
 PARTITIONS = 16
-STORE_FILES = RocksDbStorageEngineFactory.open_files
+LOCAL = {"systems.s.samza.factory": "local", "systems.s.path": "log.db"}
 JOB = """\
 job.name=files
 task.class=tasks_of_files:Keep
@@ -127,7 +135,51 @@ def test_the_need_of_a_container_is_that_of_its_stores_and_clients():
     model = ContainerModel("0", tuple(TaskModel(str(n), frozenset(), n) for n in range(tasks)))
     with pytest.raises(TooFewFiles) as caught:
         provide_descriptors(load_job(pairs), model, load_engines(load_job(pairs)))
-    clients = KafkaSystemFactory.open_files + KafkaSystemFactory.transactional_open_files
+    clients = CLIENT_FILES + TRANSACTION_FILES
     assert f"{2 * tasks * STORE_FILES:,} for {2 * tasks:,} stores (400,000 tasks), {clients:,} for clients" in str(
         caught.value
     )
+
+
+class OneFile(InMemoryStorageEngineFactory):
+    """An engine of a plug-in."""
+
+    persistent = True
+
+
+def planned(tasks, **pairs):
+    job = load_job({"job.name": "j", "task.class": "a:B", "task.inputs": "s.in", **LOCAL, **pairs})
+    model = ContainerModel("0", tuple(TaskModel(str(n), frozenset(), n) for n in range(tasks)))
+    engines = load_engines(job)
+    return files_needed(job, model, engines), *memory_needed(job, model, engines)
+
+
+def test_the_engine_of_a_plug_in_is_counted_with_its_lock():
+    factory = {"stores.a.factory": "test_descriptors:OneFile", "stores.a.key.serde": "string"}
+    files, *_ = planned(4, **factory, **{"stores.a.msg.serde": "string"})
+    assert files == (4, 4, 0)
+
+
+def test_a_job_without_stores_needs_its_process_and_its_tasks():
+    _, start, restore, more = planned(4)
+    assert restore == []
+    assert sum(part.size for part in start) == PROCESS_BYTES + 4 * TASK_BYTES
+    assert [part.use for part in more] == ["polled records"]
+
+
+def test_stores_share_the_memory_that_the_keys_of_the_container_bound():
+    stores = {
+        f"stores.{name}.{key}": value
+        for name in "ab"
+        for key, value in {"factory": "rocksdb", "key.serde": "string", "msg.serde": "string"}.items()
+    }
+    logged = {"stores.a.changelog": "s.a-log", "stores.a.restore.max.bytes": str(2**31)}
+    _, start, restore, more = planned(3, **stores, **logged, **{"container.rocksdb.cache.bytes": "8388608"})
+    assert [part.size for part in restore] == [2**31]
+    assert {part.use: part.reason for part in start}["opened stores"] == "6 parts of stores"
+    assert {part.reason: part.size for part in more} == {
+        "two polls": 48_000_000,
+        "container.cache.max.bytes": 2**28,
+        "container.rocksdb.cache.bytes": 2**23,
+        "container.rocksdb.write.buffer.bytes": 2**27,
+    }
