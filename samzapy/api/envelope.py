@@ -107,8 +107,8 @@ envelope_of: Callable[[tuple[Any, ...]], IncomingMessageEnvelope[Any, Any]] = ty
 
 def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
     """A copy of the headers: later changes of a list do not reach the message. Raises TypeError for anything but pairs of
-    names and values."""
-    fixed = True
+    names and values, ValueError for a name that no message can have: one with a lone surrogate or a NUL."""
+    fixed = printable = True
     try:
         kept = tuple(headers)
         for pair in kept:
@@ -116,9 +116,22 @@ def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
             if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
                 raise TypeError  # noqa: TRY301  # as the ones of wrong shapes
             fixed = fixed and type(pair) is tuple
+            printable = printable and name.isprintable()
     except (TypeError, ValueError):
         raise TypeError(f"headers: expected (str, bytes or None) pairs, got {headers!r}") from None
+    if not printable:
+        _check_names([name for name, _ in kept])
     return kept if fixed else tuple((name, value) for name, value in kept)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for place, name in enumerate(names):
+        if "\0" in name:
+            raise ValueError(f"headers[{place}]: the name {name!r} has a NUL, which would end it")
+        try:
+            name.encode()
+        except UnicodeEncodeError as cause:
+            raise ValueError(f"headers[{place}]: the name {name!r} has no form in UTF-8 ({cause.reason})") from None
 
 
 def whole_ms(timestamp: int) -> int:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -32,6 +34,18 @@ _TURNS = 5
 GRACE_S = 1.0
 
 
+#: The threads with a server of this module. uvicorn's lines about its start and end have one logger for all servers of a
+#: process, and a program may have one of its own.
+_own_threads: set[int | None] = set()
+
+
+def _not_ours(line: logging.LogRecord) -> bool:
+    return line.levelno >= logging.ERROR or line.thread not in _own_threads
+
+
+logging.getLogger("uvicorn.error").addFilter(_not_ours)
+
+
 def _nothing() -> None:
     """Wakes no loop: there is none before the server serves, and after it."""
 
@@ -47,6 +61,15 @@ class WatchedServer(uvicorn.Server):
         self._admission = admission
         self._secured = secured
         self._asked: Callable[[], object] = _nothing
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until `end`; of uvicorn's lines only errors are logged."""
+        thread = threading.get_ident()
+        _own_threads.add(thread)
+        try:
+            super().run(sockets)
+        finally:
+            _own_threads.discard(thread)
 
     def end(self) -> None:
         """Ask for the end, at once; callable from any thread, and more than once."""

@@ -1,6 +1,7 @@
 import asyncio
 import http.client
 import json
+import logging
 import socket
 import sys
 import time
@@ -48,6 +49,16 @@ def ask(service, method, path, *, token=TOKEN, body=None, **headers):
     return urllib3.request(
         method, service.url + path, body=body, headers={**sent, **headers}, retries=False, redirect=False, timeout=60
     )
+
+
+def test_a_program_that_embeds_a_job_gets_no_lines_of_its_server(coordinator, caplog):
+    caplog.set_level(logging.DEBUG)
+    running = CoordinatorService(coordinator, TOKEN)
+    assert ask(running, "GET", "/status").status == 200
+    running.close()
+    assert [each for each in caplog.records if each.name.startswith("uvicorn")] == []
+    logging.getLogger("uvicorn.error").info("a server of the program itself")
+    assert [each.message for each in caplog.records][-1] == "a server of the program itself"
 
 
 def test_a_call_waits_for_a_connection_and_for_its_answer_each_as_long_as_it_may(client, monkeypatch):

@@ -108,3 +108,16 @@ def test_headers_of_an_envelope_may_come_from_any_iterable():
     for wrong in (5, [1], [("n",)], [("n", "text")], [(1, b"")]):
         with pytest.raises(TypeError, match=r"headers: expected \(str, bytes or None\) pairs"):
             OutgoingMessageEnvelope(OUT, 1, headers=wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a\udcff", r"headers\[1\]: the name 'a\\udcff' has no form in UTF-8 \(surrogates not allowed\)"),
+        ("a\0b", r"headers\[1\]: the name 'a\\x00b' has a NUL, which would end it"),
+    ],
+)
+def test_a_header_with_a_name_that_cannot_be_sent_is_refused(name, reason):
+    # A client in C would end the process, or cut the name off.
+    with pytest.raises(ValueError, match=reason):
+        OutgoingMessageEnvelope(OUT, 1, headers=[("fine\t\u00e9", b""), (name, b"1")])
