@@ -159,6 +159,9 @@ class OffsetOutOfRange(EnvironmentFailure):
         super().__init__(f"{ssp}@{offset}: the log holds offsets {oldest} to {upcoming} (exclusive){fix}")
 
 
+LOST_RECORDS = "it has lost records that the job has processed (unclean.leader.election.enable?), or it is another log"
+
+
 class PositionVoid(EnvironmentFailure):
     """Raised when a position means nothing in its stream any more: the stream was deleted and created again, or it has lost
     records before the position.
@@ -179,6 +182,12 @@ class PositionVoid(EnvironmentFailure):
         """The error for a stream that was deleted and created again. `before`, `now`: its ids."""
         reason = f"it was deleted and created again (id {before}, now {now}), so the job's positions mean nothing in it"
         return cls(stream, reason, {"read the new one from its first record": "oldest"})
+
+    @classmethod
+    def beyond_end(cls, ssp: object, position: int, end: int) -> PositionVoid:
+        """The error for a log that ends before the `position`, at the offset `end`."""
+        reason = f"the committed offset is {position}, but the log ends at {end}: {LOST_RECORDS}"
+        return cls(ssp, reason, {f"process what follows {end} from now on": end})
 
     @classmethod
     def diverged(cls, ssp: object, position: tuple[int, int], end: tuple[int, int]) -> PositionVoid:

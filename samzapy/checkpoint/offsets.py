@@ -10,7 +10,7 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin
 from samzapy.config.streams import StreamConfig
-from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
+from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, PositionVoid
 
 
 def starting_offset(
@@ -31,12 +31,15 @@ def starting_offset(
     3. If the log's end `goes_back`, because its newest records can be deleted, a committed offset beyond the end is
        used as well.
 
-    Raises OffsetOutOfRange with both numbers and the command that repairs it.
+    Raises OffsetOutOfRange for one that is not in the log any more, PositionVoid for one beyond its end: with the numbers and
+    the command that repairs it.
     """
     committed = None if checkpoint is None or stream.reset_offset else checkpoint.input_offsets.get(ssp)
     if committed is None:
         return default_offset("oldest" if late and not stream.reset_offset else stream.offset_default, log)
-    if log.oldest <= committed and (goes_back or committed <= log.upcoming):
+    if committed > log.upcoming and not goes_back:
+        raise PositionVoid.beyond_end(ssp, committed, log.upcoming)
+    if log.oldest <= committed:
         return committed
     repair = (
         "the committed offset is outside; to start with the oldest record that is left, run the job once with "

@@ -109,7 +109,7 @@ def watching(
     asked: Callable[[], bool] = _never,
 ) -> Iterator[OwnershipWatch]:
     """Run the checks of a job as long as the context lasts: its owner, its clock, its input streams and its changelogs. `on_event`
-    gets lines about handovers and input streams; `again` says at the end whether the process is to start the job again, `asked`
+    gets lines about handovers, input streams and changelogs; `again` says at the end whether the process is to start the job again, `asked`
     whether the run was asked to stop."""
 
     def drained() -> bool:
@@ -133,7 +133,7 @@ def watching(
         ClockKeeper(checks, coordinator)
         if prepared.safe:
             checks.add(Row("polled", _HANDOVER_PACE_S, watch.note_polled))
-        watch_changelogs(config, prepared.model, coordinator, checks)
+        watch_changelogs(config, prepared.model, coordinator, checks, on_event)
         yield watch
 
 

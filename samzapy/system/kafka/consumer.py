@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.errors import (
+    LOST_RECORDS,
     EnvironmentFailure,
     OffsetOutOfRange,
     PositionVoid,
@@ -206,7 +207,8 @@ class KafkaConsumer(SystemConsumer):
             return PositionVoid.diverged(ssp, (offset, epoch), (end, end_epoch))
         if error.code() == KafkaError._AUTO_OFFSET_RESET and ssp in self._positions:  # noqa: SLF001
             low, high = self._call(lambda client: client.get_watermark_offsets(_at(ssp), timeout=_WATERMARKS_S))
-            return OffsetOutOfRange(ssp, self._positions[ssp], low, high)
+            at = self._positions[ssp]
+            return OffsetOutOfRange(ssp, at, low, high, LOST_RECORDS if at > high else "")
         return self._client_errors.general_error(error, str(ssp) if event.stream else "", "READ")
 
     def _call(self, call: Any) -> Any:

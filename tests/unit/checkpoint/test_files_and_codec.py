@@ -17,7 +17,7 @@ from samzapy.checkpoint.offsets import starting_offset
 from samzapy.checkpoint.states import TopicCheckpointStoreFactory
 from samzapy.config.loader import load_job
 from samzapy.config.streams import StreamConfig
-from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, RestoreError, TaskMigrated
+from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, PositionVoid, RestoreError, TaskMigrated
 from samzapy.runner.folders import check_folders
 from samzapy.system.clients import job_clients
 
@@ -140,12 +140,21 @@ def test_reset_offset_ignores_the_checkpoint():
     assert starting_offset(SSP, Checkpoint({SSP: 150}), stream, LOG) == 100
 
 
-@pytest.mark.parametrize("committed", [99, 201])
-def test_a_committed_offset_outside_the_log_names_both_numbers_and_the_repair(committed):
+def test_a_committed_offset_beyond_the_end_says_that_records_are_lost():
+    stream = StreamConfig(SSP.system_stream, offset_default="oldest")
+    with pytest.raises(PositionVoid) as caught:
+        starting_offset(SSP, Checkpoint({SSP: 201}), stream, LOG)
+    said = str(caught.value)
+    assert f"{SSP}: the committed offset is 201, but the log ends at 200: it has lost records" in said
+    assert f"samzapy startpoint set JOB.properties 200 --input '{SSP}'" in said
+    assert starting_offset(SSP, Checkpoint({SSP: 201}), stream, LOG, goes_back=True) == 201
+
+
+def test_a_committed_offset_before_the_log_names_both_numbers_and_the_repair():
     with pytest.raises(OffsetOutOfRange) as caught:
-        starting_offset(SSP, Checkpoint({SSP: committed}), StreamConfig(SSP.system_stream), LOG)
+        starting_offset(SSP, Checkpoint({SSP: 99}), StreamConfig(SSP.system_stream), LOG)
     message = str(caught.value)
-    assert message.startswith(f"kafka.orders.eu[3]@{committed}: the log holds offsets 100 to 200 (exclusive)")
+    assert message.startswith("kafka.orders.eu[3]@99: the log holds offsets 100 to 200 (exclusive)")
     assert "--config systems.kafka.streams.orders.eu.samza.reset.offset=true" in message
     assert caught.value.exit_code == 3
 

@@ -70,6 +70,21 @@ def test_the_status_and_the_metrics_have_the_offsets_of_each_changelog(job):
     assert f'samzapy_job_changelog_offsets{{job="job",store="counts"}} {float(offsets_of(job))}' in text
 
 
+def test_a_changelog_that_has_grown_is_one_warning_with_the_way_back(job):
+    prepared = prepare(job.config, until_end=True)
+    job.admin.grow("counts-changelog", 4)
+    heard, coordinator = [], Looks(prepared)
+    with checks_of(job) as checks:
+        watch_changelogs(job.config, prepared.model, coordinator, checks, heard.append)
+        for _ in range(3):
+            coordinator.looked.clear()
+            assert coordinator.looked.wait(DEADLINE_S)
+    (line,) = heard
+    assert line.startswith("warning: changelog mem.counts-changelog of store 'counts' has grown from 2 to 4 partitions")
+    assert "stores.counts.changelog (samzapy.dataframe.read_store" in line
+    assert coordinator.status().changelogs["counts"].partitions == 2
+
+
 def test_a_job_without_changelogs_has_no_check_for_them(tmp_path):
     job = MemoryJob(tmp_path, **{"stores.counts.changelog": ""})
     prepared = prepare(job.config, until_end=True)
