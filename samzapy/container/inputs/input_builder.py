@@ -138,7 +138,8 @@ class InputBuilder:
         def processed(ssp: SystemStreamPartition) -> int:
             return min(task.offsets[ssp] for task in tasks if ssp in task.offsets)
 
-        return Bootstrap(heads, processed, self._metrics.gauge("inputs", "bootstrap-remaining").set, finished)
+        left = self._metrics.gauge("inputs", "bootstrap-remaining").set
+        return Bootstrap(heads, processed, left, finished, self._clock)
 
 
 def logs_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, OffsetRange]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -43,6 +44,9 @@ _FINISHED_AT_ONCE = 4
 _POLL_S = 0.1
 #: Few enough that the records are still in the processor's cache when they are gathered.
 _POLL_RECORDS = 5_000
+
+
+logger = logging.getLogger(__name__)
 
 
 class RestoreStopped(SamzapyError):
@@ -269,7 +273,8 @@ def run_restores(
 
     A partition is done when the consumer's position has reached the bound, since control records and holes have offsets,
     too. Its store is finished while the others are read. If one fails, the others end before its error is raised. Raises
-    RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`.
+    RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`. Stores that are all read, and are
+    finished for longer than that, are a warning: another attempt would have the same to write.
     """
     began = moved = clock.monotonic()
     as_of_ms = clock.wall_ms()
@@ -300,8 +305,13 @@ def run_restores(
                 finishing.begin(restore, as_of_ms)
             for restore in finishing.take(0.0 if active else _POLL_S):
                 results[restore.ssp] = RestoreRead(restore.records, clock.monotonic() - began, restore.bytes)
-            if active and now - moved > stall_s:
-                raise RestoreStalled(_stalled(active.values(), positions, stall_s))
+                moved = now
+            if now - moved > stall_s:
+                if active:
+                    raise RestoreStalled(_stalled(active.values(), positions, stall_s))
+                names = ", ".join(each.label for each in finishing.unfinished)
+                logger.warning("%s: sorting and writing what was restored takes more than %g s", names, now - moved)
+                moved = now
     return results
 
 

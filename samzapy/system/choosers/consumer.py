@@ -14,12 +14,16 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer, WaitingRecords
-from samzapy.clock import Clock
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.system.choosers.stack import Chooser
 
 logger = logging.getLogger(__name__)
 
 PositionOf = Callable[[SystemStreamPartition], int]
+
+
+#: Seconds without progress after which a wait for bootstrap streams is a warning.
+_STALL_S = 60.0
 
 
 class Bootstrap:
@@ -37,6 +41,7 @@ class Bootstrap:
         processed: PositionOf,
         on_progress: Callable[[int], None],
         ended: Container[SystemStreamPartition] = (),
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`heads`: the offset after the last record of each bootstrap partition at the start. `processed`: the offset
         before which every task that reads a partition has processed it. `on_progress` gets the number of offsets left.
@@ -45,6 +50,8 @@ class Bootstrap:
         self._processed = processed
         self._on_progress = on_progress
         self._ended = ended
+        self._clock = clock
+        self._left, self._moved = -1, clock.monotonic()
         self.ssps = frozenset(heads)
 
     def begin(self, position: PositionOf) -> None:
@@ -75,7 +82,19 @@ class Bootstrap:
                 logger.info("%s has caught up with offset %d, its head at the start", ssp, head)
             else:
                 logger.info("%s has ended at offset %d, before its head at the start, %d", ssp, at, head)
-        self._on_progress(sum(max(0, head - position(ssp)) for ssp, head in self._lagging.items()))
+        left = sum(max(0, head - position(ssp)) for ssp, head in self._lagging.items())
+        now = self._clock.monotonic()
+        if left != self._left or now - self._moved >= _STALL_S:
+            if left and left == self._left:
+                places = ", ".join(f"{ssp} at {position(ssp)} of {head}" for ssp, head in sorted(self._lagging.items()))
+                logger.warning(
+                    "The inputs wait for bootstrap streams that have made no progress for %.0f s: %s (a transaction that is "
+                    "still open, or a broker that is away?)",
+                    now - self._moved,
+                    places,
+                )
+            self._left, self._moved = left, now
+        self._on_progress(left)
         return not self._lagging
 
 

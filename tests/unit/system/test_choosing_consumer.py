@@ -119,6 +119,20 @@ def test_partitions_that_were_read_ahead_or_are_shut_behind_a_bootstrap_are_held
     assert rig.consumer.held_back() == set()
 
 
+def test_a_bootstrap_that_makes_no_progress_is_a_warning_once_a_minute(caplog):
+    clock = ManualClock()
+    rig = Rig(bootstrap=Bootstrap({URGENT: 5}, lambda ssp: 5, lambda left: None, clock=clock))
+    rig.send("urgent", 3)
+    rig.consumer.start()
+    said = []
+    for pause_s in (0, 59, 61, 59, 1, 1):
+        clock.advance(pause_s)
+        rig.poll()
+        said.append(sum("made no progress" in line for line in caplog.messages))
+    assert said == [0, 0, 1, 1, 2, 2]
+    assert "mem.urgent[0] at 3 of 5" in caplog.text
+
+
 def test_lagging_bootstrap_streams_wait_for_each_others_first_message():
     rig = Rig(bootstrap=Bootstrap({URGENT: 3, SLOW: 5}, lambda ssp: 5, lambda left: None))
     rig.send("urgent", 3)

@@ -16,6 +16,7 @@ from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.testing import ManualClock
 
 RECORDS = 1_000
 POLLED = 100
@@ -36,7 +37,16 @@ class Log:
         producer.flush()
         producer.close()
 
-    def run(self, engines, *, bounds=None, chunk_bytes=1 << 20, on_progress=None, should_stop=lambda: False):
+    def run(
+        self,
+        engines,
+        *,
+        bounds=None,
+        chunk_bytes=1 << 20,
+        on_progress=None,
+        should_stop=lambda: False,
+        clock=SYSTEM_CLOCK,
+    ):
         restores = [
             StoreRestore(
                 engine,
@@ -51,9 +61,7 @@ class Log:
         ]
         consumer = self._factory.consumer(self._settings, "test")
         try:
-            return run_restores(
-                restores, consumer, SYSTEM_CLOCK, on_progress, poll_records=POLLED, should_stop=should_stop
-            )
+            return run_restores(restores, consumer, clock, on_progress, poll_records=POLLED, should_stop=should_stop)
         finally:
             consumer.close()
 
@@ -78,6 +86,30 @@ def test_stores_are_finished_side_by_side(log):
     for number, engine in enumerate(engines):
         assert engine.get(b"k999") == b"%d" % number
         assert Marker.from_bytes(engine.marker()).changelog_offset == RECORDS - 1
+
+
+def test_stores_whose_finish_takes_long_are_a_warning_and_no_failure(log, caplog):
+    finishing, go_on, clock = threading.Semaphore(0), threading.Event(), ManualClock()
+
+    class Slow(InMemoryEngine):
+        def load(self, changes, marker):
+            finishing.release()
+            assert go_on.wait(LONG_S)
+            super().load(changes, marker)
+
+    begun = []
+
+    def should_stop():
+        begun.extend(iter(lambda: finishing.acquire(blocking=False) or None, None))
+        if len(begun) == 2:
+            clock.advance(61)
+        if len(caplog.messages) == 2:
+            go_on.set()
+        return False
+
+    read = log(2).run([Slow("s"), Slow("s")], should_stop=should_stop, clock=clock)
+    assert [found.records for found in read.values()] == [RECORDS, RECORDS]
+    assert "s, s: sorting and writing what was restored takes more than 61 s" in caplog.messages
 
 
 def test_a_store_is_finished_while_another_is_still_read(log):
