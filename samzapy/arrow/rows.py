@@ -94,8 +94,8 @@ def _table_of(table: Any, levels: Collection[str] | None) -> Any:
 
 
 def _with_index(frame: Any, wanted: Collection[str] | None) -> Any:
-    """The frame of pandas with the named levels of its index as columns: `groupby` and `pivot` make an index of columns. A
-    level without a name only numbers the rows."""
+    """The frame of pandas with the named levels of its index as columns: `groupby` and `pivot` make an index of
+    columns. A level without a name only numbers the rows."""
     names = list(frame.index.names)
     # Pandas itself makes two levels of one name, as in `groupby("k").rolling(2)` of a frame with the index `k`.
     numbers = {

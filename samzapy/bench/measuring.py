@@ -38,8 +38,8 @@ _REPORTED = frozenset({"start", "end", "cpu_s", "messages"})
 
 @dataclass(frozen=True)
 class Program:
-    """The Python that runs the measured program, its working folder, and more variables of its environment; packages in the
-    folder come first."""
+    """The Python that runs the measured program, its working folder, and more variables of its environment; packages in
+    the folder come first."""
 
     python: Path = Path(sys.executable)
     folder: Path = Path()

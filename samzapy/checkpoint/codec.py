@@ -16,9 +16,10 @@ owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host":
 
 1. `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records.
 2. `event-times` are the latest event times of the inputs. `senders` gives the watermark, number, end and drain of each
-   sender of an intermediate input. `serdes` names the serdes of each store's keys and values. `input-ids` are the ids of the
-   streams that the offsets are of: a stream that is deleted and created again has another id. `leader-epochs` are the leader
-   epochs in which the positions were read: a log that has lost records before a position does not have it in that epoch.
+   sender of an intermediate input. `serdes` names the serdes of each store's keys and values. `input-ids` are the ids
+   of the streams that the offsets are of: a stream that is deleted and created again has another id. `leader-epochs`
+   are the leader epochs in which the positions were read: a log that has lost records before a position does not have
+   it in that epoch.
 3. `held-by` names the source that held the task's clock back, `idle` the sources that were idle or had ended. No run
    reads them. `told` is the last watermark that `on_watermark` was called with, -1 for none. `ended-in` is the run in
    which `on_end_of_stream` or `on_drain` was called at these offsets.
@@ -155,8 +156,8 @@ def encode_partitions(partitions: Mapping[str, int]) -> bytes:
 
 
 def decode_partitions(value: bytes, where: str) -> dict[str, int]:
-    """The inverse of `encode_partitions`. Raises RestoreError, naming `where`, also for two tasks with one partition: the
-    state of one would become the other's."""
+    """The inverse of `encode_partitions`. Raises RestoreError, naming `where`, also for two tasks with one partition:
+    the state of one would become the other's."""
     with _named(where, "not a changelog mapping", value):
         found = decode_json(_Partitions, value, FORMAT).partitions
         owners: dict[int, str] = {}

@@ -7,8 +7,8 @@ store, or an operator who accepts the contents of a changelog, records the ends:
 
 `ends` are the offsets after the last such record of each partition; they hold for the topic with that id only.
 
-`Migrations`: stores that are being rewritten with other serdes. From the first rewritten record to the last, no job file
-reads such a store, so everything that would read it refuses:
+`Migrations`: stores that are being rewritten with other serdes. From the first rewritten record to the last, no job
+file reads such a store, so everything that would read it refuses:
 
 {"stores": {"counts": {"changelog": "kafka.orders-counts", "id": "Xq3...", "started-ms": 1700000000000,
                        "source": {"key.serde": "string", "msg.serde": "long"},
@@ -120,8 +120,9 @@ def adopt_ends(checkpoints: CheckpointManager, found: Mapping[SystemStream, tupl
 class Migration(msgspec.Struct, frozen=True, rename={"topic_id": "id", "started_ms": "started-ms"}):
     """A store that is being rewritten, as its record has it.
 
-    `changelog`, `topic_id`: where. `source`, `target`: the keys below the store that give its serdes and classes, before
-    and after. `convert`: the path of the function that changes the entries, empty for none. `ends`, `done`: as above.
+    `changelog`, `topic_id`: where. `source`, `target`: the keys below the store that give its serdes and classes,
+    before and after. `convert`: the path of the function that changes the entries, empty for none. `ends`, `done`: as
+    above.
     """
 
     changelog: str

@@ -1,7 +1,7 @@
 """Keeps the checkpoints of tasks' own states, in files or in a compacted topic.
 
-Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. A file with this name
-is complete.
+Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. A file with this
+name is complete.
 
 Topic: all states of a task are in one partition, chosen by the CRC-32 of its name. A state is cut to records of half a
 megabyte, because most brokers take no record above one megabyte. The head comes last and names the parts that count.
@@ -128,7 +128,8 @@ class TopicCheckpointStore(CheckpointStore):
         job: tuple[str, str],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Clients are made when first needed; the topic is created by `spec` if it does not exist. `job`: name and id."""
+        """Clients are made when first needed; the topic is created by `spec` if it does not exist. `job`: name and
+        id."""
         self._system, self._spec, self._task, self._job = system, spec, task, job
         self._admin, self._consumer, self._producer = admin, consumer, producer
         self._clock = clock

@@ -256,8 +256,8 @@ class TopicCheckpointManager(CheckpointManager):
                     self._changes[kind].append(read)
 
     def _take(self, task: str, checkpoint: Checkpoint) -> None:
-        """The newest record wins, unless a superseded attempt wrote it: then its epoch is lower. Samza's record before it is
-        of the same attempt, and does not win either."""
+        """The newest record wins, unless a superseded attempt wrote it: then its epoch is lower. Samza's record before
+        it is of the same attempt, and does not win either."""
         known = self._checkpoints.get(task)
         replaced = self._replaced.pop(task, None)
         if known is None or checkpoint.epoch >= known.epoch:

@@ -1,5 +1,5 @@
-"""The keys of event time: when an input counts as idle, when the job's clock counts as stalled, how far ahead a message may
-be, and the timers' store."""
+"""The keys of event time: when an input counts as idle, when the job's clock counts as stalled, how far ahead a message
+may be, and the timers' store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from samzapy.config.stores import StoreConfig
 
 @dataclass(frozen=True)
 class JobClockConfig:
-    """Durations in milliseconds of processing time; `idle_ms` <= 0: never. `max_ahead_ms` <= 0: any time moves event time."""
+    """Durations in milliseconds of processing time; `idle_ms` <= 0: never. `max_ahead_ms` <= 0: any time moves event
+    time."""
 
     idle_ms: int = 60_000
     stall_ms: int = 120_000

@@ -50,9 +50,9 @@ class JobConfig:
 
     `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
     `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, including built-in ones.
-    `handover_ms`: the time for which a new run waits for the previous one to commit and let go. `timers_store` names the store
-    of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object caches of one container.
-    `raw` is the flat file with its overrides and unresolved values (`${env:X}` as written), to carry the job
+    `handover_ms`: the time for which a new run waits for the previous one to commit and let go. `timers_store` names
+    the store of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object caches of one
+    container. `raw` is the flat file with its overrides and unresolved values (`${env:X}` as written), to carry the job
     elsewhere. `resolved` has the values in clear; its `repr` hides secrets. `warnings` are sentences about oddities
     that do not stop the job. `folder`: the folder of the job file; the job may import modules from there; None for a
     job of pairs.

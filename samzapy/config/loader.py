@@ -163,8 +163,8 @@ def load_job(
     """Load and check the job of a `.properties` file (by path) or of flat pairs, with `overrides` on top.
 
     `${env:NAME}` takes variables from `environ` (default: the process's). Unknown keys and keys that are set twice are
-    warnings, or problems if `strict`. Reads only the file, and the schemas that it names: no import of user code, no connection. Raises
-    ConfigError with all problems.
+    warnings, or problems if `strict`. Reads only the file, and the schemas that it names: no import of user code, no
+    connection. Raises ConfigError with all problems.
     """
     variables = os.environ if environ is None else environ
     read = _read(source, overrides or {}, variables, strict=strict)

@@ -15,9 +15,9 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class ReporterConfig:
-    """One reporter. `kind` is `snapshot` (JSON to `stream`), `log` or `otel` (OTLP to `endpoint`, None: where OpenTelemetry's
-    environment variables say); it reports every `interval_s` seconds, without the metrics with a `group.name`
-    that matches `blacklist`."""
+    """One reporter. `kind` is `snapshot` (JSON to `stream`), `log` or `otel` (OTLP to `endpoint`, None: where
+    OpenTelemetry's environment variables say); it reports every `interval_s` seconds, without the metrics with a
+    `group.name` that matches `blacklist`."""
 
     name: str
     kind: str

@@ -11,8 +11,8 @@ from samzapy.config.reading.reader import Reader
 
 @dataclass(frozen=True)
 class TlsConfig:
-    """TLS of the coordinator. `enabled`: None where the master is on other machines. `certificate` and `key`: files in PEM, both
-    or none; without them a run makes its own."""
+    """TLS of the coordinator. `enabled`: None where the master is on other machines. `certificate` and `key`: files in
+    PEM, both or none; without them a run makes its own."""
 
     enabled: bool | None = None
     certificate: str | None = None

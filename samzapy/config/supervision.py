@@ -25,8 +25,9 @@ class LogConfig:
 
 @dataclass(frozen=True)
 class QueryConfig:
-    """`enabled`: the stores of the running job answer queries. `keyed`: the stores with keys that are the keys of the input
-    messages. `most`, `most_bytes`: entries and bytes of one page. `timeout_ms`: the longest time for a container's answer."""
+    """`enabled`: the stores of the running job answer queries. `keyed`: the stores with keys that are the keys of the
+    input messages. `most`, `most_bytes`: entries and bytes of one page. `timeout_ms`: the longest time for a
+    container's answer."""
 
     enabled: bool = False
     keyed: tuple[str, ...] = ()

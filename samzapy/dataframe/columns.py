@@ -238,7 +238,8 @@ _TAKEN: dict[type[Serde], tuple[type[sql.DataType], ...]] = {
 
 
 class ReadColumn(NamedTuple):
-    """A column's type, and the function from a serde's bytes to its values; raises SerdeError, ValueError or TypeError."""
+    """A column's type, and the function from a serde's bytes to its values; raises SerdeError, ValueError or
+    TypeError."""
 
     type: sql.DataType
     read: Callable[[bytes], Any]
@@ -314,8 +315,8 @@ def written(what: str, serde: Serde, given: sql.DataType) -> Callable[[Any], Any
 
 
 def _object_of(given: sql.DataType) -> Conversion:
-    """The function from the values of a column to plain objects. Spark gives the instants of `timestamp` as times of this
-    machine, without a zone: they become times of UTC, so that a reader elsewhere finds the same instants."""
+    """The function from the values of a column to plain objects. Spark gives the instants of `timestamp` as times of
+    this machine, without a zone: they become times of UTC, so that a reader elsewhere finds the same instants."""
     if isinstance(given, sql.TimestampType):
         return _in_utc
     if isinstance(given, sql.ArrayType):

@@ -50,7 +50,8 @@ Job = Path | str | Mapping[str, str] | JobConfig
 
 
 def checked_job(job: Job) -> JobConfig:
-    """The job, with the streams that match now in place of patterns, and the user's code importable here. Raises ConfigError."""
+    """The job, with the streams that match now in place of patterns, and the user's code importable here. Raises
+    ConfigError."""
     config = resolved(job if isinstance(job, JobConfig) else load_job(job))
     make_importable(config)
     return config
@@ -60,8 +61,8 @@ def checked_job(job: Job) -> JobConfig:
 class TravellingJob:
     """The flat file without its secrets, with `${env:NAME}` unresolved: an executor reads its own environment, so
     secrets named in this way do not travel. `directory`: the base of relative paths; None: the executor's. `secrets`: a
-    file on this machine with the secrets written into the job file; None for none. `code`: the user's serdes, engines and
-    systems.
+    file on this machine with the secrets written into the job file; None for none. `code`: the user's serdes, engines
+    and systems.
 
     It is part of the functions that Spark gets, and Spark keeps those in memory and on disks of its own.
     """
@@ -98,8 +99,8 @@ class TravellingJob:
 
     @contextmanager
     def arrived(self) -> Iterator[JobConfig]:
-        """The checked job, inside its folder, with its code importable; restores the process's folder at the end. Raises
-        ConfigError."""
+        """The checked job, inside its folder, with its code importable; restores the process's folder at the end.
+        Raises ConfigError."""
         self.code.arrive()
         before = Path.cwd()
         if self.directory is not None:

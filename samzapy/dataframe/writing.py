@@ -226,9 +226,9 @@ def end_attempts(config: JobConfig, run_id: str, tasks: JobTasks, system: str) -
     """End the attempts of a write that has failed, and abort their open transactions, because readers of the changelog
     would wait for them; best effort.
 
-    Spark may start an attempt after the action has failed. So the job gets a new owner before the fences: an attempt that
-    takes over its id after them sees that owner, and begins no transaction. Does nothing if another run owns the job by
-    now: that run has already fenced the attempts.
+    Spark may start an attempt after the action has failed. So the job gets a new owner before the fences: an attempt
+    that takes over its id after them sees that owner, and begins no transaction. Does nothing if another run owns the
+    job by now: that run has already fenced the attempts.
     """
     try:
         with open_job(config, PURPOSE) as (clients, checkpoints):

@@ -45,9 +45,9 @@ _FILE, _SETTINGS = "broker.json", "server.properties"
 
 
 class RunningBroker(NamedTuple):
-    """A broker's process; its start distinguishes it from a later process with the same pid. `born`: in ticks since the boot of
-    the machine. `created`, in seconds since 1970, counts if there are none: it moves when the clock is set. `version` is
-    Kafka's. `version` and `born` are empty for a broker that an older samzapy has started."""
+    """A broker's process; its start distinguishes it from a later process with the same pid. `born`: in ticks since the
+    boot of the machine. `created`, in seconds since 1970, counts if there are none: it moves when the clock is set.
+    `version` is Kafka's. `version` and `born` are empty for a broker that an older samzapy has started."""
 
     pid: int
     created: float
@@ -172,8 +172,8 @@ class DevBroker:
 
     `port` 0 means the folder's last port, or a free one. A broker outlives its starter unless it is `tied` to it.
     `listeners` are addresses beside `port`; `properties` are further lines of `server.properties`. A node of a larger
-    cluster gets the `cluster_id` that all its nodes share. `version` is Kafka's, as `chosen_version` reads it; data that a
-    newer version has written are not for an older one.
+    cluster gets the `cluster_id` that all its nodes share. `version` is Kafka's, as `chosen_version` reads it; data
+    that a newer version has written are not for an older one.
     """
 
     jvm_options: ClassVar[tuple[str, ...]] = JVM_OPTIONS
@@ -222,8 +222,8 @@ class DevBroker:
     def start(self) -> str:
         """Start it unless it runs, wait until it answers, and return its bootstrap string.
 
-        Raises EnvironmentFailure without Java 17+, if the port is taken, if the folder cannot be written to, or if the broker does
-        not come up. A folder that it makes is for this user only; one that is there keeps its rights.
+        Raises EnvironmentFailure without Java 17+, if the port is taken, if the folder cannot be written to, or if the
+        broker does not come up. A folder that it makes is for this user only; one that is there keeps its rights.
         """
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Writes standard input to a file that rotates: `python -m samzapy.devkafka.rotating FILE BYTES FILES`.
 
-A broker outlives the process that has started it, and its JVM has no logger with rotating files. So its output goes through this
-process, which ends with it.
+A broker outlives the process that has started it, and its JVM has no logger with rotating files. So its output goes
+through this process, which ends with it.
 """
 
 from __future__ import annotations

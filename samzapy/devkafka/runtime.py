@@ -36,8 +36,8 @@ _SETTINGS = """\
   <resolvers><ibiblio name="central" m2compatible="true"{root}/></resolvers>
 </ivysettings>
 """
-#: Kafka, and a logger that writes to stderr: without one Kafka's own log lines are lost. Kafka 3 brings one that needs a file of
-#: settings.
+#: Kafka, and a logger that writes to stderr: without one Kafka's own log lines are lost. Kafka 3 brings one that needs
+#: a file of settings.
 _WANTED = """\
 <ivy-module version="2.0">
   <info organisation="samzapy" module="broker"/>
@@ -82,7 +82,8 @@ def cache_folder() -> Path:
 
 
 def kafka_class_path(version: str, cache: Path | None = None) -> str:
-    """A class path that runs that version of Kafka's server, from the cache or else from Maven Central (about 43 MB, once).
+    """A class path that runs that version of Kafka's server, from the cache or else from Maven Central (about 43 MB,
+    once).
 
     Raises EnvironmentFailure if a jar cannot be fetched or kept, is missing or is not the pinned one.
     """

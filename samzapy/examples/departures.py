@@ -43,8 +43,8 @@ _MINUTE_MS = 60_000
 
 
 def departures(events: Iterable[Event]) -> list[Event]:
-    """The flights that left, keyed by airport, in the order in which they left. Their event time is the scheduled hour, so
-    the stream is out of order by the delays."""
+    """The flights that left, keyed by airport, in the order in which they left. Their event time is the scheduled hour,
+    so the stream is out of order by the delays."""
     left = [
         (
             event.time_ms + event.value["dep_delay"] * _MINUTE_MS,

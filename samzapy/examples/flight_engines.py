@@ -5,8 +5,8 @@ AirportsTask       sketches: the number of planes at each airport, and the distr
 PlaneSearchTask    inverted index: planes by words of their maker and model
 DelayCubeTask      cube: delays by airline, airport and month: roll up, slice, drill
 
-Each job has a single task, which reads all partitions and sends its report at the end of the inputs, so the report covers
-all flights. `recent_items` has a fifth job, for an engine of your own.
+Each job has a single task, which reads all partitions and sends its report at the end of the inputs, so the report
+covers all flights. `recent_items` has a fifth job, for an engine of your own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class ReportingTask(StreamTask, InitableTask, EndOfStreamListenerTask):
 
 
 class WorstDelaysTask(ReportingTask):
-    """Keeps the flights with the longest delays in the heap `worst`: one group for each airline, `heap.size` flights in each."""
+    """Keeps the flights with the longest delays in the heap `worst`: one group for each airline, `heap.size` flights in
+    each."""
 
     _worst: HeapStore
 
@@ -76,8 +77,8 @@ _FRACTIONS = (0.5, 0.9, 0.99)
 
 
 class AirportsTask(ReportingTask):
-    """Keeps three sketches for each airport of departure: `planes` counts distinct planes, `delays` has the distribution of
-    the delays, and `pairs` the pairs of plane and destination."""
+    """Keeps three sketches for each airport of departure: `planes` counts distinct planes, `delays` has the
+    distribution of the delays, and `pairs` the pairs of plane and destination."""
 
     _planes: DistinctCounts
     _delays: Quantiles

@@ -35,8 +35,9 @@ class PageViewCountTask(StreamTask, InitableTask):
 class PopularPagesTask(StreamTask, InitableTask):
     """Reports each page once, when its count reaches `popular.pages.views`; the output is `popular.pages.output`.
 
-    A changelog has at most one record for each key and commit, and compaction keeps only the newest. So a count may jump,
-    and a repeated message may be older than the last one. Treat a message as the present value of its key, not as a change.
+    A changelog has at most one record for each key and commit, and compaction keeps only the newest. So a count may
+    jump, and a repeated message may be older than the last one. Treat a message as the present value of its key, not as
+    a change.
     """
 
     _announced: KeyValueStore[str, int]

@@ -15,8 +15,8 @@ RATES = "rates"
 class PaymentsTask(StreamTask, InitableTask):
     """Keeps the newest rate of each currency, and converts payments and refunds with it.
 
-    The job file makes sure that the rate is there before the payment: `rates` is a bootstrap stream, broadcast to all tasks.
-    `payments.output` in the job file names the output as `system.stream`.
+    The job file makes sure that the rate is there before the payment: `rates` is a bootstrap stream, broadcast to all
+    tasks. `payments.output` in the job file names the output as `system.stream`.
     """
 
     _rates: KeyValueStore[str, float]

@@ -3,8 +3,9 @@
     stores.NAME.factory=samzapy.examples.recent_items:RecentItemsFactory
     stores.NAME.recent.size=3
 
-selects it in a job file. The engine is a view: it stores its structure as entries, and offers methods to tasks. Changelog,
-restore, rollback and caching work on the entries. Here each item is an entry, so a commit sends only the new items:
+selects it in a job file. The engine is a view: it stores its structure as entries, and offers methods to tasks.
+Changelog, restore, rollback and caching work on the entries. Here each item is an entry, so a commit sends only the new
+items:
 
     n <key>          the number of items that the key ever had
     i <key> <place>  item number n, at place n modulo the size
@@ -65,7 +66,8 @@ class RecentItemsFactory(StoreViewFactory):
 
 
 class LatestFlightsTask(ReportingTask):
-    """Keeps the destinations of each plane's last flights in `latest`, and reports the planes of `latest.flights.planes`."""
+    """Keeps the destinations of each plane's last flights in `latest`, and reports the planes of
+    `latest.flights.planes`."""
 
     _latest: RecentItems
     _planes: list[str]

@@ -1,4 +1,5 @@
-"""Sums sales by product: Arrow groups each batch, so the store is accessed once for each product. Needs `samzapy[arrow]`."""
+"""Sums sales by product: Arrow groups each batch, so the store is accessed once for each product. Needs
+`samzapy[arrow]`."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 python -m samzapy.examples.users users.db             create the database
 python -m samzapy.examples.users users.db --change    change some of its rows
 
-Each insert and each update takes a new version, which orders the changes of both tables. A user is marked as deleted and
-never removed, because the job cannot read a row that is gone. The triggers are for SQLite. In PostgreSQL, the column is
-`version BIGINT NOT NULL UNIQUE DEFAULT nextval('versions')`, and a trigger before UPDATE sets it again.
+Each insert and each update takes a new version, which orders the changes of both tables. A user is marked as deleted
+and never removed, because the job cannot read a row that is gone. The triggers are for SQLite. In PostgreSQL, the
+column is `version BIGINT NOT NULL UNIQUE DEFAULT nextval('versions')`, and a trigger before UPDATE sets it again.
 """
 
 from __future__ import annotations

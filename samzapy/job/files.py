@@ -1,9 +1,9 @@
 """The files of a process: the limit of open ones, and temporary folders.
 
 1. A container holds many files open, its stores, and a driver many connections: `raise_limit`.
-2. A temporary folder may hold much, as a copy of a store. A SIGKILL leaves it, and the next process with the same purpose
-   removes it. A process holds a lock in its folder, so that no other process removes it. A process id would not do: a
-   process in another container or on another machine may share the folder for temporary files.
+2. A temporary folder may hold much, as a copy of a store. A SIGKILL leaves it, and the next process with the same
+   purpose removes it. A process holds a lock in its folder, so that no other process removes it. A process id would not
+   do: a process in another container or on another machine may share the folder for temporary files.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _LOCK = "lock"
 
 
 class TemporaryFolder:
-    """A temporary folder that only its owner can read. It is removed on exit, or, after a SIGKILL, when the next one for the
-    same `purpose` is made."""
+    """A temporary folder that only its owner can read. It is removed on exit, or, after a SIGKILL, when the next one
+    for the same `purpose` is made."""
 
     def __init__(self, purpose: str) -> None:
         prefix = f"samzapy-{purpose}-"
@@ -74,8 +74,8 @@ def _locked(folder: Path) -> int:
 def _sweep(parent: Path, prefix: str) -> None:
     """Remove the folders of this user's processes that have ended."""
     for path in parent.glob(f"{prefix}*-*"):
-        # An OSError means that there is no lock (a new folder, or one of another version), that a process holds the lock,
-        # or that the folder is gone.
+        # An OSError means that there is no lock (a new folder, or one of another version), that a process holds the
+        # lock, or that the folder is gone.
         with suppress(OSError):
             if path.lstat().st_uid == os.getuid():
                 _remove_ended(path)

@@ -1,11 +1,12 @@
-"""Finds the inputs that the patterns of a job match, and decides which of them the job may take: pure functions over names.
+"""Finds the inputs that the patterns of a job match, and decides which of them the job may take: pure functions over
+names.
 
 1. A pattern matches the names that its system lists. Streams that begin with `__`, which are internal, and streams of
    the job's own records, its outputs, or the contents of its stores (`never_inputs`) do not become inputs.
 2. An input that a pattern finds after the job's first start was written for the job from its first record. So all its
    partitions are late: they begin at their oldest record, unless the job file says where the input starts.
-3. A job with state has the tasks of its first start. An input that would need further tasks is refused: no changelog has a
-   partition for them.
+3. A job with state has the tasks of its first start. An input that would need further tasks is refused: no changelog
+   has a partition for them.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def _is_open(name: str) -> bool:
 
 
 def check_found(config: JobConfig, found: FoundInputs) -> None:
-    """Raise ConfigError, with all of them, for patterns that match nothing. If the job file has the driver look again, they are
-    allowed beside another input."""
+    """Raise ConfigError, with all of them, for patterns that match nothing. If the job file has the driver look again,
+    they are allowed beside another input."""
     looks_again = config.task.refresh_ms is not None
     if looks_again and (found.streams or config.task.inputs):
         return
@@ -87,8 +88,8 @@ def late_inputs(
 ) -> set[SystemStream]:
     """The inputs that patterns have found after the first start, and without a start of their own in the job file.
 
-    `known`: the inputs of earlier runs. `ever`: there was such a run, or the job has waited for its first input. `config` is
-    the resolved job.
+    `known`: the inputs of earlier runs. `ever`: there was such a run, or the job has waited for its first input.
+    `config` is the resolved job.
     """
     if not ever:
         return set()
@@ -117,8 +118,8 @@ def forget_gone(
 def refusal(
     config: JobConfig, stream: SystemStream, partitions: int, tasks: Collection[str], *, joining: bool = False
 ) -> str | None:
-    """The reason why a job that runs `tasks`, by name, cannot take a new input; None if it can. `joining`: the tasks join their
-    inputs, so the keys of all inputs have to meet."""
+    """The reason why a job that runs `tasks`, by name, cannot take a new input; None if it can. `joining`: the tasks
+    join their inputs, so the keys of all inputs have to meet."""
     ssps = [SystemStreamPartition(*stream, number) for number in range(partitions)]
     groups = GROUPERS[config.grouper](ssps).keys()
     further = groups - set(tasks)

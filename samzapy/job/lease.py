@@ -45,9 +45,9 @@ class TaskProgress(msgspec.Struct, frozen=True, gc=False):
 class ContainerReport:
     """The state of a container.
 
-    `phase` is one of starting, restoring, running, restarting, waiting (for a broker), stopping, done. `positions` and `ends` are offsets by SSP as text.
-    `restored` is (records, seconds, source) by `task/store`. `metrics` is a registry's snapshot. `clocks` has the
-    progress of the tasks by name, `facts` the details for operators.
+    `phase` is one of starting, restoring, running, restarting, waiting (for a broker), stopping, done. `positions` and
+    `ends` are offsets by SSP as text. `restored` is (records, seconds, source) by `task/store`. `metrics` is a
+    registry's snapshot. `clocks` has the progress of the tasks by name, `facts` the details for operators.
     """
 
     container_id: str

@@ -237,7 +237,8 @@ def _grouped(
 
 
 def changelog_partitions(names: Mapping[str, object], previous: Mapping[str, int]) -> dict[str, int]:
-    """The changelog partition of each task: the previous one, else the next free number in the order of the names as text.
+    """The changelog partition of each task: the previous one, else the next free number in the order of the names as
+    text.
 
     That is JVM Samza's order ("Partition 10" before "Partition 2"), so that either finds the other's changelogs.
     """

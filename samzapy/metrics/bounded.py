@@ -1,16 +1,16 @@
 """Converts the metrics of a job's containers to a bounded number of series.
 
-1. A family with more series than `Bounds.family` loses labels, in the order of `DROPPED`; with a *detail* of n it has lost the
-   first n. Values that then have equal labels are merged, as their family says.
+1. A family with more series than `Bounds.family` loses labels, in the order of `DROPPED`; with a *detail* of n it has
+   lost the first n. Values that then have equal labels are merged, as their family says.
 2. A histogram counts as two series there, its sum and its count. If all histograms of a family have more buckets than
    `Bounds.buckets`, it has none: sums and counts stay.
-3. A job with more series than `Bounds.job` leaves out whole families, so that a sum over a family always covers all of it.
-   Families are chosen in the order of their ranks, as long as there is room.
+3. A job with more series than `Bounds.job` leaves out whole families, so that a sum over a family always covers all of
+   it. Families are chosen in the order of their ranks, as long as there is room.
 4. At most `USER_FAMILIES` families are made from the numbers of the job's own code; the rest are counted, not exported.
 
-The number of series is computed before any of them is made. A *pattern* is a list of names that several groups share: the tasks
-of a job have one or two. The patterns of a container are its `Shape`. Which of their values make one series is determined once
-for all containers of a shape; then tasks are added up column by column.
+The number of series is computed before any of them is made. A *pattern* is a list of names that several groups share:
+the tasks of a job have one or two. The patterns of a container are its `Shape`. Which of their values make one series
+is determined once for all containers of a shape; then tasks are added up column by column.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Bounds(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One value of a family; `part` is `_sum` or `_count` for a summary, these or `_bucket` for a histogram, else empty. `place`
-    has the labels that say where it comes from, `own` the others."""
+    """One value of a family; `part` is `_sum` or `_count` for a summary, these or `_bucket` for a histogram, else
+    empty. `place` has the labels that say where it comes from, `own` the others."""
 
     part: str
     place: Labels
@@ -79,8 +79,8 @@ _sample = partial(tuple.__new__, Sample)
 
 
 class Row(NamedTuple):
-    """A series of a container, or of each of its tasks: `part` as in a Sample, `labels` without the place, and the places of its
-    values in a group, by number of pattern."""
+    """A series of a container, or of each of its tasks: `part` as in a Sample, `labels` without the place, and the
+    places of its values in a group, by number of pattern."""
 
     part: str
     labels: Labels
@@ -112,8 +112,8 @@ class Shape:
                     self._entries.setdefault(family.name, []).append(entry)
 
     def count(self, family: str, detail: int, groups: Sequence[int]) -> tuple[int, int]:
-        """The number of series of a family in a container, without buckets, and of its buckets; `groups`: the number of groups
-        with each pattern."""
+        """The number of series of a family in a container, without buckets, and of its buckets; `groups`: the number of
+        groups with each pattern."""
         series = buckets = 0
         for of_tasks in (False, True):
             for row in self.rows(family, detail, of_tasks=of_tasks):
@@ -231,7 +231,8 @@ class Registered(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """A family, the number of labels that it loses, whether it keeps its buckets, and the number of series that it then has."""
+    """A family, the number of labels that it loses, whether it keeps its buckets, and the number of series that it then
+    has."""
 
     family: Family
     detail: int
@@ -256,8 +257,8 @@ class BoundedSeries:
         rows[labels] = value if before is None else COMBINE[family.merge]((before, value))
 
     def take(self, containers: Sequence[Registered]) -> dict[str, Series]:
-        """The series of the added values and of the containers, by name of the family. Afterwards `left_out` is the number of
-        series without room, and `names_left_out` the number of such names of the job's own code."""
+        """The series of the added values and of the containers, by name of the family. Afterwards `left_out` is the
+        number of series without room, and `names_left_out` the number of such names of the job's own code."""
         layouts = [self._layout(each) for each in containers]
         chosen = self._choose(layouts)
         sizes = {name: each.size for name, each in chosen.items()}
@@ -325,8 +326,8 @@ class BoundedSeries:
 
 
 class _Writer:
-    """Makes the samples of containers of one shape. Most rows have one value in one pattern, and are written in a loop of their
-    own: a job of 1,000 containers has sixty thousand."""
+    """Makes the samples of containers of one shape. Most rows have one value in one pattern, and are written in a loop
+    of their own: a job of 1,000 containers has sixty thousand."""
 
     def __init__(self, shape: Shape, chosen: Mapping[str, _Chosen], found: Mapping[str, Series]) -> None:
         self._plain: dict[tuple[int, Merge], list[tuple[_Append, str, Labels, int, float]]] = {}

@@ -1,7 +1,7 @@
 """Keeps the metrics of one container in columns: the names by group, and one array of values in their order.
 
-A job of a thousand containers has millions of values. In columns they take eight bytes each, the tasks of a job share their
-lists of names, and tasks are added up without reading each name.
+A job of a thousand containers has millions of values. In columns they take eight bytes each, the tasks of a job share
+their lists of names, and tasks are added up without reading each name.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MOST_SHARED = 10_000
 
 
 def shared(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The shared object for all equal lists of names. Safe to call from several threads: in a race a list exists twice, which
-    only costs memory."""
+    """The shared object for all equal lists of names. Safe to call from several threads: in a race a list exists twice,
+    which only costs memory."""
     known = _SHARED.get(names)
     if known is None:
         if len(_SHARED) >= _MOST_SHARED:
@@ -39,7 +39,8 @@ _EXACT = 2**53
 
 
 def plain_number(value: object) -> float:
-    """A metric's value as a plain number of Python; NaN if it is not a number, since a task may set a gauge to any object."""
+    """A metric's value as a plain number of Python; NaN if it is not a number, since a task may set a gauge to any
+    object."""
     if type(value) is float or (type(value) is int and -_EXACT < value < _EXACT):
         return value
     try:
@@ -64,8 +65,9 @@ def counters_of(groups: Mapping[str, Mapping[str, object]]) -> AbstractSet[tuple
 
 
 class MetricColumns(Mapping[str, Mapping[str, float]]):
-    """The metrics of one container at one moment, by group and name. The mapping of a group is made on request. A value that is
-    unknown is NaN in the columns, and is in no mapping. The name of a counter ends with `COUNTED` in the columns."""
+    """The metrics of one container at one moment, by group and name. The mapping of a group is made on request. A value
+    that is unknown is NaN in the columns, and is in no mapping. The name of a counter ends with `COUNTED` in the
+    columns."""
 
     __slots__ = ("_values", "names")
 

@@ -3,15 +3,16 @@
 A registry stores a number by group and name. `container_metric` and `task_metric` find its family:
 
 1. The groups of the table `_GROUPS` belong to the container: `commit`, `errors`, `process` and so on.
-2. A group with the name of a task belongs to that task: `processed.STREAM`, `store.NAME.PROPERTY`, `sink.NAME.PROPERTY`.
-3. All other numbers come from the user's code: `samzapy_user_GROUP_NAME`. A name that ends with `COUNTED` is a counter, any
-   other a gauge or a number of a timer.
+2. A group with the name of a task belongs to that task: `processed.STREAM`, `store.NAME.PROPERTY`,
+   `sink.NAME.PROPERTY`.
+3. All other numbers come from the user's code: `samzapy_user_GROUP_NAME`. A name that ends with `COUNTED` is a counter,
+   any other a gauge or a number of a timer.
 
 A histogram has several numbers: `NAME.le.BOUND` for each bound, `NAME.le.sum` and `NAME.le.count`.
 
 Names follow the conventions of Prometheus: base units (seconds, bytes) in the name, `_total` for counters, `_sum` and
-`_count` for summaries, these and `_bucket` for histograms. Label values come from the job file, the job model or a fixed list, so their number is bounded.
-Keys, offsets and error texts never become labels.
+`_count` for summaries, these and `_bucket` for histograms. Label values come from the job file, the job model or a
+fixed list, so their number is bounded. Keys, offsets and error texts never become labels.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Merge(Enum):
 
 @dataclass(frozen=True)
 class Family:
-    """The series of one name. `name` lacks the prefix and `_total`. A registry's value times `scale` is in base units."""
+    """The series of one name. `name` lacks the prefix and `_total`. A registry's value times `scale` is in base
+    units."""
 
     name: str
     kind: Kind
@@ -321,7 +323,8 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def sanitized(text: str) -> str:
-    """`text` as a part of a metric's name. A letter beyond ASCII becomes its number, so that words of such letters differ."""
+    """`text` as a part of a metric's name. A letter beyond ASCII becomes its number, so that words of such letters
+    differ."""
     numbered = _NOT_ASCII.sub(lambda letter: f"_u{ord(letter[0]):04x}", text)
     return _NOT_A_NAME.sub("_", numbered).strip("_").lower() or "_"
 

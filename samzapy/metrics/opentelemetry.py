@@ -1,8 +1,8 @@
 """Exports a container's metrics over OTLP, under the same names as for Prometheus.
 
-Only the registry counts. Each report converts the series of a snapshot to OpenTelemetry's data points and passes them to
-its exporter. A counter becomes a monotonic sum, a summary two of them (`_sum`, `_count`), a histogram one with explicit bounds,
-everything else a gauge.
+Only the registry counts. Each report converts the series of a snapshot to OpenTelemetry's data points and passes them
+to its exporter. A counter becomes a monotonic sum, a summary two of them (`_sum`, `_count`), a histogram one with
+explicit bounds, everything else a gauge.
 """
 
 from __future__ import annotations

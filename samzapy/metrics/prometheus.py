@@ -1,10 +1,10 @@
 """Writes the series of a job, or of a container, as Prometheus text, and serves a container's series on `/metrics`.
 
-1. `render` is pure and may be called by any thread. It writes the text of a job itself: a job of 1,000 containers has 60,000
-   lines, and prometheus-client needs several times as long for a line.
+1. `render` is pure and may be called by any thread. It writes the text of a job itself: a job of 1,000 containers has
+   60,000 lines, and prometheus-client needs several times as long for a line.
 2. `served` lets prometheus-client write the text of a container. A scrape needs the token that reads, as at the driver
-   (`Authorization: Bearer ...`, in Prometheus `authorization`): metrics name streams, tasks and stores, and the loopback
-   address is open to all users of the machine.
+   (`Authorization: Bearer ...`, in Prometheus `authorization`): metrics name streams, tasks and stores, and the
+   loopback address is open to all users of the machine.
 
 By default, a Prometheus overwrites the label `job` with its own `job_name`; with `honor_labels: true` it keeps ours.
 """
@@ -93,8 +93,8 @@ def served(
     tokens: Collection[str] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Iterator[None]:
-    """Answer scrapes of `http://host:port/metrics` until the end of the context; each calls `series`, in a separate thread.
-    If the port is taken, a warning is logged and nothing is served: metrics never end a job.
+    """Answer scrapes of `http://host:port/metrics` until the end of the context; each calls `series`, in a separate
+    thread. If the port is taken, a warning is logged and nothing is served: metrics never end a job.
 
     `tokens`: a scrape needs one of them; None: it needs none. If `tokens` is empty, every scrape is refused.
     """

@@ -25,13 +25,14 @@ M = TypeVar("M", Counter, Gauge, Timer, Histogram)
 class Registry(MetricsRegistry):
     """Creates a metric at the first request for it, and never resets or removes one: readers take differences.
 
-    One thread writes the metrics. Any thread may call `snapshot`, which returns each number as of some moment during the
-    call. A request for a name as another kind of metric raises SamzapyError.
+    One thread writes the metrics. Any thread may call `snapshot`, which returns each number as of some moment during
+    the call. A request for a name as another kind of metric raises SamzapyError.
     """
 
     def __init__(self) -> None:
         self._metrics: dict[tuple[str, str], Counter | Gauge | Timer | Histogram] = {}
-        # A list may be walked while another thread appends to it; a dict may not, and even copying one can be interrupted.
+        # A list may be walked while another thread appends to it; a dict may not, and even copying one can be
+        # interrupted.
         self._in_order: list[tuple[str, str, Counter | Gauge | Timer | Histogram]] = []
         self._counters: set[tuple[str, str]] = set()
         self._sources: dict[str, Source] = {}
@@ -54,8 +55,8 @@ class Registry(MetricsRegistry):
         return self._metric(group, f"{name}{LE}", Histogram, bounds)
 
     def watch(self, group: str, source: Source) -> None:
-        """Call `source` for the values of a group at every snapshot, one thread at a time. It replaces the group's previous
-        source. A source that fails is left out and counted in `metrics.source-failures`."""
+        """Call `source` for the values of a group at every snapshot, one thread at a time. It replaces the group's
+        previous source. A source that fails is left out and counted in `metrics.source-failures`."""
         self._sources = {**self._sources, group: source}
 
     def snapshot(self) -> Snapshot:

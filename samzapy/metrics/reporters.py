@@ -20,7 +20,8 @@ def reporters(
     clock: Clock,
     tasks: Iterable[str] = (),
 ) -> list[Reporter]:
-    """The reporters of a container, in order. `publisher_of` makes a publisher for a stream; `tasks` are the container's.
+    """The reporters of a container, in order. `publisher_of` makes a publisher for a stream; `tasks` are the
+    container's.
 
     Raises EnvironmentFailure if a reporter needs a library that is not installed.
     """

@@ -2,8 +2,9 @@
 
 The number of series is bounded, whatever the size of the job (`samzapy.metrics.bounded`):
 
-1. A family with many series loses the label `task`, then `partition`, `store` and `stream`. The label `container` stays: all
-   counters of a container start again together, so a sum over its tasks falls only at a restart, and `rate()` stays right.
+1. A family with many series loses the label `task`, then `partition`, `store` and `stream`. The label `container`
+   stays: all counters of a container start again together, so a sum over its tasks falls only at a restart, and
+   `rate()` stays right.
 2. A family of histograms with many buckets has sums and counts only.
 3. A job with too many series leaves out whole families: first of clients and of the job's own code, then of stores, of
    tasks and of containers. `metrics_series_left_out` counts their series.
@@ -27,9 +28,9 @@ Groups = Mapping[str, Mapping[str, float]]
 
 
 class PartitionSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """An input partition when its end was asked for: the next offset to process, the offset after its last record, the offsets
-    between the two, and the seconds for which the oldest unprocessed record has waited. None: not known. The garbage
-    collector does not look at it: a driver has twenty thousand, and makes them again all the time."""
+    """An input partition when its end was asked for: the next offset to process, the offset after its last record, the
+    offsets between the two, and the seconds for which the oldest unprocessed record has waited. None: not known. The
+    garbage collector does not look at it: a driver has twenty thousand, and makes them again all the time."""
 
     position: int
     end: int | None = None
@@ -41,10 +42,10 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, gc=False):
 class ContainerSnapshot:
     """One container at one moment.
 
-    `metrics` is a registry's snapshot; groups named in `tasks` belong to tasks. Only the driver knows the rest: `state` and
-    `phase` of the newest attempt, the number of `attempts`, `partitions` by SSP as text, the seconds since it last made
-    progress (`stalled_s`, 0 unless it is stalled), `restoring`, the (offsets read, offsets to read) of its restores, and the
-    seconds since its lag was measured (None: it has none).
+    `metrics` is a registry's snapshot; groups named in `tasks` belong to tasks. Only the driver knows the rest: `state`
+    and `phase` of the newest attempt, the number of `attempts`, `partitions` by SSP as text, the seconds since it last
+    made progress (`stalled_s`, 0 unless it is stalled), `restoring`, the (offsets read, offsets to read) of its
+    restores, and the seconds since its lag was measured (None: it has none).
     """
 
     id: str
@@ -146,8 +147,8 @@ def _go_on() -> None:
 
 
 def job_series(job: JobSnapshot, bounds: Bounds = _BOUNDS, pause: Callable[[], None] = _go_on) -> list[Series]:
-    """The series of a whole job, in order of name. The first label is `job`. `pause` is called about once a millisecond, and
-    may let other threads run."""
+    """The series of a whole job, in order of name. The first label is `job`. `pause` is called about once a
+    millisecond, and may let other threads run."""
     place = (("job", job.name),)
     collected = BoundedSeries(place, bounds, _RANKS, pause)
     collected.add(_BUILD, 1.0, (("version", VERSION),))

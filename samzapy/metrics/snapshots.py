@@ -1,10 +1,10 @@
 """Publishes snapshots of a container's metrics as JSON lines, in Samza's format.
 
 1. `SnapshotReporter` publishes them to a stream or to the log at a fixed interval.
-2. `task_snapshots` repeats the metrics of a task's stores under Samza's groups and names, so that dashboards made for Samza
-   find them. Samza publishes one snapshot for each task, with the source `TaskName-Partition 0`, and names a store's
-   metrics `STORE-PROPERTY` in the group of the class that counts them. The first group has every property of a store,
-   the others only Samza's:
+2. `task_snapshots` repeats the metrics of a task's stores under Samza's groups and names, so that dashboards made for
+   Samza find them. Samza publishes one snapshot for each task, with the source `TaskName-Partition 0`, and names a
+   store's metrics `STORE-PROPERTY` in the group of the class that counts them. The first group has every property of a
+   store, the others only Samza's:
 
     KeyValueStoreMetrics            counts-gets, counts-puts, counts-deletes, counts-flushes, ... every property
     CachedStoreMetrics              counts-gets, ..., counts-cache-hits, counts-dirty-count, counts-cache-size
@@ -141,8 +141,8 @@ class SnapshotReporter(Reporter):
     """Publishes snapshots in Samza's format.
 
     `{"header": {"job-name", "job-id", "container-name", "source", "host", "time", "reset-time", "version",
-    "samza-version"}, "metrics": {group: {name: value}}}`, with times in milliseconds since 1970. One snapshot has all metrics
-    under our names; one for each task has its stores under Samza's (`task_snapshots`).
+    "samza-version"}, "metrics": {group: {name: value}}}`, with times in milliseconds since 1970. One snapshot has all
+    metrics under our names; one for each task has its stores under Samza's (`task_snapshots`).
     """
 
     def __init__(

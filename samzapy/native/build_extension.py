@@ -1,8 +1,8 @@
 """Compiles the extension when samzapy is built or installed from its sources: a hook of the build backend, hatchling.
 
-There is one file for all versions of Python from 3.10 on, since it uses only the stable ABI. Where it cannot be compiled, the package
-is built without it, and everything runs in Python. `SAMZAPY_NATIVE` in the environment: `0` does without it, `1` makes a
-failure an error.
+There is one file for all versions of Python from 3.10 on, since it uses only the stable ABI. Where it cannot be
+compiled, the package is built without it, and everything runs in Python. `SAMZAPY_NATIVE` in the environment: `0` does
+without it, `1` makes a failure an error.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ def runs_of_partitions(batch: Messages) -> Iterator[tuple[Messages, int]]:
 
 def columns(run: Messages, first: int, length: int, given: tuple[Column, Column, Column]) -> tuple[Sequence[Any], ...]:
     """The columns of a run, which begins at index `first` of a batch of this length: keys, contents and event times, or
-    the `given` ones. Raises TypeError for the name of a field, ValueError for a column that is not as long as the batch."""
+    the `given` ones. Raises TypeError for the name of a field, ValueError for a column that is not as long as the
+    batch."""
     keys, messages = keys_and_messages(run)
     default: list[Callable[[], Sequence[Any]]] = [lambda: keys, lambda: messages, lambda: times_of(run)]
     found = []

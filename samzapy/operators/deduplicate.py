@@ -1,16 +1,16 @@
 """Drops repeated messages: the receiving side of effectively-once.
 
-1. A store keeps the ids that were seen. It is restored with the task and committed with its offsets, so the receiver itself
-   needs `task.guarantee=effectively-once` or `exactly-once`.
+1. A store keeps the ids that were seen. It is restored with the task and committed with its offsets, so the receiver
+   itself needs `task.guarantee=effectively-once` or `exactly-once`.
 2. By default the output id of an effectively-once job identifies a message. For each source and receiving partition
    the store has the greatest (offset, number) so far, and the last `window` ids one by one. A greater id is new. A
    lower id that is not among the remembered ids is also new, unless more than `window` messages of its source came
    after the first greater one. An id below all remembered ones is a repetition.
 3. A sender of this version sends in order, so the window matters only where order is lost: see
    `samzapy.container.outputs.output_ids`. The store remembers received ids, so inputs without outputs cost nothing.
-4. With a key of the user's choice (a message's UUID) the store keeps the last `capacity` keys. `key/K` has the number of
-   key K, `at/N` the key of number N, and `count` the next number and the smallest number that may have an entry. After
-   a smaller capacity each new key takes out a few of the surplus ones; they do not count as seen meanwhile.
+4. With a key of the user's choice (a message's UUID) the store keeps the last `capacity` keys. `key/K` has the number
+   of key K, `at/N` the key of number N, and `count` the next number and the smallest number that may have an entry.
+   After a smaller capacity each new key takes out a few of the surplus ones; they do not count as seen meanwhile.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _HEAD = 6
 class SeenIds:
     """The ids that came, by source: bounded for each.
 
-    The source's entry has the last 32 ids at most; numbered chunks have the earlier ones. When a chunk is dropped the floor
-    rises to its greatest id, and an id that is not above the floor counts as seen. Every change puts new objects, so the
-    store can undo it if the message fails.
+    The source's entry has the last 32 ids at most; numbered chunks have the earlier ones. When a chunk is dropped the
+    floor rises to its greatest id, and an id that is not above the floor counts as seen. Every change puts new objects,
+    so the store can undo it if the message fails.
     """
 
     def __init__(self, store: KeyValueStore[str, Any], window: int) -> None:
@@ -97,8 +97,8 @@ def _pairs(flat: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 class Deduplicator:
-    """Distinguishes new messages from repeated ones. `store` has string keys and json (or msgpack) values, and is used for
-    nothing else; it holds the last `window` ids of each source, 32 an entry, and two entries per remembered key."""
+    """Distinguishes new messages from repeated ones. `store` has string keys and json (or msgpack) values, and is used
+    for nothing else; it holds the last `window` ids of each source, 32 an entry, and two entries per remembered key."""
 
     def __init__(self, store: KeyValueStore[str, Any], capacity: int = 100_000, window: int = 1_000) -> None:
         for name, value in (("capacity", capacity), ("window", window)):

@@ -1,14 +1,15 @@
 """Keeps the progress of event time, by partition, in the store of a window or a join; reads durations.
 
-1. The mark of a partition is its newest event time. Each message reads and writes it in the store. So a commit writes the
-   mark together with its message, and the undo of a failed message restores the mark, in any order of the partitions.
+1. The mark of a partition is its newest event time. Each message reads and writes it in the store. So a commit writes
+   the mark together with its message, and the undo of a failed message restores the mark, in any order of the
+   partitions.
 2. A message is late by the mark of its own partition, or if its window was over before it came. The least of all marks
    decides which windows are over. It is never ahead of the message's own mark, unless an idle partition was left out.
 3. The idle rule is the same as for a task's clock, with the idle time of the window or join. When all partitions are
    idle, event time advances with processing time.
 
-These are not the marks of the task's clock: a window may take its times from the message's content, and read only some of
-the inputs.
+These are not the marks of the task's clock: a window may take its times from the message's content, and read only some
+of the inputs.
 
     m|<partition>    time    the newest event time of a partition, `system.stream[3]`
     clock            time    up to where event time has come
@@ -58,7 +59,8 @@ _SINGLE = frozenset({"string", "integer", "long", "double", "bytes", "uuid"})
 
 
 def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
-    """The duration in milliseconds. Raises ValueError, naming `what`, for anything but a duration of at least `least`."""
+    """The duration in milliseconds. Raises ValueError, naming `what`, for anything but a duration of at least
+    `least`."""
     given: object = duration
     if isinstance(duration, str):
         match = _TEXT.fullmatch(duration.strip())
@@ -128,8 +130,8 @@ class EventTime:
     ) -> None:
         """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others
         back; None: they always wait for it. `grace_ms`: the time by which event time passes an end before the users
-        close it. `bound`: of the times that advance event time, by default none. `users` (the objects that need event times, in the plural) and `remedy` go into the error for a
-        message without a proper event time."""
+        close it. `bound`: of the times that advance event time, by default none. `users` (the objects that need event
+        times, in the plural) and `remedy` go into the error for a message without a proper event time."""
         self._store = store
         self._get, self._put = store.get, store.put
         self._users, self._remedy = users, remedy
@@ -158,8 +160,8 @@ class EventTime:
         self.over = self._get(_CLOCK) or 0
 
     def hear(self, envelope: IncomingMessageEnvelope, time: int) -> int:
-        """Take the event time of a message; returns its horizon: windows that were over then are closed to it. The horizon of
-        one that is too far ahead is `AHEAD_MS`, so it is late for all of them.
+        """Take the event time of a message; returns its horizon: windows that were over then are closed to it. The
+        horizon of one that is too far ahead is `AHEAD_MS`, so it is late for all of them.
 
         Raises ValueError for an invalid time, and for an unknown partition.
         """
@@ -208,8 +210,8 @@ class EventTime:
     def look(self, now: float) -> bool:
         """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved."""
         self.recall()
-        # Read again, since an undo may have restored a mark, and all at once: a partition that is no longer idle must count
-        # before any other moves.
+        # Read again, since an undo may have restored a mark, and all at once: a partition that is no longer idle must
+        # count before any other moves.
         self._marks = self._kept()
         marks = self._marks.marks
         for source in self._sources.values():

@@ -31,11 +31,11 @@ class Due(NamedTuple):
 class FirstKeys:
     """The entries of a store with keys `<prefix><digits>...`, taken out of it in the order of their keys.
 
-    1. The first keys from `lower` of the last `take` on are in memory, at most `MOST` of them; the store has the later keys
-       and all values. So an entry that comes and goes between two commits is never serialized.
+    1. The first keys from `lower` of the last `take` on are in memory, at most `MOST` of them; the store has the later
+       keys and all values. So an entry that comes and goes between two commits is never serialized.
     2. A key in memory that the store does not have was deleted, or its message was undone: it is skipped.
-    3. The store counts the calls that took entries (`taken/<prefix>`). If that count differs, a call was undone with its
-       message, and the keys are read again.
+    3. The store counts the calls that took entries (`taken/<prefix>`). If that count differs, a call was undone with
+       its message, and the keys are read again.
 
     Use one object at a time for a prefix: it does not see the entries that another one adds.
     """
@@ -99,8 +99,8 @@ class FirstKeys:
 class ExpiryIndex:
     """Entries by (time, name), under the keys of a store that start with `prefix`.
 
-    The store has string keys, and a value serde that takes the values (json, msgpack). The whole index is in the store, so
-    it is committed, restored and undone with it. A new object may replace an old one at any time; do not use the old
+    The store has string keys, and a value serde that takes the values (json, msgpack). The whole index is in the store,
+    so it is committed, restored and undone with it. A new object may replace an old one at any time; do not use the old
     one afterwards. The keys of the first entries are also in memory (see `FirstKeys`).
     """
 

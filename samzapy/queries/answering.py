@@ -1,4 +1,5 @@
-"""Answers questions in a thread of the container. The thread asks the driver for them, so the container needs no port."""
+"""Answers questions in a thread of the container. The thread asks the driver for them, so the container needs no
+port."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ class Answering:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        # Do not wait for the thread: a distant driver may hold it for some seconds, and it uses nothing of the container.
+        # Do not wait for the thread: a distant driver may hold it for some seconds, and it uses nothing of the
+        # container.
         self._closed.set()
         self._source.close()
 
@@ -115,7 +117,8 @@ class Answering:
 
 @dataclass(frozen=True)
 class Readers:
-    """The readers of a container's stores: `stores` has the committed entries, `source` the questions; None without queries."""
+    """The readers of a container's stores: `stores` has the committed entries, `source` the questions; None without
+    queries."""
 
     stores: CommittedStores = field(default_factory=CommittedStores)
     source: QuestionSource | None = None

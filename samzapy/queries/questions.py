@@ -1,7 +1,7 @@
 """Defines the question about a store and its answer, and merges the answers of several tasks.
 
-Both travel as MessagePack between the driver and its containers, which have the same version of samzapy. Keys and values
-are bytes: only the driver converts them, so an answer costs a container no more than the read.
+Both travel as MessagePack between the driver and its containers, which have the same version of samzapy. Keys and
+values are bytes: only the driver converts them, so an answer costs a container no more than the read.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ Place = tuple[bytes, int]
 class Question(msgspec.Struct, frozen=True, array_like=True):
     """The entries with lower <= key < upper (None: no bound) of one store, in the order of their places.
 
-    The answer ends after `most` entries or `most_bytes` bytes, but has at least one entry if there is any. `partitions`: the
-    tasks that are asked, by changelog partition; None for all of the container. `after`: only entries beyond this place.
+    The answer ends after `most` entries or `most_bytes` bytes, but has at least one entry if there is any.
+    `partitions`: the tasks that are asked, by changelog partition; None for all of the container. `after`: only entries
+    beyond this place.
     """
 
     store: str
@@ -99,8 +100,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     """Entries in the order of their places. `more`: more may follow.
 
     `as_of`: by partition the changelog offset up to which the state is complete, -1 without a changelog or before its
-    first record. `lag`: the changelog offsets that a standby is behind, None for an owner. With a `problem` there are no
-    entries, and `message` is one line about it.
+    first record. `lag`: the changelog offsets that a standby is behind, None for an owner. With a `problem` there are
+    no entries, and `message` is one line about it.
     """
 
     entries: tuple[Entry, ...] = ()

@@ -1,8 +1,8 @@
 """Replays a slice of a production input on a developer's machine: `samzapy replay`.
 
-The state of one task is rebuilt as of the last commit before an offset, in a folder that is removed afterwards. Then the task
-gets the same records again, in a real container. Nothing is written to a system: no producer is made, consumers have no group
-and read committed records.
+The state of one task is rebuilt as of the last commit before an offset, in a folder that is removed afterwards. Then
+the task gets the same records again, in a real container. Nothing is written to a system: no producer is made,
+consumers have no group and read committed records.
 
     places       the offsets of a command line, as logs and errors print them
     history      the commits that the checkpoint topic still has: state and positions belong together

@@ -64,8 +64,8 @@ class Begin:
 
 
 def scratch_job(job: JobConfig, folder: Path) -> JobConfig:
-    """The job with its files below `folder`, and without the settings that a replay replaces: commits, orders among inputs,
-    pauses of retries, waits of batches, snapshots, access logs, reporters."""
+    """The job with its files below `folder`, and without the settings that a replay replaces: commits, orders among
+    inputs, pauses of retries, waits of batches, snapshots, access logs, reporters."""
     task = job.task
     errors = {stage: replace(policy, backoff_ms=0) for stage, policy in task.errors.policies.items()}
     stores = {

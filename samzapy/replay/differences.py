@@ -1,7 +1,7 @@
 """Compares two replays of the same records: the outputs, changes of state and failures of two versions of a task.
 
-Steps are compared by their messages. If one version takes messages one by one and the other in batches, they have no steps in
-common; then all of their effects are compared as one step.
+Steps are compared by their messages. If one version takes messages one by one and the other in batches, they have no
+steps in common; then all of their effects are compared as one step.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
 """Decides whether a changelog partition still holds the state of an earlier commit.
 
-The state of a commit is the fold of the records up to its last one, at offset `last`. Compaction removes a record once the
-same key has a newer one. That is harmless if the newer one is at or before `last`, and falsifies the state if it is after.
-The log does not show which case it was. These facts are known:
+The state of a commit is the fold of the records up to its last one, at offset `last`. Compaction removes a record once
+the same key has a newer one. That is harmless if the newer one is at or before `last`, and falsifies the state if it is
+after. The log does not show which case it was. These facts are known:
 
-1. Compaction always covers a beginning of the log: of the records before some offset D it keeps the newest of each key. So
-   the records of one key are removed oldest first. A deletion that is the newest one goes as well, `delete.retention.ms`
-   after it was first covered.
+1. Compaction always covers a beginning of the log: of the records before some offset D it keeps the newest of each key.
+   So the records of one key are removed oldest first. A deletion that is the newest one goes as well,
+   `delete.retention.ms` after it was first covered.
 2. If no offset up to `last` is missing, except those at which a known transaction ended, nothing was removed.
-3. If some key has two records at or before `last`, D is not behind the second of them. So everything that was removed had a
-   newer record, or was a deletion, before D.
-4. Otherwise the keys decide. One without a record after `last` has its newest record at or before it, and that one is there,
-   by 1. One with records on both sides is there with its newest one at or before `last`, by 1. Keys with a record after
-   `last` and none before are in doubt: they are new, or compaction has removed their earlier records. For this no
-   deletion after `last` may have been removed: the commit is younger than `delete.retention.ms`, or no offset after it
-   is missing.
+3. If some key has two records at or before `last`, D is not behind the second of them. So everything that was removed
+   had a newer record, or was a deletion, before D.
+4. Otherwise the keys decide. One without a record after `last` has its newest record at or before it, and that one is
+   there, by 1. One with records on both sides is there with its newest one at or before `last`, by 1. Keys with a
+   record after `last` and none before are in doubt: they are new, or compaction has removed their earlier records. For
+   this no deletion after `last` may have been removed: the commit is younger than `delete.retention.ms`, or no offset
+   after it is missing.
 
-The check reads after the restore has read. Compaction only removes, so the restore has found every record that the check finds.
-While the broker is cleaning this very partition, its first segments may be further than its last ones; sign 3 is then
-early. That passes with the cleaning.
+The check reads after the restore has read. Compaction only removes, so the restore has found every record that the
+check finds. While the broker is cleaning this very partition, its first segments may be further than its last ones;
+sign 3 is then early. That passes with the cleaning.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _REMEMBERED = 1_000_000
 
 
 class CommittedRecords(NamedTuple):
-    """The records of a changelog partition that make the state of a commit: from `start` (0, or the offset after a snapshot) to
-    `last`. `no_records`: offsets at which known transactions ended."""
+    """The records of a changelog partition that make the state of a commit: from `start` (0, or the offset after a
+    snapshot) to `last`. `no_records`: offsets at which known transactions ended."""
 
     ssp: SystemStreamPartition
     start: int
@@ -82,8 +82,8 @@ def lost_state(
 ) -> str | None:
     """The reason why the records may differ from the commit's, None if they are the same.
 
-    `log`: the committed range now. `deletions_kept`: the commit is younger than `delete.retention.ms`. Over a snapshot nothing
-    may be missing: a deletion that was removed would leave the snapshot's entry.
+    `log`: the committed range now. `deletions_kept`: the commit is younger than `delete.retention.ms`. Over a snapshot
+    nothing may be missing: a deletion that was removed would leave the snapshot's entry.
     """
     ssp, start, last, no_records = state
     if last < start:

@@ -1,8 +1,8 @@
 """Supplies a replay with the records of its inputs, in an order that the job may have had.
 
-The order within a partition is certain. The order across partitions is not recorded, but commits bound it: the records before
-a commit's positions were processed before the records behind them. Between two commits the records come by their times, the
-smallest time among the next ones of all partitions first; at equal times by the partition's name.
+The order within a partition is certain. The order across partitions is not recorded, but commits bound it: the records
+before a commit's positions were processed before the records behind them. Between two commits the records come by their
+times, the smallest time among the next ones of all partitions first; at equal times by the partition's name.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Row(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The records of a replay: from `starts`, through the positions of the commits in between, to the record `until`, which
-    is the last one. `ends`: where each partition ends."""
+    """The records of a replay: from `starts`, through the positions of the commits in between, to the record `until`,
+    which is the last one. `ends`: where each partition ends."""
 
     starts: Positions
     commits: Sequence[Positions]

@@ -1,9 +1,11 @@
 """Reads the commits of one task that the checkpoint topic of its job still has.
 
-1. A checkpoint names the input positions and the changelog offsets of one commit, so it alone records the offset of a state.
-2. The topic is compacted: at the end only the newest checkpoint of a task is left. The records of its last segment, which is
-   never compacted, are the history that a replay can go back to. Checkpoints in files have no history.
-3. A superseded run may have written after its successor. Its records have a lower epoch and are passed over, as at a start.
+1. A checkpoint names the input positions and the changelog offsets of one commit, so it alone records the offset of a
+   state.
+2. The topic is compacted: at the end only the newest checkpoint of a task is left. The records of its last segment,
+   which is never compacted, are the history that a replay can go back to. Checkpoints in files have no history.
+3. A superseded run may have written after its successor. Its records have a lower epoch and are passed over, as at a
+   start.
 """
 
 from __future__ import annotations

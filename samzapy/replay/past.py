@@ -1,9 +1,10 @@
-"""Supplies a replay with the systems of its job: clients that only read, and end where the replay's state and inputs end.
+"""Supplies a replay with the systems of its job: clients that only read, and end where the replay's state and inputs
+end.
 
 1. Changelogs end after the last record of the commit that the replay starts from. Later records are not read.
 2. The inputs come from the replay's feed, once the stores are restored.
-3. The records that the container sends are kept here. No producer of the real system is ever made, and every call of an admin
-   that changes something is refused.
+3. The records that the container sends are kept here. No producer of the real system is ever made, and every call of an
+   admin that changes something is refused.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from samzapy.system.factories import system_factory
 class Past:
     """The state that the clients of one replay share.
 
-    `ends`: the first offset of each changelog partition that is not part of the state. `read_from`: where the restore has
-    begun to read each of them; none for one that it has not read.
+    `ends`: the first offset of each changelog partition that is not part of the state. `read_from`: where the restore
+    has begun to read each of them; none for one that it has not read.
     """
 
     def __init__(

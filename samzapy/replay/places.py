@@ -48,8 +48,8 @@ def find_task(model: JobModel, name: str | None, until: str) -> TaskModel:
 def find_place(option: str, text: str, ssps: Collection[SystemStreamPartition], *, last: bool) -> Place:
     """The record that `text` names among the inputs `ssps` of a task; of a batch the `last` one, or the first.
 
-    Raises ConfigError for another form, for a partition that the task does not read, and for a bare offset where the task
-    reads several partitions.
+    Raises ConfigError for another form, for a partition that the task does not read, and for a bare offset where the
+    task reads several partitions.
     """
     named = _NAMED.search(text)
     if named is not None:

@@ -1,8 +1,8 @@
 """Plans a replay: finds the commit with the state, the records after it, and the gaps in the records of the original
 run.
 
-Only one thing ties state to offsets: a commit. So a replay begins at the last commit before the first record of interest, with
-the state and the positions of that commit.
+Only one thing ties state to offsets: a commit. So a replay begins at the last commit before the first record of
+interest, with the state and the positions of that commit.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A replay that can be run any number of times. `about` describes it, and `unknown` lists where the original run may have
-    differed: lines for people."""
+    """A replay that can be run any number of times. `about` describes it, and `unknown` lists where the original run
+    may have differed: lines for people."""
 
     task: TaskModel
     tasks: int
@@ -79,8 +79,9 @@ class Plan:
 def plan_replay(config: JobConfig, request: Request) -> Plan:
     """Find the commit and the records. Writes nothing.
 
-    Raises ConfigError for a place or a task that the job does not have, and for a commit before a store got the serdes of the
-    job file; OffsetOutOfRange for records that are gone, EnvironmentFailure where the commit or the state is gone.
+    Raises ConfigError for a place or a task that the job does not have, and for a commit before a store got the serdes
+    of the job file; OffsetOutOfRange for records that are gone, EnvironmentFailure where the commit or the state is
+    gone.
     """
     kind = load_task_class(config.task.task_class)
     if issubclass(kind, StateCheckpointTask):

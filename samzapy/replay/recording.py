@@ -154,7 +154,8 @@ class _Changed(NamedTuple):
 
 @dataclass
 class Recorder:
-    """Collects effects since the last `take`. `active`: False until the task has started, because a restore is not a change."""
+    """Collects effects since the last `take`. `active`: False until the task has started, because a restore is not a
+    change."""
 
     active: bool = False
     _sent: list[tuple[str, OutgoingRecord]] = field(default_factory=list)

@@ -1,6 +1,7 @@
 """The user's class in a replay: its failures are noted, the debugger stops in it, and its sinks stay closed.
 
-The class is watched by a subclass, so a container makes and calls it as any other. Another version of it comes from a file.
+The class is watched by a subclass, so a container makes and calls it as any other. Another version of it comes from a
+file.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class NoDebugger:
 
 
 class Pdb:
-    """Python's own debugger, on this terminal. `at_failures`: after each failure; else only where `run` is asked for."""
+    """Python's own debugger, on this terminal. `at_failures`: after each failure; else only where `run` is asked
+    for."""
 
     def __init__(self, *, at_failures: bool) -> None:
         self._at_failures = at_failures
@@ -68,8 +70,8 @@ class Pdb:
 
 
 class Watch:
-    """Notes the failures of one task's messages. `before`: the message at which the debugger stops before it is processed;
-    None for nowhere."""
+    """Notes the failures of one task's messages. `before`: the message at which the debugger stops before it is
+    processed; None for nowhere."""
 
     def __init__(self, task: str, recorder: Recorder, debugger: Debugger, before: Place | None) -> None:
         self._task = task

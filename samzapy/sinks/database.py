@@ -188,8 +188,8 @@ def _parameter_style(driver: str) -> str:
 
 #: A lost connection, a server that shuts down, a deadlock, a time-out: a new connection may help.
 _TRANSIENT = {"OperationalError", "InterfaceError"}
-#: States of SQL that PostgreSQL's drivers do not raise as those classes, but as InternalError: a server that became read-only
-#: (a failover made it the standby), a session that was ended after a time-out in or of its transaction.
+#: States of SQL that PostgreSQL's drivers do not raise as those classes, but as InternalError: a server that became
+#: read-only (a failover made it the standby), a session that was ended after a time-out in or of its transaction.
 _TRANSIENT_STATES = {"25006", "25P03", "25P04"}
 #: SQLite raises OperationalError for nearly everything, also for a missing table.
 _TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")

@@ -122,8 +122,8 @@ def _below(folder: Path, job: JobConfig) -> JobConfig:
 
 
 def _with_named(job: JobConfig, partitions: Partitions) -> JobConfig:
-    """The job with the streams that `partitions` names in place of its patterns. Raises ConfigError for a pattern that matches
-    none of them."""
+    """The job with the streams that `partitions` names in place of its patterns. Raises ConfigError for a pattern that
+    matches none of them."""
     if not job.task.patterns:
         return job
     names = [] if isinstance(partitions, int) else list(partitions)

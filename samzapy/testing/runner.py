@@ -30,7 +30,8 @@ Entries = dict[int, dict[Any, Any]] | None
 
 
 def contents(job: JobConfig, streams: Streams, clock: Clock, scratch: Path) -> dict[str, Entries]:
-    """The committed entries of every store: of its changelog, else of its files. `scratch`: a folder for files of the read."""
+    """The committed entries of every store: of its changelog, else of its files. `scratch`: a folder for files of the
+    read."""
     with ExitStack() as cleanup:
         clients = job_clients(job, "test")
         cleanup.callback(clients.close)
@@ -144,11 +145,12 @@ class TestRunner:
         return replace(self, overrides={**self.overrides, **config})
 
     def with_input(self, stream: str, messages: Iterable[Any], partitions: int = 1) -> TestRunner:
-        """Put these messages into `stream` (`in`, `system.in` or an id), before the start; they are read from the first.
+        """Put these messages into `stream` (`in`, `system.in` or an id), before the start; they are read from the
+        first.
 
         A message is a pair (key, message), an `Input`, or an output envelope of another run. Anything else is a
-        message without a key. Other inputs are empty, with as many partitions as the widest given input. Raises ValueError
-        for a stream that has its messages already.
+        message without a key. Other inputs are empty, with as many partitions as the widest given input. Raises
+        ValueError for a stream that has its messages already.
         """
         if stream in self.inputs:
             raise ValueError(f"{stream} has its messages already: give all of them in one with_input")

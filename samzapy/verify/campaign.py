@@ -80,8 +80,8 @@ COLUMNS = (
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A scenario's line; `recovery s` is the longest, `Spark's s` Spark's part of it, `pause s` the longest time without outputs
-    in an upgrade."""
+    """A scenario's line; `recovery s` is the longest, `Spark's s` Spark's part of it, `pause s` the longest time
+    without outputs in an upgrade."""
     count = row.verdict.count
     return (
         row.plan.scenario,

@@ -4,8 +4,8 @@
     start of the driver's JVM ... start of the last Python worker  Spark's  detection, JVMs, executors, placement
     start of the last Python worker ... everything is processed    ours     imports, fences, restore, the backlog
 
-A new driver claims the job while its JVM starts, which is counted as Spark's. A recovery that starts no Python worker has no such
-parts.
+A new driver claims the job while its JVM starts, which is counted as Spark's. A recovery that starts no Python worker
+has no such parts.
 """
 
 from __future__ import annotations

@@ -68,7 +68,8 @@ _COUNTED_APART = {"loss", "duplicates", "order"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """The findings with a count above 0, and the violations of the guarantee among them. `may_be_late`: as for `judge`."""
+    """The findings with a count above 0, and the violations of the guarantee among them. `may_be_late`: as for
+    `judge`."""
 
     guarantee: Guarantee
     findings: tuple[Finding, ...]
@@ -117,7 +118,8 @@ def judge(
     return Verdict(guarantee, tuple(finding for finding in findings if finding.count), may_be_late)
 
 
-#: During an upgrade each step writes this part of the events that its stretch has left, so that some come however long it takes.
+#: During an upgrade each step writes this part of the events that its stretch has left, so that some come however long
+#: it takes.
 _STEP = 1 / 1_000
 #: The faults that end with other Python workers.
 _RESTARTED = {Kind.WORKER, Kind.EXECUTOR, Kind.DRIVER, Kind.UPGRADE}

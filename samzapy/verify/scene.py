@@ -15,7 +15,8 @@ from samzapy.verify.processes import JobProcess, NoProgress, command_in, end, go
 from samzapy.verify.target import STATE
 from samzapy.verify.traffic import Feeder
 
-#: Seconds: a loaded machine is slow, a hung job never ends. For a start or a recovery, unless told otherwise, and for a stop.
+#: Seconds: a loaded machine is slow, a hung job never ends. For a start or a recovery, unless told otherwise, and for a
+#: stop.
 PATIENCE_S, LONGEST_STOP_S = 180.0, 90.0
 #: Seconds: a job with uncommitted work commits much sooner.
 _SOON_S = 5.0
@@ -43,8 +44,8 @@ class Scene:
         containers: int = 2,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """`containers`: the number in the job file, and the most that a run may have. `patience_s`: seconds for a start or a
-        recovery."""
+        """`containers`: the number in the job file, and the most that a run may have. `patience_s`: seconds for a start
+        or a recovery."""
         self._patience_s = patience_s
         self._folder = folder
         self._most = self._containers = containers
@@ -64,7 +65,8 @@ class Scene:
         self.run = self._new_run()
 
     def upgrade(self, meanwhile: Callable[[], object]) -> None:
-        """Start a second run on the same local state, as for a new version of the job; the first one hands the job over.
+        """Start a second run on the same local state, as for a new version of the job; the first one hands the job
+        over.
 
         `meanwhile` is called again and again. Returns when the second run is at work, and the first has ended. Raises
         NoProgress if it does not."""
@@ -147,8 +149,8 @@ class Scene:
         return set() if status is None else {container["epoch"] for container in status["containers"]}
 
     def until(self, look: Callable[[], Any], what: str, timeout_s: float | None = None) -> None:
-        """Wait until `look` is true, as long as for a recovery if nothing else is said. Raises NoProgress with the job's status,
-        JobRefused, and the feeder's failure."""
+        """Wait until `look` is true, as long as for a recovery if nothing else is said. Raises NoProgress with the
+        job's status, JobRefused, and the feeder's failure."""
         until(look, lambda: f"{what}; {self._described()}", timeout_s or self._patience_s, self._clock)
 
     def caught_up(self, ends: tuple[int, ...]) -> bool:

@@ -141,8 +141,9 @@ def collect(streams: Streams, name: str, watched: list[Record], state: Path | No
 
 
 def by_task(log: Iterable[Record], partitions: int) -> list[Record]:
-    """The records of a changelog, each with the input partition of its writer's task: the first run gives the changelog's
-    partitions to the tasks in the order of their names, in which `Partition 10` comes before `Partition 2`."""
+    """The records of a changelog, each with the input partition of its writer's task: the first run gives the
+    changelog's partitions to the tasks in the order of their names, in which `Partition 10` comes before `Partition
+    2`."""
     tasks = sorted(range(partitions), key=lambda number: f"Partition {number}")
     return [record._replace(partition=tasks[record.partition]) for record in log]
 

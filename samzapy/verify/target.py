@@ -108,8 +108,8 @@ class Target:
     """A system, `kafka` or `local`, and a Spark master. `overrides` are keys that override the verified job's.
 
     `bootstrap`: the Kafka; None for `local`. `broker`: the Kafka if the command has started it, so that it may be
-    bounced. `partitions`: of the input, and so the number of tasks. `most_containers`: the job has as many, if there are
-    slots for them.
+    bounced. `partitions`: of the input, and so the number of tasks. `most_containers`: the job has as many, if there
+    are slots for them.
     """
 
     system: str

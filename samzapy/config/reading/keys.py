@@ -121,7 +121,8 @@ def in_ms(key: str, text: str) -> str:
 
 
 def duration_hint(key: str, text: str) -> str:
-    """The likely meaning of a bad value of a `.ms` key, for the end of a message; empty if it is not a number with letters."""
+    """The likely meaning of a bad value of a `.ms` key, for the end of a message; empty if it is not a number with
+    letters."""
     return " (or a duration like 500ms, 3s, 10m, 2h)" if key.endswith(".ms") and re.match(r"\d.*[a-zA-Z]", text) else ""
 
 

@@ -11,8 +11,8 @@ One rule for all keys, ours and the keys passed on to libraries:
 
 Rather too much is masked than too little; `sensitive.` in front, as in Samza, masks values that the rule does not see.
 
-`literal_secrets` finds fewer keys: a job with them is refused if its containers are on other machines, so a path, a flag or the
-address of a server may be written in clear.
+`literal_secrets` finds fewer keys: a job with them is refused if its containers are on other machines, so a path, a
+flag or the address of a server may be written in clear.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def is_secret(key: str, raw_value: str = "") -> bool:
 
 
 def literal_secrets(raw: Mapping[str, str]) -> list[str]:
-    """The keys of a configuration as written that hold a secret themselves, over any number of references, and do not refer
-    to a variable of the environment that has it."""
+    """The keys of a configuration as written that hold a secret themselves, over any number of references, and do not
+    refer to a variable of the environment that has it."""
     return [key for key, value in raw.items() if _has_password(value) or (_names_a_secret(key) and _is_text(raw, key))]
 
 

@@ -1,6 +1,7 @@
 """The settings of the serdes that take their schemas from a registry: avro, json-schema and protobuf.
 
-They are below `serializers.registry.NAME.`, as for every serde. The connection's keys have the names of Confluent's client.
+They are below `serializers.registry.NAME.`, as for every serde. The connection's keys have the names of Confluent's
+client.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ class StreamConfig:
 
     @property
     def from_oldest(self) -> str:
-        """The options with which one run of the job begins at the oldest record. They override every key of the file."""
+        """The options with which one run of the job begins at the oldest record. They override every key of the
+        file."""
         names = {"system": self.system_stream.system, "physical": self.system_stream.stream}
         names |= {} if self.stream_id is None else {"stream": self.stream_id}
         reset, default = (key.places(**names)[0] for key in (RESET_OFFSET, OFFSET_DEFAULT))

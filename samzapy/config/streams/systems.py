@@ -175,8 +175,8 @@ def new_stream(
     own: Mapping[str, str] | None = None,
     replication_factor: int | None = None,
 ) -> StreamSpec:
-    """A stream to create. Its topic settings are its `own` ones, else those of the job file for the stream, else those for
-    all streams of the system. The same holds for the number of copies."""
+    """A stream to create. Its topic settings are its `own` ones, else those of the job file for the stream, else those
+    for all streams of the system. The same holds for the number of copies."""
     known = settings.streams.get(stream)
     given = {**settings.default_stream, **(known.properties if known else {})}
     copies = given.get("replication.factor")

@@ -86,7 +86,8 @@ class ErrorConfig:
 
     @property
     def undoes_changes(self) -> bool:
-        """Whether the changes of a call may be undone: of a message that fails, and of a batch with an output that fails."""
+        """Whether the changes of a call may be undone: of a message that fails, and of a batch with an output that
+        fails."""
         of_outputs = self.policies[Stage.SERIALIZE].only_fails and self.policies[Stage.PRODUCE].then is Action.FAIL
         return not (self.policies[Stage.PROCESS].only_fails and of_outputs)
 

@@ -1,10 +1,12 @@
 """Regular expressions among the inputs of a job, and the interval at which the driver looks for matching streams.
 
-1. An entry of `task.inputs` is a pattern if the name of its stream has a character that no name has, such as `*` or `[`. It
-   is a regular expression of Python, matched against the whole name: `kafka.orders-.*`.
+1. An entry of `task.inputs` is a pattern if the name of its stream has a character that no name has, such as `*` or
+   `[`. It is a regular expression of Python, matched against the whole name: `kafka.orders-.*`.
 2. A pattern has the same keys as a stream: `streams.ID.*` for an id with the pattern as `samza.physical.name`, or
-   `systems.S.streams.PATTERN.*`. They hold for each stream that the pattern matches, unless the stream has the key itself.
-3. A start writes the streams out in place of the patterns (`written_out`), so containers get a job file without patterns.
+   `systems.S.streams.PATTERN.*`. They hold for each stream that the pattern matches, unless the stream has the key
+   itself.
+3. A start writes the streams out in place of the patterns (`written_out`), so containers get a job file without
+   patterns.
 4. Instead of patterns in `task.inputs`, Samza has a rewriter of the configuration that adds the streams of a `regex`:
    `of_rewriters` reads its keys as a pattern.
 """
@@ -26,8 +28,8 @@ from samzapy.errors import ConfigProblem
 
 @dataclass(frozen=True)
 class InputPattern:
-    """A regular expression for the names of a system's streams. `stream` has the expression as its name; `stream_id`: the id
-    by which the job file names it, None for an entry that is written out."""
+    """A regular expression for the names of a system's streams. `stream` has the expression as its name; `stream_id`:
+    the id by which the job file names it, None for an entry that is written out."""
 
     stream: SystemStream
     stream_id: str | None = None

@@ -29,8 +29,8 @@ class ChooserConfig:
 class TaskConfig:
     """Class, inputs, guarantee and timing of the tasks. Durations are milliseconds. `window_ms` <= 0: never.
     `commit_ms` <= 0: only on request and at the end. `same_failures`: attempts that may fail in the same way.
-    `poll_batch_size` None: the default of the kind of task. `patterns`: the inputs that are not known before the systems are
-    asked; none in a job whose inputs were resolved. `refresh_ms` None: the start alone resolves them."""
+    `poll_batch_size` None: the default of the kind of task. `patterns`: the inputs that are not known before the
+    systems are asked; none in a job whose inputs were resolved. `refresh_ms` None: the start alone resolves them."""
 
     task_class: str
     inputs: tuple[SystemStream, ...]

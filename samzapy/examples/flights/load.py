@@ -32,11 +32,12 @@ def load(
     events: Sequence[tuple[str, Sequence[Event]]],
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Create the streams named in `events` on the job's default system, and write their events; returns the number of records.
+    """Create the streams named in `events` on the job's default system, and write their events; returns the number of
+    records.
 
-    The records of a stream keep their order within a partition. `on_progress` gets the number of records written, and of all
-    records. Before anything is written, raises EnvironmentFailure if a stream already holds records, and ConfigError if a
-    stream is not an input of the job.
+    The records of a stream keep their order within a partition. `on_progress` gets the number of records written, and
+    of all records. Before anything is written, raises EnvironmentFailure if a stream already holds records, and
+    ConfigError if a stream is not an input of the job.
     """
     system = job.default_system or job.task.inputs[0].system
     settings = job.systems[system]
@@ -113,7 +114,8 @@ def load_command(
     events_of: Callable[[JobConfig], Sequence[tuple[str, Sequence[Event]]]],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """Run `python -m samzapy.examples.<command> JOB.properties`: write the events of `events_of`; returns the exit code."""
+    """Run `python -m samzapy.examples.<command> JOB.properties`: write the events of `events_of`; returns the exit
+    code."""
     try:
         job = job_from_arguments(f"-m samzapy.examples.{command}", arguments)
         count = load(job, events_of(job))

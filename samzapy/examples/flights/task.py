@@ -1,11 +1,11 @@
 """Computes count, sum and maximum of the departure delays by airline and hour, and within them by model of the plane.
 
-Values are plain dicts and lists, so that any serde can write them. They do not depend on the order of the messages, so the
-partial values of several tasks can be merged.
+Values are plain dicts and lists, so that any serde can write them. They do not depend on the order of the messages, so
+the partial values of several tasks can be merged.
 
-Both inputs are keyed by tail number, so a plane and its flights reach the same task. A flight may come before its plane;
-its delay then waits in a store until the plane comes, and for good if it never does. The store holds one value for each
-tail number, however many flights wait.
+Both inputs are keyed by tail number, so a plane and its flights reach the same task. A flight may come before its
+plane; its delay then waits in a store until the plane comes, and for good if it never does. The store holds one value
+for each tail number, however many flights wait.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PLANES = "planes"
 
 
 class FlightDelayTask(StreamTask, InitableTask):
-    """Keeps `delays` by "carrier hour", `planes` (the model by tail number), and `waiting`: by tail number, the delays that
-    its flights have added to each key of `delays`, but not yet to a model."""
+    """Keeps `delays` by "carrier hour", `planes` (the model by tail number), and `waiting`: by tail number, the delays
+    that its flights have added to each key of `delays`, but not yet to a model."""
 
     _planes: KeyValueStore[str, str]
     _delays: KeyValueStore[str, Delays]

@@ -91,7 +91,8 @@ _COUNTRIES, _PLANS = ("BR", "DE", "IN", "JP", "NO"), ("free", "basic", "pro")
 
 
 def customer_changes(seed: int = 7, customers: int = 200, changes: int = 150) -> list[Event]:
-    """The table's rows (`r`), then its changes: updates (`u`), new rows (`c`), and deletions (`d`, then a message without a value)."""
+    """The table's rows (`r`), then its changes: updates (`u`), new rows (`c`), and deletions (`d`, then a message
+    without a value)."""
     drawn = Random(seed)
     events = [Event(str(number), _change("r", number, drawn), START_MS) for number in range(customers)]
     for place in range(changes):
@@ -123,8 +124,8 @@ def customers_orders(seed: int = 7, count: int = 2_000) -> list[Event]:
 
 
 def room_readings(seed: int = 7, rooms: int = 12, hours: int = 24) -> list[Event]:
-    """A reading a minute of each sensor. Every fourth sensor has no network for some hours, and sends its kept readings when the
-    network is back."""
+    """A reading a minute of each sensor. Every fourth sensor has no network for some hours, and sends its kept readings
+    when the network is back."""
     drawn = Random(seed)
     readings: list[tuple[int, Event]] = []
     for room in range(rooms):

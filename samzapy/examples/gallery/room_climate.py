@@ -34,8 +34,8 @@ def _summary(climate: Climate) -> dict[str, float]:
 
 
 class RoomClimateTask(WindowedBatchTask[str, Reading]):
-    """Sends a sensor's ten minutes once, five minutes after their end by the readings of the partition. A reading that comes
-    later changes no result: it goes to a stream of its own, unchanged.
+    """Sends a sensor's ten minutes once, five minutes after their end by the readings of the partition. A reading that
+    comes later changes no result: it goes to a stream of its own, unchanged.
 
     `room.climate.output` and `room.climate.late` in the job file name the streams, as `system.stream`."""
 

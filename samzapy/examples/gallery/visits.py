@@ -32,8 +32,8 @@ def _together(one: Visit, other: Visit) -> Visit:
 
 
 class VisitsTask(WindowedTask[str, View]):
-    """Makes a visit of a user's page views with less than half an hour between them. A view that arrives up to five minutes
-    out of order still joins its visit. `visits.output` and `visits.late` in the job file name the streams, as
+    """Makes a visit of a user's page views with less than half an hour between them. A view that arrives up to five
+    minutes out of order still joins its visit. `visits.output` and `visits.late` in the job file name the streams, as
     `system.stream`."""
 
     def aggregation(self, context: Context) -> WindowedAggregation:

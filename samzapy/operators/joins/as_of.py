@@ -30,10 +30,10 @@ class AsOfJoin:
     right side is None if there is no such message, if it is more than `tolerance` older, or if it is a tombstone. Of
     several right messages of one key and time the last one counts.
 
-    1. Messages of both sides wait, in the order of event time, until no earlier message can come on time. Then a right one
-       becomes the newest of its key, and a left one is returned.
-    2. That happens in `advance` (call it in `window`); in `add` if `limit` messages have come since the last call, so that
-       a backlog does not outrun `window`; and for all left ones in `finish`.
+    1. Messages of both sides wait, in the order of event time, until no earlier message can come on time. Then a right
+       one becomes the newest of its key, and a left one is returned.
+    2. That happens in `advance` (call it in `window`); in `add` if `limit` messages have come since the last call, so
+       that a backlog does not outrun `window`; and for all left ones in `finish`.
     3. Late messages of either side are dropped and counted.
     4. Without a tolerance the newest right message of each key is kept for good.
     5. Messages of a class are kept as plain values, and returned as new objects of the class.
@@ -52,9 +52,9 @@ class AsOfJoin:
         clock: Clock | None = None,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
-        nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries that one call takes at
-        most. `clock` serves the idle rule; None: the container's. Raises EnvironmentFailure for inputs that do not meet,
-        ConfigError for a class that does not read the messages that wait."""
+        nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries that one call
+        takes at most. `clock` serves the idle rule; None: the container's. Raises EnvironmentFailure for inputs that do
+        not meet, ConfigError for a class that does not read the messages that wait."""
         self._tolerance_ms = None if tolerance is None else milliseconds(tolerance, "tolerance of AsOfJoin")
         kinds = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
         self._left, self._right = (typed_values(context, store, streams)[stream] for stream in streams)
@@ -126,8 +126,8 @@ class AsOfJoin:
         return self._in_order(*self._pending.take())
 
     def finish(self) -> Iterator[Joined]:
-        """Every waiting left message, for the end of the inputs; for `on_end_of_stream`. A message that comes later and is
-        older than the last of them is late."""
+        """Every waiting left message, for the end of the inputs; for `on_end_of_stream`. A message that comes later and
+        is older than the last of them is late."""
         ahead: list[Due] = []
         since_ms = 0
         while due := self._pending.take_any(since_ms):

@@ -43,9 +43,9 @@ class TimeRules:
     that were late for all partitions stay late in a run with another lateness.
 
     `idle` (default None: never): the silence, in processing time, after which the other partitions no longer wait for a
-    partition. When all partitions are idle, event time advances with the clock. A partition that is only behind can look
-    idle: entries that expire meanwhile make its older messages late, and the output depends on that moment. Set it well
-    above the longest backlog, or leave it out.
+    partition. When all partitions are idle, event time advances with the clock. A partition that is only behind can
+    look idle: entries that expire meanwhile make its older messages late, and the output depends on that moment. Set it
+    well above the longest backlog, or leave it out.
 
     Raises ValueError for an invalid duration.
     """
@@ -98,8 +98,8 @@ class PendingMessages:
     ) -> None:
         """`partitions`: the partitions of the joined inputs. `limit`: the approximate number of entries of one `take`.
 
-        Raises ValueError for a limit below 1, StoreError for a store that does not keep its keys in the order of their text,
-        ConfigError for one with `rocksdb.ttl.ms` or with a serde of single values.
+        Raises ValueError for a limit below 1, StoreError for a store that does not keep its keys in the order of their
+        text, ConfigError for one with `rocksdb.ttl.ms` or with a serde of single values.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
@@ -147,7 +147,8 @@ class PendingMessages:
         return places
 
     def add_all(self, envelope: IncomingMessageEnvelope, entries: Sequence[Sequence[Any]]) -> None:
-        """Like `add` of each entry (time, name, value) of messages of one partition, of which `envelope` is the first."""
+        """Like `add` of each entry (time, name, value) of messages of one partition, of which `envelope` is the
+        first."""
         begins, place = self._runs.get(envelope.ssp, _NO_RUN)
         run = self._get(place) if begins <= min([entry[0] for entry in entries]) else None
         room = 0 if run is None else max(0, self._longest - len(run))
@@ -157,8 +158,8 @@ class PendingMessages:
             self._begin(envelope, first, list(entries[first : first + self._longest]))
 
     def add(self, envelope: IncomingMessageEnvelope, time_ms: int, name: str, value: Any = True) -> None:
-        """Let an entry of a message wait until `time_ms`, which is as far from the message's time for all messages of its
-        partition."""
+        """Let an entry of a message wait until `time_ms`, which is as far from the message's time for all messages of
+        its partition."""
         begins, place = self._runs.get(envelope.ssp, _NO_RUN)
         run = self._get(place) if begins <= time_ms else None
         if run is not None and len(run) < self._longest:
@@ -210,8 +211,8 @@ class PendingMessages:
         self._runs[envelope.ssp] = begins, self._index.key(begins, name)
 
     def _take(self, since_ms: int, before_ms: int) -> tuple[list[Due], int]:
-        """The first entries with a time before `before_ms`, about `limit` of them and some unless there are none; and the
-        time before which nothing is left."""
+        """The first entries with a time before `before_ms`, about `limit` of them and some unless there are none; and
+        the time before which nothing is left."""
         while True:
             taken, bound_ms = self._take_entries(since_ms, before_ms)
             due: dict[tuple[int, str], Any] = {}

@@ -39,8 +39,9 @@ joined_of: Callable[[tuple[str, Side | None, Side | None]], Joined] = partial(tu
 def sides(context: Context, streams: Sequence[SystemStream]) -> dict[SystemStreamPartition, int]:
     """The place in `streams` of each partition that the task reads of them.
 
-    Raises ValueError for a stream that is named twice, EnvironmentFailure if the task reads no partition of one stream. If the partition counts of the inputs differ,
-    some task does not, and equal keys are in different tasks. (A `CopartitionedTask` is refused before it starts.)
+    Raises ValueError for a stream that is named twice, EnvironmentFailure if the task reads no partition of one stream.
+    If the partition counts of the inputs differ, some task does not, and equal keys are in different tasks. (A
+    `CopartitionedTask` is refused before it starts.)
     """
     task = context.task
     if len(set(streams)) < len(streams):

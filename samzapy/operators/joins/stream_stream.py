@@ -43,9 +43,9 @@ _has_met = itemgetter(1)
 
 @dataclass(frozen=True)
 class Within:
-    """A right message meets a left one if it is at most `before` older and at most `after` younger (both inclusive): the
-    bounds of Kafka Streams' `JoinWindows`. Durations are milliseconds or text such as "5m" (see `Duration`); anything else
-    raises ValueError."""
+    """A right message meets a left one if it is at most `before` older and at most `after` younger (both inclusive):
+    the bounds of Kafka Streams' `JoinWindows`. Durations are milliseconds or text such as "5m" (see `Duration`);
+    anything else raises ValueError."""
 
     before: Duration = 0
     after: Duration = 0
@@ -74,9 +74,9 @@ class StreamStreamJoin:
        and from `add` if `limit` messages have come since the last call, so that a backlog does not outrun `window`.
        `finish` returns all waiting messages.
     3. Late messages are dropped and counted.
-    4. The waiting messages of a key are one value in the store for each interval of event time. A lookup reads two values,
-       also when one input is far ahead of the other. The join is for keys with few messages in an interval. Each side of
-       such a value has an entry in the index that is due no later than the oldest of its messages.
+    4. The waiting messages of a key are one value in the store for each interval of event time. A lookup reads two
+       values, also when one input is far ahead of the other. The join is for keys with few messages in an interval.
+       Each side of such a value has an entry in the index that is due no later than the oldest of its messages.
     5. Messages of a class are kept as plain values, and returned as new objects of the class.
 
     Metrics: `join.late`, messages dropped because they came too late.
@@ -93,9 +93,9 @@ class StreamStreamJoin:
         clock: Clock | None = None,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
-        nothing else. `limit`: entries that one call takes at most. `clock` serves the idle rule; None: the container's. Raises
-        EnvironmentFailure for inputs that do not meet, StoreError for a store in which messages wait for another interval,
-        ConfigError for a class that does not read the messages that wait."""
+        nothing else. `limit`: entries that one call takes at most. `clock` serves the idle rule; None: the container's.
+        Raises EnvironmentFailure for inputs that do not meet, StoreError for a store in which messages wait for another
+        interval, ConfigError for a class that does not read the messages that wait."""
         self._side = sides(context, streams)
         values = typed_values(context, store, streams)
         self._typed = values[streams[0]], values[streams[1]]
@@ -134,8 +134,8 @@ class StreamStreamJoin:
         return found
 
     def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
-        """Like `add` of each message of a MessageBatch, or of any sequence of messages, in order. State is touched once a key
-        and interval."""
+        """Like `add` of each message of a MessageBatch, or of any sequence of messages, in order. State is touched once
+        a key and interval."""
         return [joined for run, _ in runs_of_partitions(batch) for joined in self._add_run(run)]
 
     def _add_run(self, run: Messages) -> list[Joined]:
@@ -167,7 +167,8 @@ class StreamStreamJoin:
         return found
 
     def _buckets(self, keys: Sequence[str], times: Sequence[int], side: int) -> dict[str, Any] | None:
-        """All buckets with possible partners of messages of a side, by name in the store; None if there are too many."""
+        """All buckets with possible partners of messages of a side, by name in the store; None if there are too
+        many."""
         first = (min(times) - self._waits_ms[1 - side]) // self._width_ms
         last = (max(times) + self._waits_ms[side]) // self._width_ms
         different = dict.fromkeys(keys)
@@ -176,8 +177,8 @@ class StreamStreamJoin:
         return self._store.get_all([f"key/{bucket}/{key}" for bucket in range(first, last + 1) for key in different])
 
     def advance(self) -> list[Joined]:
-        """The messages that can no longer find a partner, in the order of the time when that was certain; it takes at most
-        `limit` entries of the index."""
+        """The messages that can no longer find a partner, in the order of the time when that was certain; it takes at
+        most `limit` entries of the index."""
         due, passed = self._pending.take()
         lonely = self._drop([(name, time_ms, max(time_ms, passed - 1)) for time_ms, name, _ in due])
         lonely.sort(key=itemgetter(0))
@@ -293,8 +294,8 @@ def _pairs(key: str, side: int, message: Side, others: Sequence[Waiting], typed:
 
 
 def _matched(bucket: Bucket, side: int, first: int, last: int) -> Bucket:
-    """The bucket with the messages of `side` from `first` to `last` marked: they have a partner. All lists are new: the undo
-    of a failed message restores the old ones."""
+    """The bucket with the messages of `side` from `first` to `last` marked: they have a partner. All lists are new: the
+    undo of a failed message restores the old ones."""
     marked = [
         message if message[1] or not first <= message[0] <= last else [message[0], True, *message[2:]]
         for message in bucket[side]

@@ -1,7 +1,8 @@
 """Joins a stream with the current rows of a table, and tables with one another.
 
-The table-table join follows Samza's documentation (state management): one store, keyed like all inputs, holds the joined
-rows, a change of an input writes its part of the row, and "the changelog of the store doubles as the output stream".
+The table-table join follows Samza's documentation (state management): one store, keyed like all inputs, holds the
+joined rows, a change of an input writes its part of the row, and "the changelog of the store doubles as the output
+stream".
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ class StreamTableJoin:
     """
 
     def __init__(self, context: Context, store: str, stream: SystemStream, table: SystemStream) -> None:
-        """`store` has string keys and holds the table's messages by key. Raises EnvironmentFailure for inputs that do not
-        meet."""
+        """`store` has string keys and holds the table's messages by key. Raises EnvironmentFailure for inputs that do
+        not meet."""
         self._of_table = {ssp: bool(place) for ssp, place in sides(context, (stream, table)).items()}
         self._rows: KeyValueStore[str, Any] = context.get_store(store)
         self._unmatched = context.task.metrics.counter("join", "unmatched")
 
     def add(self, envelope: IncomingMessageEnvelope) -> Joined | None:
         """Take one message. For a message of the table, where a tombstone is a deletion, returns None. A message of the
-        stream comes back as `left` with its row as `right`; the row has the time of the message, as the table's times are
-        not kept."""
+        stream comes back as `left` with its row as `right`; the row has the time of the message, as the table's times
+        are not kept."""
         if self._of_table[envelope.ssp]:
             self._keep(envelope)
             return None
@@ -88,8 +89,8 @@ class TableTableJoin:
     2. A commit sends each changed row once, however often it changed. A deleted row is a tombstone.
     3. Rows are made of the newest messages alone, so a repetition changes nothing and `at-least-once` is enough.
     4. The record of a row is in the task's partition of the changelog. That is the partition of the key for up to ten
-       tasks. With more tasks, changelog partitions follow the order of the tasks' names as text (Samza's rule: `Partition
-       10` comes before `Partition 2`), so to join the rows by key again, write them to a separate stream.
+       tasks. With more tasks, changelog partitions follow the order of the tasks' names as text (Samza's rule:
+       `Partition 10` comes before `Partition 2`), so to join the rows by key again, write them to a separate stream.
     5. The parts of a row are plain values, also those of messages of a class.
     """
 
@@ -124,8 +125,8 @@ class TableTableJoin:
         return None
 
     def update_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Row | None]:
-        """Like `update` of each message of a MessageBatch, or of any sequence of messages, in order; returns the rows as the
-        messages leave them. State is touched once a key."""
+        """Like `update` of each message of a MessageBatch, or of any sequence of messages, in order; returns the rows
+        as the messages leave them. State is touched once a key."""
         found: list[Row | None] = []
         for run, _ in runs_of_partitions(batch):
             part, typed = self._part[run[0].ssp], self._typed[run[0].ssp]

@@ -4,8 +4,8 @@
     object of a class         [..., its plain form]
     other, from such a side   [..., value, False]      as after `envelope._replace(message=...)`
 
-So a job may give its inputs classes while messages wait: what is plain in the store is read as the class from then on. Each
-start tries the class on some of the messages that wait.
+So a job may give its inputs classes while messages wait: what is plain in the store is read as the class from then on.
+Each start tries the class on some of the messages that wait.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class TypedValues:
         self._stream = stream
 
     def plain(self, message: Any) -> Any:
-        """The plain form of an object of the class; other values stay. Raises SerdeError for an object that would not come
-        back; the first ones are tried, and then some."""
+        """The plain form of an object of the class; other values stay. Raises SerdeError for an object that would not
+        come back; the first ones are tried, and then some."""
         if type(message) not in self._classes:
             return message
         plain, back = self._form.to_plain(message), self._back
@@ -95,8 +95,8 @@ class TypedValues:
 def typed_values(
     context: Context, store: str, streams: Sequence[SystemStream]
 ) -> Mapping[SystemStream, TypedValues | None]:
-    """How the messages of each input are kept; None for an input of plain values, and for one of a class without a plain form,
-    such as protobuf's: the task joins a part of its messages, or the commit refuses them."""
+    """How the messages of each input are kept; None for an input of plain values, and for one of a class without a
+    plain form, such as protobuf's: the task joins a part of its messages, or the commit refuses them."""
     return {stream: _of_class(context.task.message_type(stream), store, stream) for stream in streams}
 
 

@@ -2,7 +2,8 @@
 
 {"format": 1, "time": 1700000010000, "inputs": {"kafka.orders[0]": 481}, "state": ...}
 
-`inputs` are the next offsets to process at the moment it was taken. Ints beyond 64 bits are extensions of type 1, in decimal.
+`inputs` are the next offsets to process at the moment it was taken. Ints beyond 64 bits are extensions of type 1, in
+decimal.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _BIG_INT = 1
 def next_time(last_ms: int, clock_ms: int, interval_ms: int) -> int | None:
     """The roundest multiple of the interval with last < multiple <= clock; None if there is none.
 
-    The roundest one is divisible by the largest power of two. A task with few messages passes many multiples at once and
-    cannot take a checkpoint at each. By this rule two such tasks still share checkpoint times: every 2**k-th multiple, as
-    soon as neither passes so many at once. At a crash the job falls back by at most twice its longest gap between messages.
+    The roundest one is divisible by the largest power of two. A task with few messages passes many multiples at once
+    and cannot take a checkpoint at each. By this rule two such tasks still share checkpoint times: every 2**k-th
+    multiple, as soon as neither passes so many at once. At a crash the job falls back by at most twice its longest gap
+    between messages.
     """
     first, latest = last_ms // interval_ms + 1, clock_ms // interval_ms
     if latest < first:

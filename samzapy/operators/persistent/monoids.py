@@ -23,8 +23,8 @@ N = TypeVar("N", int, float)
 class Monoid(ABC, Generic[T]):
     """An associative and commutative `plus` with an identity `zero`. An `add` that raises leaves `total` unchanged.
 
-    A checkpoint holds only plain values: None, bool, int, float, str, bytes, and tuples, lists and dicts of these; lists
-    come back as tuples. A monoid with any other totals overrides `to_plain` and `from_plain`.
+    A checkpoint holds only plain values: None, bool, int, float, str, bytes, and tuples, lists and dicts of these;
+    lists come back as tuples. A monoid with any other totals overrides `to_plain` and `from_plain`.
     """
 
     @abstractmethod
@@ -33,7 +33,8 @@ class Monoid(ABC, Generic[T]):
 
     @abstractmethod
     def plus(self, left: T, right: T) -> T:
-        """The total of both. It may change `left` and return it; it does not change `right`, and keeps no mutable part of it."""
+        """The total of both. It may change `left` and return it; it does not change `right`, and keeps no mutable part
+        of it."""
 
     def prepared(self, left: T, right: T) -> Callable[[], T]:
         """`plus` in two steps: this call does everything that may fail, and a call of the result changes `left` in
@@ -43,7 +44,8 @@ class Monoid(ABC, Generic[T]):
         return lambda: total
 
     def add(self, total: T, item: Any) -> T:
-        """`total` with one more item, by the rules of `plus`. An item is a total of its own unless the monoid overrides this."""
+        """`total` with one more item, by the rules of `plus`. An item is a total of its own unless the monoid overrides
+        this."""
         return self.plus(total, item)
 
     def add_all(self, total: T, items: Sequence[Any]) -> T:
@@ -92,8 +94,8 @@ class Group(Monoid[T]):
 
 
 class Sum(Group[N]):
-    """The sum of numbers. The last digits of a sum of floats depend on their order, and in a window on the numbers that have
-    left it: for money, use ints of the smallest unit."""
+    """The sum of numbers. The last digits of a sum of floats depend on their order, and in a window on the numbers that
+    have left it: for money, use ints of the smallest unit."""
 
     def zero(self) -> N:
         return 0

@@ -4,8 +4,8 @@
     right    the messages at the cut and after, a total for each interval: {1_700_000_020_000: ...} has the messages of
              1_700_000_010_000 <= time < 1_700_000_020_000, with an interval of ten seconds
 
-Gearpump keeps one `right`, so its next cut has to be past every message it has seen. With separate intervals any multiple
-of the interval may be the next cut, and a message with a time that is wrong by a year delays no other.
+Gearpump keeps one `right`, so its next cut has to be past every message it has seen. With separate intervals any
+multiple of the interval may be the next cut, and a message with a time that is wrong by a year delays no other.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Sides(Generic[P]):
         return [(end, monoid.add_all(monoid.zero(), each)) for end, each in grouped(zip(ends, items, strict=True))]
 
     def add_parts(self, parts: Sequence[tuple[int | None, P]]) -> None:
-        """Add the result of `parts_of`, completely or not at all. Raises TaskFailed for totals that are half changed."""
+        """Add the result of `parts_of`, completely or not at all. Raises TaskFailed for totals that are half
+        changed."""
         monoid, right = self._monoid, self.right
         # One part for each end: parts are new, so they may change in place.
         together: dict[int | None, P] = {}
@@ -80,7 +81,8 @@ class Sides(Generic[P]):
         return total
 
     def cut_at(self, time_ms: int) -> None:
-        """Move everything before `time_ms` to the left. It is a multiple of the interval, and not before the last cut."""
+        """Move everything before `time_ms` to the left. It is a multiple of the interval, and not before the last
+        cut."""
         for end in sorted(end for end in self.right if end <= time_ms):
             self.left = self._monoid.plus(self.left, self.right.pop(end))
         self.cut = time_ms
@@ -102,8 +104,8 @@ class Sides(Generic[P]):
 class PersistentState(ABC, Generic[T]):
     """A total that is folded from messages, and that keeps the part before a checkpoint time apart.
 
-    The user calls `update` and `value`; the task calls the rest. The time of the *message* decides on which side of a cut an
-    update is, whatever `timestamp` it is given. So the side is the same when the message is read again.
+    The user calls `update` and `value`; the task calls the rest. The time of the *message* decides on which side of a
+    cut an update is, whatever `timestamp` it is given. So the side is the same when the message is read again.
     """
 
     @abstractmethod
@@ -115,8 +117,9 @@ class PersistentState(ABC, Generic[T]):
     def add_all(self, batch: Messages, value: Column = None, time: Column = None) -> None:
         """Like `update` with an item of each message of a batch; in `process_messages` only, else RuntimeError.
 
-        `value`: the items, a function of a message's content or a column; by default its content. `time`: the timestamps
-        likewise; by default the event times. The total of floats may differ in the last digits from the total of `update`s.
+        `value`: the items, a function of a message's content or a column; by default its content. `time`: the
+        timestamps likewise; by default the event times. The total of floats may differ in the last digits from the
+        total of `update`s.
         """
 
     @property
@@ -155,12 +158,13 @@ class PersistentState(ABC, Generic[T]):
 
     @abstractmethod
     def checkpoint(self, time_ms: int) -> Any:
-        """Make `time_ms`, which is not before the last cut, the cut; returns the state of this moment, both sides of the
-        cut, in plain values."""
+        """Make `time_ms`, which is not before the last cut, the cut; returns the state of this moment, both sides of
+        the cut, in plain values."""
 
     @abstractmethod
     def recover(self, plain: Any) -> None:
-        """Take over a state that `checkpoint` has returned. Raises KeyError, TypeError or ValueError for any other value."""
+        """Take over a state that `checkpoint` has returned. Raises KeyError, TypeError or ValueError for any other
+        value."""
 
 
 class MonoidState(PersistentState[T], Generic[T, P]):
@@ -260,13 +264,15 @@ class WindowState(MonoidState[T, dict[int, T]]):
     1. Messages past its end wait for their windows. Messages before its start are late, and counted in `late`.
     2. The window only moves forward, so a message in the open window was never late. The value is the total of *every*
        message with a `timestamp` in the window, independent of their order and of restarts.
-    3. With a Group the cost of a slide follows the items that leave the window, with another monoid the items that stay.
+    3. With a Group the cost of a slide follows the items that leave the window, with another monoid the items that
+       stay.
     4. Totals are kept by interval of gcd(size, step), on either side of a checkpoint time. So a checkpoint of windows
        with another size or step is refused.
     """
 
     def __init__(self, monoid: Monoid[T], size_ms: int, step_ms: int | None = None) -> None:
-        """`step_ms`: the distance by which the window moves at a time; its size (tumbling) if not given. Raises ValueError."""
+        """`step_ms`: the distance by which the window moves at a time; its size (tumbling) if not given. Raises
+        ValueError."""
         step = size_ms if step_ms is None else step_ms
         if not 0 < step <= size_ms:
             raise ValueError(f"a window needs 0 < step <= size, got size {size_ms} ms and step {step} ms")

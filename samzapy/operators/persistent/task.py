@@ -65,7 +65,8 @@ class FoldingTask(InitableTask, ClockListenerTask, StateCheckpointTask, ABC, Gen
         self._checkpoints = context.task.state_checkpoints
         self._state = self.persistent_state()
         self._state.open(self._checkpoints.interval_ms)
-        #: The committed offsets of partitions that are still before them: outputs of earlier messages were sent already.
+        #: The committed offsets of partitions that are still before them: outputs of earlier messages were sent
+        #: already.
         self._out: dict[SystemStreamPartition, int] = {}
         found = self._checkpoints.recover()
         if found is None:
@@ -81,7 +82,8 @@ class FoldingTask(InitableTask, ClockListenerTask, StateCheckpointTask, ABC, Gen
             self._state.advance(clock.time_ms)
 
     def take_checkpoint(self, clock: TaskClock, collector: MessageCollector) -> TimedState | None:
-        """Take a checkpoint at the roundest time that the clock has passed. If the clock stands still, repeat the last one."""
+        """Take a checkpoint at the roundest time that the clock has passed. If the clock stands still, repeat the last
+        one."""
         time_ms = None
         if clock.time_ms is not None:
             time_ms = next_time(self._time, clock.time_ms, self._checkpoints.interval_ms)
@@ -118,30 +120,32 @@ class FoldingTask(InitableTask, ClockListenerTask, StateCheckpointTask, ABC, Gen
 class PersistentTask(FoldingTask[T], StreamTask):
     """Each message updates the state exactly once, also after a crash.
 
-    As in Gearpump, a checkpoint has a time, a multiple of `state.checkpoint.interval.ms`; messages of an event time before
-    it are on its left, others on its right. It is taken with the first commit after the task's clock has passed that
-    time. A job that starts again recovers every task at the greatest time that all of them have.
+    As in Gearpump, a checkpoint has a time, a multiple of `state.checkpoint.interval.ms`; messages of an event time
+    before it are on its left, others on its right. It is taken with the first commit after the task's clock has passed
+    that time. A job that starts again recovers every task at the greatest time that all of them have.
 
-    Unlike Gearpump's, a checkpoint holds both sides, and the positions at which it was taken. So the offset of a message
-    says whether the state has it, its time says on which side, and replay begins at the offsets:
+    Unlike Gearpump's, a checkpoint holds both sides, and the positions at which it was taken. So the offset of a
+    message says whether the state has it, its time says on which side, and replay begins at the offsets:
 
     1. A message that is late for a cut is neither lost nor counted twice; it is in the next cut.
     2. Messages right of a cut are not read again. They cost one total for each interval, not one for each message.
     3. A task without messages holds no other task back: its last checkpoint stands for every later time.
-    4. While the clock stands still, the last checkpoint is repeated after an interval of processing time, so that either
-       time bounds the replay.
+    4. While the clock stands still, the last checkpoint is repeated after an interval of processing time, so that
+       either time bounds the replay.
 
     Recovery begins before the job's committed positions when the commit was later than the checkpoint. The outputs of
-    `process_message` for such messages were sent already and are dropped, so that `task.guarantee` holds for them, if the
-    task is deterministic. The outputs of `on_checkpoint` may be repeated.
+    `process_message` for such messages were sent already and are dropped, so that `task.guarantee` holds for them, if
+    the task is deterministic. The outputs of `on_checkpoint` may be repeated.
 
-    The state is in memory and written as a whole: it is for totals, not for a table. Stores and sinks cannot go back with
-    it, so such a task has none. After a change of the interval, a total of an old interval stays right of the cuts in it.
+    The state is in memory and written as a whole: it is for totals, not for a table. Stores and sinks cannot go back
+    with it, so such a task has none. After a change of the interval, a total of an old interval stays right of the cuts
+    in it.
     """
 
     @abstractmethod
     def process_message(self, state: PersistentState[T], message: IncomingMessageEnvelope) -> None:
-        """Update the state by `state.update(message.event_time, item)`, as often as you like; `self.collector` sends."""
+        """Update the state by `state.update(message.event_time, item)`, as often as you like; `self.collector`
+        sends."""
 
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
@@ -175,7 +179,8 @@ class PersistentBatchTask(FoldingTask[T], BatchTask[Any, Any]):
 
     @abstractmethod
     def process_messages(self, state: PersistentState[T], batch: MessageBatch[Any, Any]) -> None:
-        """Update the state by `state.add_all(batch, value=..., time=...)`, as often as you like; `self.collector` sends."""
+        """Update the state by `state.add_all(batch, value=..., time=...)`, as often as you like; `self.collector`
+        sends."""
 
     def process_batch(
         self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator

@@ -1,9 +1,10 @@
 """Folds the values of a window: counts, sums and so on, and the user's own folds.
 
-1. The store keeps the accumulated value between two messages, so the store's value serde has to write it and read it back
-   unchanged (with json and msgpack, lists and not tuples).
-2. `add` and `merge` return the new accumulated value. They may change their first argument, unless the job undoes failed
-   messages (`task.error.process.policy`): then they return a new object, or the store has `object.cache.mode=copy`.
+1. The store keeps the accumulated value between two messages, so the store's value serde has to write it and read it
+   back unchanged (with json and msgpack, lists and not tuples).
+2. `add` and `merge` return the new accumulated value. They may change their first argument, unless the job undoes
+   failed messages (`task.error.process.policy`): then they return a new object, or the store has
+   `object.cache.mode=copy`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ class Aggregation(ABC):
     that fold a value once.
     """
 
-    #: Whether the values may be folded in any order and grouping (floats may differ in their last digits), and `merge` changes
-    #: none of its arguments. Hopping windows that overlap much then fold a value once, not once for each window.
+    #: Whether the values may be folded in any order and grouping (floats may differ in their last digits), and `merge`
+    #: changes none of its arguments. Hopping windows that overlap much then fold a value once, not once for each
+    #: window.
     in_any_order = False
 
     @property
@@ -40,8 +42,8 @@ class Aggregation(ABC):
         """The accumulated value after one more value; never None."""
 
     def add_all(self, accumulated: Any, values: Sequence[Any]) -> Any:
-        """The accumulated value after some more values: like `add` of each in order. A subclass that overrides `add` of a class
-        with an `add_all` of its own overrides both."""
+        """The accumulated value after some more values: like `add` of each in order. A subclass that overrides `add` of
+        a class with an `add_all` of its own overrides both."""
         return reduce(self.add, values, accumulated)
 
     @abstractmethod

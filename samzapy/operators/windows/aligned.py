@@ -1,8 +1,8 @@
 """Tumbling and hopping windows: the same stretches of time for every key.
 
-A window of a key is one entry, `w|<end>|<key>`, with the accumulated value. So the windows that end first come first, and
-no index is needed. Hopping windows that overlap much are kept in panes instead (see `panes`), unless the order of their
-values counts.
+A window of a key is one entry, `w|<end>|<key>`, with the accumulated value. So the windows that end first come first,
+and no index is needed. Hopping windows that overlap much are kept in panes instead (see `panes`), unless the order of
+their values counts.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ class AlignedState(WindowState):
             self.touched.update((entry,) for entry in taken)
 
     def _windows_of(self, stretch: int) -> tuple[tuple[int, str], ...]:
-        """The time when it is over, and the prefix of its entries, for each window of a stretch of time, in the order of
-        their ends."""
+        """The time when it is over, and the prefix of its entries, for each window of a stretch of time, in the order
+        of their ends."""
         if len(self._windows) * self._size >= _REMEMBERED * self._advance:
             self._windows.clear()
         time = stretch * self._stretch

@@ -1,12 +1,13 @@
-"""Hopping windows that overlap much, by panes: a value is folded once, and a window is merged of its panes when it closes.
+"""Hopping windows that overlap much, by panes: a value is folded once, and a window is merged of its panes when it
+closes.
 
 A pane is a stretch of time as long as the advance. The panes of a key are one entry, `k|<key>`: `[due, [end, first,
 accumulated], ...]`, in the order of their ends. `due` is the end of the next window to close, and the key's time in the
 index. `first` is the end of the first window that takes the pane: `end` itself, or later for values that were too late
 for some of their windows.
 
-A window is merged in the same order whenever it closes, so a restart does not change a sum of floats: the panes up to the
-last multiple of the size from right to left, the later ones from left to right, then the panes of late values.
+A window is merged in the same order whenever it closes, so a restart does not change a sum of floats: the panes up to
+the last multiple of the size from right to left, the later ones from left to right, then the panes of late values.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.operators.event_time import Duration, milliseconds
 
-#: `final`: the window is closed, and no other result of it follows. `early`: its value at some moment. `update`: its value
-#: after each added value. Of a key's sessions, an early result or an update replaces the results that it overlaps.
+#: `final`: the window is closed, and no other result of it follows. `early`: its value at some moment. `update`: its
+#: value after each added value. Of a key's sessions, an early result or an update replaces the results that it
+#: overlaps.
 Kind = Literal["final", "early", "update"]
 
 
@@ -41,7 +42,8 @@ Output = SystemStream | Callable[[WindowResult, MessageCollector], object]
 
 
 def sender(output: Output) -> Callable[[WindowResult, MessageCollector], object]:
-    """The function that sends to an output. A stream gets each result's message, with its key, and `time_ms` as time stamp."""
+    """The function that sends to an output. A stream gets each result's message, with its key, and `time_ms` as time
+    stamp."""
     if not isinstance(output, SystemStream):
         return output
 
@@ -64,8 +66,8 @@ class OnChange:
 class Early:
     """Sends the windows that have changed, every `period` of processing time (`early`), and each when it is closed.
 
-    A restart forgets which windows have changed. The next early result of such a window comes with its next value. Final
-    results are not affected.
+    A restart forgets which windows have changed. The next early result of such a window comes with its next value.
+    Final results are not affected.
     """
 
     def __init__(self, period: Duration) -> None:

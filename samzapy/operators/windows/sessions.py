@@ -1,8 +1,8 @@
 """Session windows: values of a key that follow one another closely.
 
-The open sessions of a key are one entry, `k|<key>`: `[due, [first, last, accumulated], ...]`, in the order of time. `due` is
-the key's time in the index. It is no later than the end of the first session, and does not change when that session grows:
-it moves only when it comes due, not with each value.
+The open sessions of a key are one entry, `k|<key>`: `[due, [first, last, accumulated], ...]`, in the order of time.
+`due` is the key's time in the index. It is no later than the end of the first session, and does not change when that
+session grows: it moves only when it comes due, not with each value.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class SessionState(KeyedState):
         return [due, [time, time, self._add(self._init(), value)]]
 
     def _placed(self, key: str, value: Any, time: int, horizon: int | None, held: list[Any]) -> list[Any]:
-        """The entry with a value in its session, or in a new one; with a `horizon`, only in a session that was not over then,
-        and `held` itself if there is none."""
+        """The entry with a value in its session, or in a new one; with a `horizon`, only in a session that was not over
+        then, and `held` itself if there is none."""
         gap = self._gap
         sessions: list[Session] = held[1:]
         near = [s for s in sessions if s[0] - time < gap and time - s[1] < gap]

@@ -34,8 +34,8 @@ class Sliding(WindowDefinition):
     """A window of `size` ending with each value: the window of a value at T has the values with T - size < time <= T,
     and its end is T + 1 (ms). Values of the same time share a window.
 
-    A window that is over takes nothing more. A value whose own window is over still counts in the windows of later values
-    that are not over, as in Kafka Streams. It is late once no window can take it: `size` and `grace` after it.
+    A window that is over takes nothing more. A value whose own window is over still counts in the windows of later
+    values that are not over, as in Kafka Streams. It is late once no window can take it: `size` and `grace` after it.
 
     A window is folded from its values when it closes. The values of a key are one entry of the store: for keys with
     thousands of values in a window, `Hopping` is the better choice.

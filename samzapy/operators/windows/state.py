@@ -53,12 +53,12 @@ class Closed(NamedTuple):
 class WindowState(ABC):
     """The open windows of one kind, all of them in the store.
 
-    `opened` counts the windows since this object was constructed. `touched` gathers the handles of changed windows; it is
-    None if no early results or updates are sent.
+    `opened` counts the windows since this object was constructed. `touched` gathers the handles of changed windows; it
+    is None if no early results or updates are sent.
     """
 
-    #: Added to the definition that a store remembers: its entries are laid out in another way than that of other windows with
-    #: the same lengths.
+    #: Added to the definition that a store remembers: its entries are laid out in another way than that of other
+    #: windows with the same lengths.
     layout = ""
 
     def __init__(self, store: Store, aggregation: Aggregation, grace_ms: int) -> None:
@@ -70,15 +70,15 @@ class WindowState(ABC):
 
     @abstractmethod
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
-        """Fold a value into its windows. A window that was over at `horizon` (end + grace <= horizon) takes nothing more.
-        Returns whether any window took the value."""
+        """Fold a value into its windows. A window that was over at `horizon` (end + grace <= horizon) takes nothing
+        more. Returns whether any window took the value."""
 
     @abstractmethod
     def add_all(
         self, keys: Sequence[str], values: Sequence[Any], times: Sequence[int], horizons: Sequence[int]
     ) -> list[int]:
-        """Like `add` of each in order, with one get and one put for each entry of the store. Returns the places of the values
-        that no window took, in order."""
+        """Like `add` of each in order, with one get and one put for each entry of the store. Returns the places of the
+        values that no window took, in order."""
 
     @abstractmethod
     def close(self, bound: int, limit: int) -> Closed:

@@ -55,9 +55,9 @@ class WindowedAggregation:
        event times as time stamps. Without it they are only counted.
     2. `emit`: OnClose(), OnChange() or Early("10s").
     3. `idle`: the silence (processing time) after which the other partitions no longer wait for a partition. When all
-       partitions are idle, event time advances with the wall clock. Set it longer than any pause of the job: later messages
-       for a window that is over are late. None (the default): a silent partition holds the windows open, and results depend
-       only on the inputs.
+       partitions are idle, event time advances with the wall clock. Set it longer than any pause of the job: later
+       messages for a window that is over are late. None (the default): a silent partition holds the windows open, and
+       results depend only on the inputs.
     4. `inputs`: the streams that are aggregated; None: all inputs of the task.
     5. `max_closes`: the number of store entries that one `advance` closes, or twice the number opened since the last
        `advance`, if that is more. The next `advance` closes the rest.
@@ -80,9 +80,9 @@ class WindowedAggregation:
 class EventTimeWindows:
     """The windows of one task, in a separate store.
 
-    1. The store has string keys, and values in json or msgpack. For counts and sums of whole numbers it may be long, if the
-       windows are tumbling, or hopping with a size of less than four advances. The store is restored with the task and
-       committed with its offsets, so a restart at any message changes no result.
+    1. The store has string keys, and values in json or msgpack. For counts and sums of whole numbers it may be long, if
+       the windows are tumbling, or hopping with a size of less than four advances. The store is restored with the task
+       and committed with its offsets, so a restart at any message changes no result.
     2. A window is over when the event time of every partition has reached its end plus the grace. The next `advance`
        closes it. Windows that end first are closed first. Windows that were over stay over in a run with another grace.
     3. Messages are late by the event time of their own partition. The order of different partitions does not matter.
@@ -93,9 +93,10 @@ class EventTimeWindows:
     def __init__(
         self, context: Context, store: str, aggregation: WindowedAggregation, clock: Clock | None = None
     ) -> None:
-        """`store`: the name of the store. `clock`: for idle and early times; None: the container's. Raises ValueError for inputs
-        that the task does not have and for a fold that does not fit the windows, StoreError for a store that holds other
-        windows, ConfigError for a store with `rocksdb.ttl.ms` or with a serde that does not take the windows."""
+        """`store`: the name of the store. `clock`: for idle and early times; None: the container's. Raises ValueError
+        for inputs that the task does not have and for a fold that does not fit the windows, StoreError for a store that
+        holds other windows, ConfigError for a store with `rocksdb.ttl.ms` or with a serde that does not take the
+        windows."""
         self._clock = clock or context.container.clock
         self._aggregation = aggregation
         self._output = sender(aggregation.output)
@@ -159,11 +160,12 @@ class EventTimeWindows:
         value: Column = None,
         time: Column = None,
     ) -> int:
-        """Fold a batch of messages: as `add` of each in order, with state touched once a key and window. Returns the number of
-        late ones.
+        """Fold a batch of messages: as `add` of each in order, with state touched once a key and window. Returns the
+        number of late ones.
 
-        `batch`: a MessageBatch, or any sequence of messages. `key`, `value` and `time` are each a function of a message's
-        content or a column as long as the batch; None: the messages' keys, their contents, and their event times.
+        `batch`: a MessageBatch, or any sequence of messages. `key`, `value` and `time` are each a function of a
+        message's content or a column as long as the batch; None: the messages' keys, their contents, and their event
+        times.
 
         Raises as `add`; then nothing of the messages of that partition was added.
         """
@@ -300,10 +302,10 @@ def _remember(store: Store, definition: str, where: str) -> None:
 class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
     """A task that aggregates: a subclass defines `aggregation`, and adds messages to `windows`.
 
-    1. The job needs the store named by `window_store`, with string keys and json or msgpack values, and `task.window.ms`,
-       the period in which windows are closed.
-    2. When all inputs have ended (`--until-end`), all windows are closed, and messages for them in a later run are late.
-       With `close_at_end = False` they stay open, for jobs that run again and again over the same growing stream.
+    1. The job needs the store named by `window_store`, with string keys and json or msgpack values, and
+       `task.window.ms`, the period in which windows are closed.
+    2. When all inputs have ended (`--until-end`), all windows are closed, and messages for them in a later run are
+       late. With `close_at_end = False` they stay open, for jobs that run again and again over the same growing stream.
     3. `clock` is for idle and early times; None (the default) is the container's.
     4. A subclass with an `init` must call this class's `init`.
     """

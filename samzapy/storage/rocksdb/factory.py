@@ -22,8 +22,6 @@ from samzapy.storage.rocksdb.ownership import Ownership
 from samzapy.storage.rocksdb.reading import links_to, written_folder
 
 _READING_ATTEMPTS = 100
-#: Memory of a database with little in it: 100 of them took 24 MB.
-_OPENED_BYTES = 250_000
 
 
 class RocksDbStorageEngineFactory(StorageEngineFactory):
