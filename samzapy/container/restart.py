@@ -117,7 +117,7 @@ class RestartingContainer:
         self._current: Container | None = None
         self._stopped = threading.Event()
         self._resumes = lease.resumes
-        self._outage = Outage(ask, clock, self._stopped.wait)
+        self._outage = Outage(ask, self._stopped.wait)
 
     def stop(self) -> None:
         """Ask for a commit and a graceful stop; may be called from a signal handler or another thread."""
@@ -231,7 +231,8 @@ class RestartingContainer:
             raise
         except SamzapyError as silence:
             # The next start finds out. It may fence the rightful owner, which then restarts once more.
-            logger.warning("Cannot tell whether another run has taken over (%s)", silence)
+            level = logging.DEBUG if silence.outage else logging.WARNING
+            logger.log(level, "Cannot tell whether another run has taken over (%s)", silence)
         finally:
             self._ownership.close()
 

@@ -3,8 +3,8 @@
 1. A row of the table has a name, a pace and a check. The row that has been due for the longest time runs next.
 2. Checks that ask the cluster run in a thread of their own, one after another and with one set of clients: a cluster that does
    not answer holds up neither the status nor anything else that asks nobody.
-3. Failures are one line until all checks work again, and the shared clients are closed: the next check connects anew. The gate of the
-   system spaces the requests. The table goes on until it is ended.
+3. Failures are one line until all checks work again (in an outage, the lines of `Outages`), and the shared clients are
+   closed: the next check connects anew. The gate of the system spaces the requests. The table goes on until it is ended.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import final
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.supervision.job_records import JobRecords
+from samzapy.container.supervision.outage import OUTAGES, Outages
 from samzapy.errors import SamzapyError
 
 logger = logging.getLogger(__name__)
@@ -50,11 +51,11 @@ class Checks:
     """The table. It runs from the first `add` to `end`; as a context, it ends with it. `records`: the clients of the checks
     that ask the cluster, for these checks only."""
 
-    def __init__(self, records: JobRecords, clock: Clock = SYSTEM_CLOCK) -> None:
-        """The table closes `records`."""
+    def __init__(self, records: JobRecords, clock: Clock = SYSTEM_CLOCK, outages: Outages = OUTAGES) -> None:
+        """The table closes `records`. `outages`: where failures that are an outage are logged."""
         self.records = records
-        self._asking = _Loop("cluster-checks", records.close, clock)
-        self._local = _Loop("checks", _nothing, clock)
+        self._asking = _Loop("cluster-checks", records.close, clock, outages)
+        self._local = _Loop("checks", _nothing, clock, outages)
 
     def add(self, row: Row, first_s: float | None = None, *, asks: bool = True) -> None:
         """Run a row from now on, after `first_s` seconds, by default its pace. `asks`: it asks the cluster."""
@@ -77,8 +78,10 @@ class Checks:
 class _Loop:
     """Some rows in one thread, which starts with the first of them."""
 
-    def __init__(self, name: str, reset: Callable[[], None], clock: Clock) -> None:
+    def __init__(self, name: str, reset: Callable[[], None], clock: Clock, outages: Outages) -> None:
         """`reset` is called after a failure, and at the end."""
+        self._outages = outages
+        self._told = False
         self._reset = reset
         self._clock = clock
         self._rows: list[Row] = []
@@ -140,15 +143,22 @@ class _Loop:
             result = call()
         except Exception as cause:
             expected = isinstance(cause, SamzapyError)
-            # All rows fail in an outage: one of them says so.
-            known = row.failing or (expected and any(each.failing for each in self._rows))
-            level = logging.DEBUG if known else logging.WARNING if expected else logging.ERROR
-            logger.log(level, "The check '%s' failed (%s); checking again", row.name, cause, exc_info=not expected)
+            if isinstance(cause, SamzapyError) and cause.outage:
+                self._outages.failing(self, f"The check '{row.name}' failed ({cause}); checking again")
+            else:
+                # One cause makes several rows fail: one of them says so.
+                known = row.failing or (expected and any(each.failing for each in self._rows))
+                level = logging.DEBUG if known else logging.WARNING if expected else logging.ERROR
+                logger.log(level, "The check '%s' failed (%s); checking again", row.name, cause, exc_info=not expected)
+                self._told = True
             row.failing = True
             self._reset()
             return None
         if row.failing:
             row.failing = False
             if not any(each.failing for each in self._rows):
-                logger.info("The checks work again")
+                self._outages.answered(self)
+                if self._told:
+                    self._told = False
+                    logger.info("The checks work again")
         return result

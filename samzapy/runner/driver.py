@@ -24,6 +24,7 @@ from samzapy.admin.running import may_answer
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
+from samzapy.container.supervision import outage
 from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, Ownership
 from samzapy.container.supervision.log_lines import record_of
 from samzapy.coordinator.coordinator import Coordinator, Oversight
@@ -91,8 +92,11 @@ def coordinator_of(
 
 
 def log_lines(container_id: str, facts: Facts) -> None:
-    """Log the lines that a container sent, as if they had been logged here."""
+    """Log the lines that a container sent, as if they had been logged here. An outage is the same one for all containers."""
     for line in facts.lines:
+        if line.logger == outage.__name__:
+            outage.OUTAGES.repeat(f"container {container_id}", line.text)
+            continue
         target = logging.getLogger(line.logger)
         if target.isEnabledFor(line.level):
             target.handle(record_of(line, container_id))

@@ -26,6 +26,7 @@ from typing import final
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import STALE_AFTER, Clock, Measured
+from samzapy.container.supervision.outage import OUTAGES, Outages
 from samzapy.errors import RetriableError, SamzapyError, Unreachable
 from samzapy.job.facts import PartitionLag
 from samzapy.system.clients import SystemClients
@@ -98,21 +99,23 @@ class LagWatch:
         clock: Clock,
         look_s: float = 5.0,
         group: str = "",
+        outages: Outages = OUTAGES,
     ) -> None:
         """Connects to nothing yet. `look_s`: seconds between two looks. `group`: the consumer group for the positions,
-        empty for none."""
+        empty for none. `outages`: where a lag that is unknown for a lack of answers is logged."""
         self._ssps = sorted(ssps)
         self._new_clients = new_clients
         self._clock = clock
         self._group = group
         self._look_s = look_s
+        self._outages = outages
         self._clients: SystemClients | None = None
         self._progress: Callable[[], Progress] = Progress
         self._seen: dict[SystemStreamPartition, EndsSeen] = {ssp: EndsSeen() for ssp in self._ssps}
         self._lags: Measured[dict[str, PartitionLag]] | None = None
         self._open: tuple[str, ...] = ()
         self._mirrored: dict[SystemStreamPartition, int] = {}
-        self._unmirrored = self._warned = False
+        self._unmirrored = self._warned = self._told = False
         self._measured_at = clock.monotonic()
         self._unknown_since: float | None = None
         self._cause: Exception | None = None
@@ -146,12 +149,24 @@ class LagWatch:
     def _note_age(self) -> None:
         age_s, since = self.age_s, self._unknown_since
         is_stale = age_s > STALE_AFTER * self._look_s
+        text = f"The lag of the inputs is unknown: not measured for {age_s:.0f} s ({self.trouble})"
+        if is_stale and self._is_outage:
+            self._outages.failing(self, text)
+        elif is_stale and not self._told:
+            self._told = True
+            logger.warning("%s", text)
         if since is None and is_stale:
             self._unknown_since = self._measured_at
-            logger.warning("The lag of the inputs is unknown: not measured for %.0f s (%s)", age_s, self.trouble)
         elif since is not None and not is_stale:
             self._unknown_since = None
-            logger.warning("The lag of the inputs is known again, after %.0f s", self._measured_at - since)
+            self._outages.answered(self)
+            if self._told:
+                self._told = False
+                logger.warning("The lag of the inputs is known again, after %.0f s", self._measured_at - since)
+
+    @property
+    def _is_outage(self) -> bool:
+        return self._cause is None or isinstance(self._cause, Unreachable | RetriableError)
 
     @property
     def age_s(self) -> float:
@@ -167,7 +182,7 @@ class LagWatch:
     def trouble(self) -> str:
         """The reason why the last look has no answer, in one line; valid while a look is overdue."""
         cause = self._cause
-        if cause is None or isinstance(cause, Unreachable | RetriableError):
+        if self._is_outage:
             return "broker unreachable"
         if isinstance(cause, SamzapyError):
             return f"the ends of the inputs are not known: {cause}"

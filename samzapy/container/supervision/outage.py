@@ -1,16 +1,17 @@
-"""Waits, inside an attempt, for a system that does not answer.
+"""Waits, inside an attempt, for a system that does not answer; and what a process logs about it.
 
 A container that has run before needs no other attempt, no other process and no other clients while its broker is away: it
-waits where it is, for as long as the outage lasts. The log has a line at the begin, one a minute, and one at the end.
+waits where it is, for as long as the outage lasts.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Final, final
 
-from samzapy.clock import Clock
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import SamzapyError, Unreachable
 
 logger = logging.getLogger(__name__)
@@ -20,20 +21,86 @@ _LINE_S: Final = 60.0
 #: Seconds before the first start of an outage, and at most: each start that fails without a commit doubles them. Requests
 #: without an answer are spaced by the system's own gate; this is for systems that answer and cannot be written to.
 _FIRST_S, _LONGEST_S = 0.5, 8.0
+#: A party that has not repeated for so many seconds that it has no answer is gone.
+_GONE_S = 150.0
+_STILL, _OVER = "No answer for ", "The outage is over, after "
+#: The party that is the container of this process.
+CONTAINER: Final = "container"
+
+
+@final
+class Outages:
+    """What a process logs while systems do not answer, whoever notices it: a line at the begin, one a minute, and one at the
+    end. All else about the outage is logged at DEBUG.
+
+    An outage begins when the first party has no answer, and ends when none is left without one. May be used from any thread.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failing: dict[object, float] = {}
+        self._began = self._told = 0.0
+
+    @property
+    def going_on(self) -> bool:
+        """Whether some party has no answer."""
+        return bool(self._failing)
+
+    def failing(self, party: object, text: str) -> None:
+        """A party has no answer, for the reason `text`. It calls this again at least every two minutes."""
+        with self._lock:
+            now = self._clock.monotonic()
+            self._forget(now)
+            begins = not self._failing
+            self._failing[party] = now
+            if begins:
+                self._began = now
+            is_due = begins or now - self._told >= _LINE_S
+            if is_due:
+                self._told = now
+            for_s = now - self._began
+        logger.log(
+            logging.WARNING if is_due else logging.DEBUG, "%s", text if begins else f"{_STILL}{for_s:.0f} s: {text}"
+        )
+
+    def answered(self, party: object) -> None:
+        """The party has its answer."""
+        if not self._failing:
+            return
+        with self._lock:
+            now = self._clock.monotonic()
+            self._failing.pop(party, None)
+            self._forget(now)
+            is_over = not self._failing
+        if is_over:
+            logger.warning("%s%.0f s", _OVER, now - self._began)
+
+    def repeat(self, party: str, line: str) -> None:
+        """Take a line that the outages of another process have logged."""
+        if line.startswith(_OVER):
+            self.answered(party)
+        else:
+            self.failing(party, f"{party}: {line.partition(': ')[2] if line.startswith(_STILL) else line}")
+
+    def _forget(self, now: float) -> None:
+        self._failing = {party: at for party, at in self._failing.items() if now - at < _GONE_S}
+
+
+#: Those of this process.
+OUTAGES: Final = Outages()
 
 
 @final
 class Outage:
     """The outages of the systems of one container, one after another."""
 
-    def __init__(self, ask: Callable[[], object], clock: Clock, wait: Callable[[float], object]) -> None:
+    def __init__(self, ask: Callable[[], object], wait: Callable[[float], object], outages: Outages = OUTAGES) -> None:
         """`ask` asks the systems for what the next start reads first; it raises SamzapyError. `wait` sleeps, and may return
-        early after a stop."""
+        early after a stop. For `outages`, this ends when the container runs again."""
         self._ask = ask
-        self._clock = clock
         self._wait = wait
-        self._began: float | None = None
-        self._told = 0.0
+        self._outages = outages
         self._pause_s = _FIRST_S
 
     def outlast(self, failure: SamzapyError, may_wait: Callable[[], bool], *, anew: bool) -> bool:
@@ -43,34 +110,19 @@ class Outage:
         """
         ask = (failure.ask if isinstance(failure, Unreachable) else None) or self._ask
         service = failure.service if isinstance(failure, Unreachable) else Unreachable.service
-        if anew or self._began is None:
-            self._began, self._pause_s = self._clock.monotonic(), _FIRST_S
-            self._told = self._began
-            logger.warning("Waiting for %s: %s", service, failure)
-        began, asked = self._began, 0
-        self._remind(began, service, failure)
+        if anew:
+            self._pause_s = _FIRST_S
+        self._outages.failing(CONTAINER, f"Waiting for {service}: {failure}")
         self._wait(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_S)
         while may_wait():
-            asked += 1
             try:
                 ask()
             except SamzapyError as silence:
                 if not silence.outage:
                     raise
-                self._remind(began, service, silence)
+                self._outages.failing(CONTAINER, f"Waiting for {service}: {silence}")
                 self._wait(_FIRST_S)
             else:
-                waited_s = self._clock.monotonic() - began
-                answers = service[0].upper() + service[1:]
-                # An outage that goes on after a start, behind a question that is answered at once, has had its lines.
-                level = logging.WARNING if anew or asked > 1 else logging.DEBUG
-                logger.log(level, "%s answers after %.0f s: starting again from the last commit", answers, waited_s)
                 return True
         return False
-
-    def _remind(self, began: float, service: str, silence: SamzapyError) -> None:
-        now = self._clock.monotonic()
-        if now - self._told >= _LINE_S:
-            self._told = now
-            logger.warning("Waiting for %s for %.0f s: %s", service, now - began, silence)

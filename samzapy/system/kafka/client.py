@@ -80,6 +80,33 @@ _CHANGED_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)$")
 _FIRST_WORD = "in state APIVERSION_QUERY"
 
 
+#: The lines about disturbances that a process logs in a minute.
+_MOST_LINES, _MINUTE_S = 20, 60.0
+
+
+class Flood:
+    """Passes the first lines of a minute, and counts the others: the clients of a process log thousands in an outage."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._since = -inf
+        self._lines = 0
+
+    def passes(self) -> bool:
+        """Whether to log another line. Logs how many were left out once a line passes again."""
+        now = self._clock.monotonic()
+        if now - self._since >= _MINUTE_S:
+            left_out, since = self._lines - _MOST_LINES, self._since
+            self._since, self._lines = now, 0
+            if left_out > 0:
+                LOGGER.warning("%d more lines about lost connections and late answers in %.0f s", left_out, now - since)
+        self._lines += 1
+        return self._lines <= _MOST_LINES
+
+
+_FLOOD = Flood()
+
+
 class ClientErrors:
     """Collects the errors that a handle reports outside of its calls, and keeps its `statistics`. `check` raises the
     permanent errors.
@@ -131,7 +158,8 @@ class ClientErrors:
             self.new_ids[changed[1]] = changed[2]
         if facility == "CONFWARN" and _ON_PURPOSE in line:
             level = logging.DEBUG
-        LOGGER.log(level, form, facility, client, line)
+        if facility not in _DISTURBANCES or _FLOOD.passes():
+            LOGGER.log(level, form, facility, client, line)
 
     def check(self) -> None:
         """Raise HandshakeFailed if the cluster has refused this client. A connection that was lost in the middle of a handshake

@@ -5,6 +5,7 @@ import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.lag import EndsSeen, LagWatch, Progress
+from samzapy.container.supervision.outage import Outages
 from samzapy.errors import EnvironmentFailure, RetriableError, Unreachable
 from samzapy.job.facts import PartitionLag
 from samzapy.testing import ManualClock
@@ -49,7 +50,7 @@ def broker():
 
 
 def watch(broker, clock, progress, **given):
-    made = LagWatch([A, B], lambda: broker, clock, **given)
+    made = LagWatch([A, B], lambda: broker, clock, **given, outages=Outages(clock))
     made.follow(lambda: progress)
     return made
 
@@ -85,8 +86,14 @@ def lines_of(caplog):
     return lines
 
 
-@pytest.mark.parametrize("cause", [Unreachable("no answer"), ZeroDivisionError("a bug")])
-def test_a_stale_lag_is_one_warning_and_one_line_when_it_is_back(broker, clock, caplog, cause):
+@pytest.mark.parametrize(
+    ("cause", "reminders", "back"),
+    [
+        (Unreachable("no answer"), 2, "The outage is over, after 120 s"),
+        (ZeroDivisionError("a bug"), 0, "The lag of the inputs is known again, after 136 s"),
+    ],
+)
+def test_a_stale_lag_is_one_warning_and_one_line_when_it_is_back(broker, clock, caplog, cause, reminders, back):
     caplog.set_level(logging.INFO)
     lag, ends = watch(broker, clock, Progress({A: 7, B: 5})), broker.ends
 
@@ -99,13 +106,14 @@ def test_a_stale_lag_is_one_warning_and_one_line_when_it_is_back(broker, clock, 
             clock.advance(seconds)
             lag.look()
             assert lag.take() is None
-        ((level, line),) = lines_of(caplog)
+        (level, line), *between = lines_of(caplog)
         assert level == "WARNING"
         assert line.startswith("The lag of the inputs is unknown: not measured for 16 s (")
+        assert len(between) == reminders
         broker.ends, broker.away = ends, False
         lag.look()
         assert lag.take().at == clock.monotonic()
-        assert lines_of(caplog) == [("WARNING", "The lag of the inputs is known again, after 136 s")]
+        assert lines_of(caplog) == [("WARNING", back)]
 
 
 def test_a_look_that_hangs_makes_the_lag_stale_all_the_same(broker, clock, caplog):

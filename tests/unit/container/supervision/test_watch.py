@@ -6,6 +6,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.log_lines import CarriedLines
+from samzapy.container.supervision.outage import Outages
 from samzapy.container.supervision.watch import ContainerProcess, ContainerWatch, NoWatch
 from samzapy.container.tasks.user_calls import UserCalls, as_returned
 from samzapy.errors import Unreachable
@@ -151,9 +152,10 @@ def silent(clock):
     def clients():
         raise Unreachable("kafka does not answer")
 
-    lag = LagWatch([SystemStreamPartition("kafka", "in", 0)], clients, clock)
+    outages = Outages(clock)
+    lag = LagWatch([SystemStreamPartition("kafka", "in", 0)], clients, clock, outages=outages)
     lag.look()
-    return ContainerWatch(lag, clock, 30.0, ContainerProcess())
+    return ContainerWatch(lag, clock, 30.0, ContainerProcess(), outages)
 
 
 def test_a_container_without_a_broker_that_processes_nothing_is_stalled(silent, clock):
@@ -168,6 +170,15 @@ def test_a_container_that_cannot_see_the_ends_but_processes_messages_is_not_stal
     for processed in range(9):
         assert silent.facts("running", processed).stalled is None
         clock.advance(20)
-    assert [record.message for record in caplog.records] == [
-        "The lag of the inputs is unknown: not measured for 20 s (broker unreachable)"
-    ]
+    begin, *reminders = [record.message for record in caplog.records]
+    assert begin == "The lag of the inputs is unknown: not measured for 20 s (broker unreachable)"
+    assert [line.partition(" s: ")[0] for line in reminders] == ["No answer for 60", "No answer for 120"]
+
+
+def test_an_outage_has_no_lines_about_the_stalls_that_it_causes(silent, clock, caplog):
+    silent.facts("running", 3)
+    for _ in range(6):
+        clock.advance(9)
+        silent.facts("waiting", 3)
+    assert str(silent.facts("waiting", 3).stalled) == "broker unreachable for 49 s"
+    assert [record.message for record in caplog.records if "stalled" in record.message] == []
