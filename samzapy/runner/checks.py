@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 PATIENCE_S = 5.0
 #: The same for a check that asks nobody in the cluster; it may wait for Spark.
 _LOCAL_S = 1.0
+#: Seconds after a failure until the next try, for rows with a longer pace: what is unknown is not so for longer than it must be.
+_AGAIN_S = 10.0
 
 
 def _nothing() -> None:
@@ -113,7 +115,8 @@ class _Loop:
             while (row := self._next()) is not None:
                 goes_on = self._check(row)
                 with self._changed:
-                    row.due = self._clock.monotonic() + row.pace_s
+                    pace_s = min(row.pace_s, _AGAIN_S) if row.failing else row.pace_s
+                    row.due = self._clock.monotonic() + pace_s
                     if not goes_on:
                         row.due = float("inf")
         finally:

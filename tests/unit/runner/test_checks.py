@@ -120,6 +120,15 @@ def test_failures_of_an_outage_are_one_line_and_close_the_clients(table, caplog)
     assert table.opened >= 6
 
 
+def test_a_check_that_has_failed_is_tried_again_before_its_pace(table, monkeypatch):
+    monkeypatch.setattr("samzapy.runner.checks._AGAIN_S", 0.001)
+    slow = Check(*[Unreachable("no broker")] * 3, until=4)
+    table.checks.add(Row("changelogs", 3600.0, slow), 0.0)
+    assert slow.enough.wait(DEADLINE_S)
+    assert table.checks.end()
+    assert slow.calls == 4
+
+
 def test_an_unexpected_error_is_logged_with_its_traceback_and_the_next_check_comes(table, caplog):
     check = Check(KeyError("bug"), KeyError("bug"), until=3)
     table.checks.add(Row("inputs", 0.001, check))
