@@ -6,9 +6,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from samzapy.container.supervision import outage
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.errors import Unreachable
+from samzapy.job.facts import Facts, LogLine
 from samzapy.runner.checks import Checks, Row
+from samzapy.runner.driver import log_lines
+from samzapy.testing import ManualClock
 
 DEADLINE_S = 60.0
 
@@ -172,3 +176,32 @@ def test_a_table_without_rows_has_no_thread():
     table = Table()
     assert table.checks.end()
     assert "cluster-checks" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.fixture
+def outage_clock(monkeypatch):
+    made = ManualClock()
+    monkeypatch.setattr(outage, "OUTAGES", outage.Outages(made))
+    return made
+
+
+def send(container, text, logger=outage.__name__):
+    lines = (LogLine(0, logging.WARNING, logger, text, "", ""),)
+    log_lines(container, Facts(lines=lines))
+
+
+def test_an_outage_of_all_containers_is_one_for_the_driver(outage_clock, caplog):
+    for number in range(200):
+        send(str(number), "Waiting for the broker: no answer")
+    send("7", "other", "job.tasks")
+    outage_clock.advance(61)
+    for number in range(200):
+        send(str(number), "No answer for 61 s: Waiting for the broker: no answer")
+    for number in range(200):
+        send(str(number), "The outage is over, after 61 s")
+    assert caplog.messages == [
+        "container 0: Waiting for the broker: no answer",
+        "other",
+        "No answer for 61 s: container 0: Waiting for the broker: no answer",
+        "The outage is over, after 61 s",
+    ]
