@@ -180,11 +180,7 @@ class RestartingContainer:
         phase = "restarting"
         try:
             anew = container.commits > 1
-
-            def may_wait() -> bool:
-                return not (between.should_stop() or self._stopped.is_set())
-
-            if self._outage.outlast(failure, may_wait, anew=anew):
+            if self._outage.outlast(failure, lambda: not (between.should_stop() or self._stopped.is_set()), anew=anew):
                 self._check_ownership()
             else:
                 phase = "done"

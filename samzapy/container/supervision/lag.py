@@ -38,6 +38,7 @@ LAST_S = 2.0
 #: Looks of one partition that are remembered; when there are more, every second one is dropped.
 _MOST_LOOKS = 64
 
+_SILENT = "broker unreachable"
 Positions = Mapping[SystemStreamPartition, int]
 
 
@@ -107,15 +108,14 @@ class LagWatch:
         self._new_clients = new_clients
         self._clock = clock
         self._group = group
-        self._look_s = look_s
-        self._outages = outages
+        self._look_s, self.outages = look_s, outages
         self._clients: SystemClients | None = None
         self._progress: Callable[[], Progress] = Progress
         self._seen: dict[SystemStreamPartition, EndsSeen] = {ssp: EndsSeen() for ssp in self._ssps}
         self._lags: Measured[dict[str, PartitionLag]] | None = None
         self._open: tuple[str, ...] = ()
         self._mirrored: dict[SystemStreamPartition, int] = {}
-        self._unmirrored = self._warned = self._told = False
+        self._unmirrored = self._warned = False
         self._measured_at = clock.monotonic()
         self._unknown_since: float | None = None
         self._cause: Exception | None = None
@@ -149,24 +149,17 @@ class LagWatch:
     def _note_age(self) -> None:
         age_s, since = self.age_s, self._unknown_since
         is_stale = age_s > STALE_AFTER * self._look_s
-        text = f"The lag of the inputs is unknown: not measured for {age_s:.0f} s ({self.trouble})"
-        if is_stale and self._is_outage:
-            self._outages.failing(self, text)
-        elif is_stale and not self._told:
-            self._told = True
-            logger.warning("%s", text)
-        if since is None and is_stale:
+        if is_stale:
+            text = f"The lag of the inputs is unknown: not measured for {age_s:.0f} s ({self.trouble})"
+            if self.trouble == _SILENT:
+                self.outages.failing(self, text)
+            elif since is None:
+                logger.warning("%s", text)
             self._unknown_since = self._measured_at
-        elif since is not None and not is_stale:
+        elif since is not None:
             self._unknown_since = None
-            self._outages.answered(self)
-            if self._told:
-                self._told = False
+            if not self.outages.answered(self):
                 logger.warning("The lag of the inputs is known again, after %.0f s", self._measured_at - since)
-
-    @property
-    def _is_outage(self) -> bool:
-        return self._cause is None or isinstance(self._cause, Unreachable | RetriableError)
 
     @property
     def age_s(self) -> float:
@@ -182,8 +175,8 @@ class LagWatch:
     def trouble(self) -> str:
         """The reason why the last look has no answer, in one line; valid while a look is overdue."""
         cause = self._cause
-        if self._is_outage:
-            return "broker unreachable"
+        if cause is None or isinstance(cause, Unreachable | RetriableError):
+            return _SILENT
         if isinstance(cause, SamzapyError):
             return f"the ends of the inputs are not known: {cause}"
         return f"the ends of the inputs are not known: {type(cause).__name__}: {cause}"

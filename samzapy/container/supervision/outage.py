@@ -31,50 +31,37 @@ CONTAINER: Final = "container"
 @final
 class Outages:
     """What a process logs while systems do not answer, whoever notices it: a line at the begin, one a minute, and one at the
-    end. All else about the outage is logged at DEBUG.
-
-    An outage begins when the first party has no answer, and ends when none is left without one. May be used from any thread.
+    end. True during an outage, which begins when the first party has no answer, and ends when
+    none is left without one. May be used from any thread.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
+        self._clock, self._lock = clock, threading.Lock()
         self._failing: dict[object, float] = {}
         self._began = self._told = 0.0
 
-    @property
-    def going_on(self) -> bool:
-        """Whether some party has no answer."""
+    def __bool__(self) -> bool:
         return bool(self._failing)
 
     def failing(self, party: object, text: str) -> None:
         """A party has no answer, for the reason `text`. It calls this again at least every two minutes."""
         with self._lock:
-            now = self._clock.monotonic()
-            self._forget(now)
+            now = self._without(None)
             begins = not self._failing
             self._failing[party] = now
-            if begins:
-                self._began = now
-            is_due = begins or now - self._told >= _LINE_S
-            if is_due:
-                self._told = now
-            for_s = now - self._began
-        logger.log(
-            logging.WARNING if is_due else logging.DEBUG, "%s", text if begins else f"{_STILL}{for_s:.0f} s: {text}"
-        )
+            self._began = now if begins else self._began
+            level = logging.WARNING if begins or now - self._told >= _LINE_S else logging.DEBUG
+            self._told = now if level == logging.WARNING else self._told
+        logger.log(level, "%s", text if begins else f"{_STILL}{now - self._began:.0f} s: {text}")
 
-    def answered(self, party: object) -> None:
-        """The party has its answer."""
-        if not self._failing:
-            return
+    def answered(self, party: object) -> bool:
+        """The party has its answer; returns whether it had none."""
         with self._lock:
-            now = self._clock.monotonic()
-            self._failing.pop(party, None)
-            self._forget(now)
-            is_over = not self._failing
-        if is_over:
+            had_none, went_on = party in self._failing, bool(self._failing)
+            now, goes_on = self._without(party), bool(self._failing)
+        if went_on and not goes_on:
             logger.warning("%s%.0f s", _OVER, now - self._began)
+        return had_none
 
     def repeat(self, party: str, line: str) -> None:
         """Take a line that the outages of another process have logged."""
@@ -83,8 +70,10 @@ class Outages:
         else:
             self.failing(party, f"{party}: {line.partition(': ')[2] if line.startswith(_STILL) else line}")
 
-    def _forget(self, now: float) -> None:
-        self._failing = {party: at for party, at in self._failing.items() if now - at < _GONE_S}
+    def _without(self, party: object | None) -> float:
+        now = self._clock.monotonic()
+        self._failing = {each: at for each, at in self._failing.items() if each != party and now - at < _GONE_S}
+        return now
 
 
 #: Those of this process.
@@ -98,9 +87,7 @@ class Outage:
     def __init__(self, ask: Callable[[], object], wait: Callable[[float], object], outages: Outages = OUTAGES) -> None:
         """`ask` asks the systems for what the next start reads first; it raises SamzapyError. `wait` sleeps, and may return
         early after a stop. For `outages`, this ends when the container runs again."""
-        self._ask = ask
-        self._wait = wait
-        self._outages = outages
+        self._ask, self._wait, self._outages = ask, wait, outages
         self._pause_s = _FIRST_S
 
     def outlast(self, failure: SamzapyError, may_wait: Callable[[], bool], *, anew: bool) -> bool:
@@ -110,8 +97,7 @@ class Outage:
         """
         ask = (failure.ask if isinstance(failure, Unreachable) else None) or self._ask
         service = failure.service if isinstance(failure, Unreachable) else Unreachable.service
-        if anew:
-            self._pause_s = _FIRST_S
+        self._pause_s = _FIRST_S if anew else self._pause_s
         self._outages.failing(CONTAINER, f"Waiting for {service}: {failure}")
         self._wait(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_S)

@@ -23,7 +23,7 @@ from samzapy.clock import Clock
 from samzapy.container.supervision.activity import Activity, activity_of, stack_as_text, stack_of, waited_for
 from samzapy.container.supervision.heartbeat import keep_running
 from samzapy.container.supervision.lag import LagWatch, Progress
-from samzapy.container.supervision.outage import CONTAINER, OUTAGES, Outages
+from samzapy.container.supervision.outage import CONTAINER
 from samzapy.job.facts import NO_FACTS, Facts, LogLine, Stall, UserFailure
 from samzapy.queries.answering import QuestionSource
 
@@ -101,11 +101,8 @@ class ContainerWatch:
     """A context around containers that run one after the other; `facts` is for their reports, and may be called from
     any thread."""
 
-    def __init__(
-        self, lag: LagWatch, clock: Clock, stall_s: float, process: ContainerProcess, outages: Outages = OUTAGES
-    ) -> None:
-        """`stall_s` 0: no stall is looked for. `outages`: while one goes on, only stalls of the user's code are logged."""
-        self._outages = outages
+    def __init__(self, lag: LagWatch, clock: Clock, stall_s: float, process: ContainerProcess) -> None:
+        """`stall_s` 0: no stall is looked for. During an outage only stalls of the user's code are logged."""
         self._lag = lag
         self._clock = clock
         self._stall_s = stall_s
@@ -140,13 +137,13 @@ class ContainerWatch:
             begun = stalled is not None and self._told != stalled.reason
             self._told = None if stalled is None else stalled.reason
         if stalled is not None and begun:
-            level = logging.DEBUG if self._outages.going_on and not of_user else logging.WARNING
+            level = logging.DEBUG if self._lag.outages and not of_user else logging.WARNING
             # The stack of our own code is for those who open the page.
             logger.log(level, "stalled: %s%s", stalled, f"\n{stalled.stack}" if of_user else "")
             if of_user:
                 self._process.on_stalled(stalled)
         if phase == "running":
-            self._outages.answered(CONTAINER)
+            self._lag.outages.answered(CONTAINER)
         if failure is self._shown:
             failure = None
         else:

@@ -62,7 +62,7 @@ def test_an_outage_of_n_minutes_is_n_lines_and_two_for_all_that_meet_it(lines, m
             outages.failing(party, f"{party} has no answer")
         clock.advance(1)
     for party in ("lag", "container", "somebody", "checks"):
-        assert outages.going_on
+        assert outages
         outages.answered(party)
     outages.answered("lag")
     first, *between, last = lines.messages
@@ -102,7 +102,7 @@ def test_a_party_that_is_gone_keeps_no_outage_alive(lines):
     clock.advance(60)
     outages.answered("container 2")
     assert lines.messages[-1] == "The outage is over, after 160 s"
-    assert not outages.going_on
+    assert not outages
 
 
 def test_a_short_outage_is_two_lines(lines):

@@ -155,7 +155,7 @@ def silent(clock):
     outages = Outages(clock)
     lag = LagWatch([SystemStreamPartition("kafka", "in", 0)], clients, clock, outages=outages)
     lag.look()
-    return ContainerWatch(lag, clock, 30.0, ContainerProcess(), outages)
+    return ContainerWatch(lag, clock, 30.0, ContainerProcess())
 
 
 def test_a_container_without_a_broker_that_processes_nothing_is_stalled(silent, clock):
