@@ -1,7 +1,6 @@
 """Waits, inside an attempt, for a system that does not answer; and what a process logs about it.
 
-A container that has run before needs no other attempt, no other process and no other clients while its broker is away: it
-waits where it is, for as long as the outage lasts.
+A container that has run before waits where it is, for as long as an outage lasts: it needs no other attempt or process.
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ CONTAINER: Final = "container"
 @final
 class Outages:
     """What a process logs while systems do not answer, whoever notices it: a line at the begin, one a minute, and one at the
-    end. True during an outage, which begins when the first party has no answer, and ends when
-    none is left without one. May be used from any thread.
-    """
+    end. True during one, from the first party without an answer until none is left. May be used from any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock, self._lock = clock, threading.Lock()
@@ -76,7 +73,6 @@ class Outages:
         return now
 
 
-#: Those of this process.
 OUTAGES: Final = Outages()
 
 

@@ -138,7 +138,6 @@ class ContainerWatch:
             self._told = None if stalled is None else stalled.reason
         if stalled is not None and begun:
             level = logging.DEBUG if self._lag.outages and not of_user else logging.WARNING
-            # The stack of our own code is for those who open the page.
             logger.log(level, "stalled: %s%s", stalled, f"\n{stalled.stack}" if of_user else "")
             if of_user:
                 self._process.on_stalled(stalled)
