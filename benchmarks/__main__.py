@@ -1,8 +1,8 @@
 """`python -m benchmarks`: measure samzapy beside loops written by hand, on a Kafka started for it.
 
 With --compare or --against it is a gate: exit code 1 and a table if anything needs more CPU than before.
-`--only fleet [--containers N] [--seconds S]` measures one coordinator instead, `--only queries [--events N]` lookups in the stores
-of a running job; neither needs a Kafka.
+`--only fleet [--containers N] [--seconds S]` measures one coordinator instead, `--only queries [--events N]` lookups in
+the stores of a running job; neither needs a Kafka.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Benchmark:
         self._failed = False
 
     def measure(self) -> int:
-        """Measure the workloads, keep them in the output as soon as each is done, and hold them against stored results."""
+        """Measure the workloads, keep them in the output as soon as each is done, and hold them against stored
+        results."""
         options = self._options
         found, kept = Results({}, {}), Results.read(options.output) if options.output else Results({}, {})
         for name in options.workload or WORKLOADS:

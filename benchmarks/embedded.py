@@ -1,9 +1,10 @@
-"""`python -m benchmarks.embedded`: what a record costs the embedded systems, beside SQLite and a list by hand, in one process.
+"""`python -m benchmarks.embedded`: what a record costs the embedded systems, beside SQLite and a list by hand, in one
+process.
 
-Writing: records with a key and a value of 100 bytes go to four partitions, `BATCH` at a time, each batch one transaction of
-SQLite. Reading: polls of `BATCH` records. By hand the same rows go into the same table, or into a list of tuples, with neither
-partitioner, checks, offsets nor transactions of producers. Each figure is the least CPU time of the rounds, in which the systems
-and the loops by hand take turns.
+Writing: records with a key and a value of 100 bytes go to four partitions, `BATCH` at a time, each batch one
+transaction of SQLite. Reading: polls of `BATCH` records. By hand the same rows go into the same table, or into a list
+of tuples, with neither partitioner, checks, offsets nor transactions of producers. Each figure is the least CPU time of
+the rounds, in which the systems and the loops by hand take turns.
 """
 
 from __future__ import annotations

@@ -73,10 +73,11 @@ class Kafka:
         return topic
 
     def load_evenly(self, name: str, events: Events, partitions: int = PARTITIONS) -> str:
-        """A new topic with the events, each key in one partition, all partitions of nearly one length; returns its name.
+        """A new topic with the events, each key in one partition, all partitions of nearly one length; returns its
+        name.
 
-        The keys go where the fewest events are, the most frequent ones first; a reader that waits for the slowest partition
-        is not measured by that.
+        The keys go where the fewest events are, the most frequent ones first; a reader that waits for the slowest
+        partition is not measured by that.
         """
         loads = [0] * partitions
         places: dict[bytes, int] = {}

@@ -1,9 +1,10 @@
 """`python -m benchmarks.operators`: what each operator costs a message, beside a dict written by hand, in one process.
 
-No container and no broker: the messages are made beforehand, and the operator stands on a store as a job opens it (RocksDB,
-the default cache, a changelog in this process). Each loop by hand does the same with dicts and heaps, and stores nothing.
-What is over is closed every 10,000 messages. The store is committed every `COMMIT` messages, and the commits count. The figure
-of a row is the least CPU time of the rounds, in which the operator and its loop by hand take turns.
+No container and no broker: the messages are made beforehand, and the operator stands on a store as a job opens it
+(RocksDB, the default cache, a changelog in this process). Each loop by hand does the same with dicts and heaps, and
+stores nothing. What is over is closed every 10,000 messages. The store is committed every `COMMIT` messages, and the
+commits count. The figure of a row is the least CPU time of the rounds, in which the operator and its loop by hand take
+turns.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`python -m benchmarks --only queries`: what lookups in the stores of a running job give, and what they cost it.
 
-The keyed count runs over a million events of the embedded system, as fast as it can, with the local runner: driver and container
-are one process, so its CPU has both parts of every lookup. Beside it a process asks for keys over HTTP. A row has the lookups
-a second, the time of one as the asking process sees it, and the job's CPU seconds per million messages: the least of the
-repeats, which take turns.
+The keyed count runs over a million events of the embedded system, as fast as it can, with the local runner: driver and
+container are one process, so its CPU has both parts of every lookup. Beside it a process asks for keys over HTTP. A row
+has the lookups a second, the time of one as the asking process sees it, and the job's CPU seconds per million messages:
+the least of the repeats, which take turns.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _AGAIN_S = 0.02
 
 @dataclass(frozen=True)
 class Variant:
-    """A job with `keys` of its own, and those who ask: `clients` connections, each `pace_s` seconds after its last answer."""
+    """A job with `keys` of its own, and those who ask: `clients` connections, each `pace_s` seconds after its last
+    answer."""
 
     name: str
     keys: dict[str, str] = field(default_factory=dict)

@@ -23,9 +23,10 @@ MEMORY, ROOM = Path("/dev/shm"), 4 << 30  # pytest makes a folder for this user 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The files of the quick tests (`-m "not slow"`) are in memory, if there is room. To open, flush and close a RocksDB store
-    takes two dozen waits for the disk, and they were half of the time of these tests. No test sees a difference: a kill
-    loses nothing that was written, on either. All other runs have their files on disk, as jobs do."""
+    """The files of the quick tests (`-m "not slow"`) are in memory, if there is room. To open, flush and close a
+    RocksDB store takes two dozen waits for the disk, and they were half of the time of these tests. No test sees a
+    difference: a kill loses nothing that was written, on either. All other runs have their files on disk, as jobs
+    do."""
     with suppress(ImportError):
         from hypothesis import settings  # the tests on other versions of packages do without
 

@@ -1,4 +1,5 @@
-"""Counts by key of one partition, kept in three ways: without bound, within the bounds of a small cache, and not at all.
+"""Counts by key of one partition, kept in three ways: without bound, within the bounds of a small cache, and not at
+all.
 
 The first two keep what the changelog has in RocksDB, too, with the input position, so that a restart need not read it.
 """
@@ -20,8 +21,8 @@ _MARKER = b"\x00marker"
 
 
 class Counts(ABC):
-    """`values` are the counts in memory, `dirty` those that have changed since they were last serialized. A loop reads and
-    writes both."""
+    """`values` are the counts in memory, `dirty` those that have changed since they were last serialized. A loop reads
+    and writes both."""
 
     def __init__(self) -> None:
         self.values: dict[str, int] = {}
@@ -100,8 +101,8 @@ class CountsInRocksDB(Counts):
 
 
 class BoundedCounts(CountsInRocksDB):
-    """At most CACHE_SIZE counts as objects, the least recently used ones leave. A loop calls `read` for a count that is not
-    there, `serialize` for BATCH_SIZE dirty ones, `evict` for one too many."""
+    """At most CACHE_SIZE counts as objects, the least recently used ones leave. A loop calls `read` for a count that is
+    not there, `serialize` for BATCH_SIZE dirty ones, `evict` for one too many."""
 
     values: OrderedDict[str, int]
 

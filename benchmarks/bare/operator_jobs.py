@@ -37,7 +37,8 @@ class Read(NamedTuple):
 
 
 class Messages:
-    """The messages of the first partition of each input, up to their ends, once. The time of a message is its event's."""
+    """The messages of the first partition of each input, up to their ends, once. The time of a message is its
+    event's."""
 
     def __init__(self, bootstrap: str, inputs: Sequence[str], watch: Stopwatch) -> None:
         found = {topic: offsets(bootstrap, topic) for topic in inputs}

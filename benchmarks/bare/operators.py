@@ -1,4 +1,5 @@
-"""The loops by hand of `operators`: each does with dicts, lists and heaps what the operator does, and stores nothing."""
+"""The loops by hand of `operators`: each does with dicts, lists and heaps what the operator does, and stores
+nothing."""
 
 from __future__ import annotations
 

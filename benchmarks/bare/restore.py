@@ -12,7 +12,8 @@ def main() -> None:
     options = arguments(__doc__ or "")
     positions, ends = offsets(options.bootstrap, options.input)
     watch = Stopwatch()
-    # The last offsets of a changelog are markers of transactions, which no message has: only the consumer sees them pass.
+    # The last offsets of a changelog are markers of transactions, which no message has: only the consumer sees them
+    # pass.
     consumer = assigned_consumer(options.bootstrap, options.input, positions, {"enable.partition.eof": True})
     unread = {partition for partition, end in ends.items() if positions[partition] < end}
     done = 0

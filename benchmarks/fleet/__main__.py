@@ -1,12 +1,13 @@
 """`python -m benchmarks --only fleet`: what one coordinator needs for the reports of a large job.
 
-500 and 1,000 containers of 20 tasks with 10 stores report over HTTP to one coordinator in a process of its own, while 2,000
-connections of strangers keep silent, a page is open and Prometheus scrapes. A row has the coordinator's CPU as a share of one
-core, by thread, the time from a heartbeat to its answer as the containers see it, and the leases that ran out.
+500 and 1,000 containers of 20 tasks with 10 stores report over HTTP to one coordinator in a process of its own, while
+2,000 connections of strangers keep silent, a page is open and Prometheus scrapes. A row has the coordinator's CPU as a
+share of one core, by thread, the time from a heartbeat to its answer as the containers see it, and the leases that ran
+out.
 
-The containers are a process of their own, and all others another one; their CPU is in the table, too, since they share the
-machine with what is measured. So is the time that coordinator and containers waited for a core: beside other programs a heartbeat
-waits for these rather than for the coordinator.
+The containers are a process of their own, and all others another one; their CPU is in the table, too, since they share
+the machine with what is measured. So is the time that coordinator and containers waited for a core: beside other
+programs a heartbeat waits for these rather than for the coordinator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The simulated containers: they register and report over HTTP, in a process of their own.
 
-A container sends what the lease of a real one sends: a heartbeat at the coordinator's pace, its details as changes. All of
-its positions move between two of them, and a fifth of its metrics.
+A container sends what the lease of a real one sends: a heartbeat at the coordinator's pace, its details as changes. All
+of its positions move between two of them, and a fifth of its metrics.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ CHANGED = 0.2
 
 @dataclass
 class Heard:
-    """What the containers have seen. Times in seconds, `cpu_share` of a core, `waited_share` of the time without one."""
+    """What the containers have seen. Times in seconds, `cpu_share` of a core, `waited_share` of the time without
+    one."""
 
     heartbeats: list[float] = field(default_factory=list)
     details: list[float] = field(default_factory=list)
@@ -147,7 +148,8 @@ class SimulatedContainer:
         return answer
 
     async def _send_first(self, epoch: int) -> None:
-        """All details, in pieces of the tasks of a fifth of the container each: about as large as a real container's."""
+        """All details, in pieces of the tasks of a fifth of the container each: about as large as a real
+        container's."""
         of_task = [f"store.s{store}.{name}" for store in range(self._stores) for name in STORE] + list(TASK)
         pieces = [Details(epoch, first=True, names=[(group, list(names)) for group, names in CONTAINER.items()])]
         pieces[0].positions = dict.fromkeys(self._partitions, 0)

@@ -1,6 +1,7 @@
 """The simulated side's HTTP: one connection that is kept, on asyncio's protocols alone.
 
-The clients share the machine with the coordinator, so a request of theirs has to cost a fraction of what it costs there.
+The clients share the machine with the coordinator, so a request of theirs has to cost a fraction of what it costs
+there.
 """
 
 from __future__ import annotations

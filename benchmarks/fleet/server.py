@@ -41,7 +41,8 @@ def model_of(containers: int, tasks: int) -> JobModel:
 
 
 def serve(containers: int, tasks: int, lease_s: float, pipe: Connection) -> None:
-    """Serve until the other end says so. Sends the address first, then, whenever asked, the figures since the last ask."""
+    """Serve until the other end says so. Sends the address first, then, whenever asked, the figures since the last
+    ask."""
     coordinator = Coordinator("fleet", JobSpec(model_of(containers, tasks), {"job.name": "fleet"}), lease_s)
     service = CoordinatorService(coordinator, TOKEN, added=views_of(coordinator))
     lost: set[tuple[str, int]] = set()
@@ -98,7 +99,8 @@ class _Collections:
 
 
 def waited_s() -> float:
-    """Seconds for which the threads of this process were ready and had no core, because of other programs or of each other."""
+    """Seconds for which the threads of this process were ready and had no core, because of other programs or of each
+    other."""
     waited = 0
     for each in Path("/proc/self/task").glob("*/schedstat"):
         with contextlib.suppress(OSError):  # the thread has ended

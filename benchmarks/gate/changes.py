@@ -15,7 +15,8 @@ CPU = ".cpu"
 
 @dataclass(frozen=True)
 class Change:
-    """One CPU ratio, before and now. In a run beside another commit `before` is 1: the ratio is that of the two commits."""
+    """One CPU ratio, before and now. In a run beside another commit `before` is 1: the ratio is that of the two
+    commits."""
 
     name: str
     before: float

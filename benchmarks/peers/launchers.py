@@ -34,8 +34,8 @@ class PeerUnavailable(EnvironmentFailure):
 
 @dataclass(frozen=True)
 class Settings:
-    """One run: the broker, its topics, a name that nothing else on the broker has, a folder for local state, the file for
-    the marks, the number of events, and the milliseconds between commits."""
+    """One run: the broker, its topics, a name that nothing else on the broker has, a folder for local state, the file
+    for the marks, the number of events, and the milliseconds between commits."""
 
     bootstrap: str
     input: str
@@ -90,7 +90,8 @@ class PythonPeer(Launcher):
 
 @dataclass(frozen=True)
 class MavenPeer(Launcher):
-    """A Java program of `jvm/peers`, with the dependencies of its pom. `options` are its own, beside the common ones."""
+    """A Java program of `jvm/peers`, with the dependencies of its pom. `options` are its own, beside the common
+    ones."""
 
     pom: str
     main: str
@@ -127,7 +128,8 @@ class MavenPeer(Launcher):
 
 @dataclass(frozen=True)
 class SamzapyPeer(Launcher):
-    """A job of samzapy: the task class by workload, and further keys, in whose names `{input}` and `{output}` stand for topics."""
+    """A job of samzapy: the task class by workload, and further keys, in whose names `{input}` and `{output}` stand for
+    topics."""
 
     tasks: Mapping[str, str]
     keys: Mapping[str, str] = field(default_factory=dict)

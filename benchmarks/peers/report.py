@@ -104,7 +104,8 @@ def _markdown(by_workload: Mapping[str, Sequence[Row]], skipped: Mapping[str, st
 
 
 def plot(by_workload: Mapping[str, Sequence[Row]]) -> str:
-    """CPU seconds a million messages as an SVG: a bar a peer at the median, with a line from the least to the greatest."""
+    """CPU seconds a million messages as an SVG: a bar a peer at the median, with a line from the least to the
+    greatest."""
     most = max((row.cpu.max for found in by_workload.values() for row in found), default=1.0)
     lines, top = list[str](), 10
     for workload, found in by_workload.items():

@@ -1,4 +1,5 @@
-"""One run of a peer: its process tree sampled, from before its first message to after its last and to its final commit."""
+"""One run of a peer: its process tree sampled, from before its first message to after its last and to its final
+commit."""
 
 from __future__ import annotations
 

@@ -73,9 +73,9 @@ def summary(repeats: Sequence[Measurement]) -> dict[str, dict[str, float]]:
 def ratios(repeats: Repeats) -> dict[str, Spread]:
     """Each variant over those it is compared with, turn by turn: the n-th repeat of one over the n-th of the other.
 
-    `<workload>[.<way>].throughput` and `.cpu` are over the plain loop by hand; a way is that of a variant without `local`.
-    `<workload>[.<way>]/<other>.cpu` is over another variant: the loop by hand with the same means, at-least-once. Latencies
-    are `.p50` and so on, first messages `.first_message`.
+    `<workload>[.<way>].throughput` and `.cpu` are over the plain loop by hand; a way is that of a variant without
+    `local`. `<workload>[.<way>]/<other>.cpu` is over another variant: the loop by hand with the same means,
+    at-least-once. Latencies are `.p50` and so on, first messages `.first_message`.
     """
     found: dict[str, Spread] = {}
     for workload, variants in repeats.items():
@@ -102,8 +102,8 @@ def _ratio_names(ours: Mapping[str, object]) -> dict[str, str]:
 
 
 def circumstances(events: int) -> dict[str, Any]:
-    """When, with which commit, on which machine and with which settings a workload is measured; to be asked before it is,
-    as other load on the machine counts."""
+    """When, with which commit, on which machine and with which settings a workload is measured; to be asked before it
+    is, as other load on the machine counts."""
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": _commit(),
@@ -151,7 +151,8 @@ class Results:
     def with_workload(
         self, name: str, repeats: Mapping[str, Sequence[Measurement]], measured: Mapping[str, Any]
     ) -> Results:
-        """The same with a workload measured anew; all its variants are replaced, as only those of one run can be compared."""
+        """The same with a workload measured anew; all its variants are replaced, as only those of one run can be
+        compared."""
         together, when = {**self.repeats, name: repeats}, {**self.measured, name: measured}
         return Results(
             {each: together[each] for each in WORKLOADS if each in together},

@@ -55,7 +55,8 @@ def latency_table(repeats: Repeats) -> Table:
 
 
 def restarts_table(repeats: Repeats) -> Table:
-    """Seconds from the start of a container to the end of its first message, and what it read of its changelog first."""
+    """Seconds from the start of a container to the end of its first message, and what it read of its changelog
+    first."""
     table = _table("container started again: median (min - max)", "workload", "variant")
     table.add_column("changelog records", justify="right", no_wrap=True)
     table.add_column("s to first message", justify="right", no_wrap=True)

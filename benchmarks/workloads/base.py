@@ -124,11 +124,11 @@ class BesideBareLoop(Workload):
 
 @dataclass(frozen=True)
 class Way:
-    """One way to do a workload: by hand with the `options` of its loop, or by samzapy with the `keys` of its job, in whose
-    names `{input}` and `{output}` stand for the topics.
+    """One way to do a workload: by hand with the `options` of its loop, or by samzapy with the `keys` of its job, in
+    whose names `{input}` and `{output}` stand for the topics.
 
-    `like` names the loop by hand that does the same with the same means, `beside` the variant that differs in nothing but
-    the guarantee, or in that it is not `compiled`.
+    `like` names the loop by hand that does the same with the same means, `beside` the variant that differs in nothing
+    but the guarantee, or in that it is not `compiled`.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -144,7 +144,8 @@ class Way:
 
 
 class InManyWays(Workload):
-    """A workload with several ways by hand and several with samzapy; the plain loop, `bare`, is every target's baseline."""
+    """A workload with several ways by hand and several with samzapy; the plain loop, `bare`, is every target's
+    baseline."""
 
     ways: Mapping[str, Way]
     #: A start of Spark takes longer than the run.

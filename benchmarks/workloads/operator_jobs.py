@@ -1,4 +1,5 @@
-"""The operators as jobs on Kafka: typed messages from one partition of each input, changelogs and checkpoints, one core."""
+"""The operators as jobs on Kafka: typed messages from one partition of each input, changelogs and checkpoints, one
+core."""
 
 from __future__ import annotations
 

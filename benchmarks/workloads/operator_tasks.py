@@ -1,5 +1,5 @@
-"""The tasks of `operator-jobs`: an operator each, fed message by message or in batches. What they find is dropped: sending is
-what `pass-through` measures."""
+"""The tasks of `operator-jobs`: an operator each, fed message by message or in batches. What they find is dropped:
+sending is what `pass-through` measures."""
 
 from __future__ import annotations
 

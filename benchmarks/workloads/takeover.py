@@ -77,8 +77,8 @@ class Takeover(Workload):
             yield [(b"u%07d" % number, number.to_bytes(8, "big")) for number in numbers]
 
     def _follow(self, folder: Path) -> None:
-        """Let a standby read the changelog to its end, and stop. It has a process of its own, as the run that owns the job
-        until then: records are adopted only after the owner has ended."""
+        """Let a standby read the changelog to its end, and stop. It has a process of its own, as the run that owns the
+        job until then: records are adopted only after the owner has ended."""
         overrides = {
             **self._kafka.overrides,
             **self._config,

@@ -73,7 +73,8 @@ class NotReachable(SamzapyError):
 def inputs_now(config: JobConfig, refused: Collection[SystemStream] = ()) -> FoundInputs:
     """The streams that the patterns of a job file match now; `refused` are left out. One request a system.
 
-    Raises ConfigError for a system that cannot list its streams, EnvironmentFailure or RetriableError if one does not answer.
+    Raises ConfigError for a system that cannot list its streams, EnvironmentFailure or RetriableError if one does not
+    answer.
     """
     problems = [
         ConfigProblem(INPUTS.name, str(pattern), f"system '{pattern.stream.system}' cannot list its streams: name them")
@@ -194,9 +195,9 @@ _MOST_PLACES = 5
 
 
 def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: Describe) -> None:
-    """Raise ConfigError if an input is a stream that earlier runs have read under another name, as after a system got another
-    name: their positions would be dropped, and their state kept. A partition may start with a position of its own: a committed
-    one, a startpoint, or a reset."""
+    """Raise ConfigError if an input is a stream that earlier runs have read under another name, as after a system got
+    another name: their positions would be dropped, and their state kept. A partition may start with a position of its
+    own: a committed one, a startpoint, or a reset."""
     inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
     names = {found.stream_id: stream for stream in inputs if (found := describe(stream)) is not None}
     startpoints = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS) if config.startpoints else None)

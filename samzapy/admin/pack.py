@@ -5,11 +5,12 @@
     lib/python3.11/site-packages/...
 
 1. pyspark and py4j stay out: a cluster brings its own Spark. They are most of an environment (`LEFT_OUT`).
-2. Driver and executors get the same versions, because the files are copied from this environment. Nothing is downloaded.
+2. Driver and executors get the same versions, because the files are copied from this environment. Nothing is
+   downloaded.
 3. The hosts need a Python of the same minor version; the archive is a virtual environment of that one.
 
-Of the well-kept packers, venv-pack and conda-pack pack whole environments, with the tools of a developer, and refuse those with an
-editable package.
+Of the well-kept packers, venv-pack and conda-pack pack whole environments, with the tools of a developer, and refuse
+those with an editable package.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ def pack(archive: Path, requirements: Path | None = None, interpreter: Path | No
     """Write the archive, whole or not at all. `requirements`: a file of the job's own packages, as pip reads it.
     `interpreter`: the place of Python on the executors' hosts; None if it is where it is here.
 
-    Raises ConfigError for another suffix than .tar.gz or .tgz (Spark unpacks by it), and for requirements that cannot be read, are
-    not installed here or have another version; EnvironmentFailure if the archive cannot be written.
+    Raises ConfigError for another suffix than .tar.gz or .tgz (Spark unpacks by it), and for requirements that cannot
+    be read, are not installed here or have another version; EnvironmentFailure if the archive cannot be written.
     """
     if not archive.name.endswith(_SUFFIXES):
         raise ConfigError(
@@ -184,7 +185,8 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _add_package(tar: tarfile.TarFile, package: Distribution) -> int:
-    """Add the files of a package without its commands, which name this machine's Python; returns their size in bytes."""
+    """Add the files of a package without its commands, which name this machine's Python; returns their size in
+    bytes."""
     sources = dict(_files(package))
     for name, path in sources.items():
         tar.add(path, f"{_PACKAGES}/{name}", recursive=False, filter=_owned_by_root)

@@ -13,7 +13,8 @@ from samzapy.errors import EnvironmentFailure, RetriableError, TaskMigrated
 
 
 def status_of(config: JobConfig) -> dict[str, Any]:
-    """The status of the running job, as its page has it in JSON. Raises EnvironmentFailure if no run of it has a page here."""
+    """The status of the running job, as its page has it in JSON. Raises EnvironmentFailure if no run of it has a page
+    here."""
     address = PageAddress(config.supervision.log, config.job_name).read()
     if address is None:
         raise EnvironmentFailure(f"job '{config.name}': no run on this machine has a status page")

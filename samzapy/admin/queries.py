@@ -1,7 +1,7 @@
 """Asks the stores of a running job: `samzapy.query(job).store("counts").get(key)`.
 
-The answers come from the job's driver (`samzapy.coordinator.web.queries`) and are committed entries. A question is asked again
-until its deadline in two cases:
+The answers come from the job's driver (`samzapy.coordinator.web.queries`) and are committed entries. A question is
+asked again until its deadline in two cases:
 
 1. The owner of a key is moving: the driver answers 503.
 2. The driver does not answer. Its address is read again each time, because a restarted driver has another one.
@@ -37,9 +37,9 @@ _AGAIN_S = 0.5
 
 @dataclass(frozen=True)
 class StoreEntry:
-    """A committed entry. `partition`: the changelog partition of its task. `as_of`: the changelog offset up to which the
-    state is complete, None without a changelog. `standby_lag`: if a standby has answered, the number of changelog offsets
-    that it is behind; None for an owner."""
+    """A committed entry. `partition`: the changelog partition of its task. `as_of`: the changelog offset up to which
+    the state is complete, None without a changelog. `standby_lag`: if a standby has answered, the number of changelog
+    offsets that it is behind; None for an owner."""
 
     key: Any
     value: Any
@@ -61,8 +61,8 @@ class JobQueries:
         clock: Clock = SYSTEM_CLOCK,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`address`: as printed by the run, with its token and, after `#`, the fingerprint of its certificate; None for a run on
-        this machine. `deadline_s`: seconds until a question without an answer fails."""
+        """`address`: as printed by the run, with its token and, after `#`, the fingerprint of its certificate; None for
+        a run on this machine. `deadline_s`: seconds until a question without an answer fails."""
         self._config = config
         self._address = address
         self._deadline_s = deadline_s
@@ -71,7 +71,8 @@ class JobQueries:
         self._pools: dict[str, urllib3.PoolManager] = {}
 
     def store(self, name: str, *, standby: bool = False) -> StoreQueries:
-        """One store; with `standby` a standby may answer while there is no owner. Raises ConfigError for an unknown one."""
+        """One store; with `standby` a standby may answer while there is no owner. Raises ConfigError for an unknown
+        one."""
         store_of(self._config.stores, name)
         return StoreQueries(self, name, standby=standby)
 
@@ -156,8 +157,8 @@ def _body(data: bytes) -> Mapping[str, Any]:
 class StoreQueries:
     """The committed entries of one store, as plain JSON values. Every call asks again.
 
-    A key is a `str` for a store with string keys. For any other serde it is the JSON form of a key: a number, the text of a
-    UUID, bytes as hexadecimal digits or as `bytes`, a list or a dict.
+    A key is a `str` for a store with string keys. For any other serde it is the JSON form of a key: a number, the text
+    of a UUID, bytes as hexadecimal digits or as `bytes`, a list or a dict.
     """
 
     def __init__(self, job: JobQueries, name: str, *, standby: bool) -> None:
@@ -168,8 +169,8 @@ class StoreQueries:
         self._text_keys: bool | None = None
 
     def get(self, key: Any, partition: int | None = None) -> Any:
-        """The value of `key`, None if it has none. `partition`: the changelog partition of one task, for a key that several
-        tasks have. Raises as `JobQueries.ask`."""
+        """The value of `key`, None if it has none. `partition`: the changelog partition of one task, for a key that
+        several tasks have. Raises as `JobQueries.ask`."""
         found = self.entry(key, partition)
         return None if found is None else found.value
 

@@ -4,8 +4,8 @@
    is certain.
 2. A process of this machine that has a local store of the job open is certain evidence as well: a container can outlive
    its driver.
-3. A driver on another machine cannot be seen. Its record stays after its end, and a run that ends properly notes that; without
-   such a note the run may be active or not.
+3. A driver on another machine cannot be seen. Its record stays after its end, and a run that ends properly notes that;
+   without such a note the run may be active or not.
 """
 
 from __future__ import annotations
@@ -131,11 +131,11 @@ def ask_to_drain(config: JobConfig) -> JobRun:
 def wait_for_drain(
     config: JobConfig, run: JobRun, timeout_s: float, wait: Callable[[float], object], clock: Clock = SYSTEM_CLOCK
 ) -> bool:
-    """Wait until the run has drained and ended; False if it goes on after that time. If its process has started the job again
-    meanwhile, as for new inputs, the new run is asked instead.
+    """Wait until the run has drained and ended; False if it goes on after that time. If its process has started the job
+    again meanwhile, as for new inputs, the new run is asked instead.
 
-    Raises SamzapyError if the run has ended otherwise, with what is known about its end. A system that does not answer is
-    asked again until then.
+    Raises SamzapyError if the run has ended otherwise, with what is known about its end. A system that does not answer
+    is asked again until then.
     """
     until = clock.monotonic() + timeout_s
     with open_job(config, "drain") as (_, checkpoints):
@@ -186,7 +186,8 @@ def _undrained(config: JobConfig, run: JobRun, why: str) -> str:
 
 
 def _same_process(owner: JobRun, run: JobRun, *, starts_again: bool) -> bool:
-    """Whether the owner is a later run of the same process. In containers many a driver has the same host name and pid."""
+    """Whether the owner is a later run of the same process. In containers many a driver has the same host name and
+    pid."""
     if (owner.host, owner.pid, owner.born, owner.boot) != (run.host, run.pid, run.born, run.boot):
         return False
     return bool(run.born and run.boot) or starts_again

@@ -158,8 +158,8 @@ def store_entries(
 ) -> Iterator[StoreEntries]:
     """The entries of a store, for as long as they are read; temporary files are removed at the end.
 
-    `say` gets a line about the age of each local store. Raises ConfigError for an unknown store, EnvironmentFailure for one
-    that is being migrated, and errors of reading it.
+    `say` gets a line about the age of each local store. Raises ConfigError for an unknown store, EnvironmentFailure for
+    one that is being migrated, and errors of reading it.
     """
     config = question.config
     store = store_of(config.stores, question.store)

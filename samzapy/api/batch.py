@@ -214,7 +214,8 @@ def _in_a_row(parts: Sequence[Sequence[int]]) -> Sequence[int]:
 
 
 class _Chained(Sequence[Any]):
-    """Several columns as one, none of them empty. A system may not have made their values yet, so a slice makes none either."""
+    """Several columns as one, none of them empty. A system may not have made their values yet, so a slice makes none
+    either."""
 
     __slots__ = ("_ends", "_parts")
 

@@ -102,8 +102,8 @@ class MessageCollector(ABC):
         inputs: str | None = None,
     ) -> None:
         """Like `send_batch`, for the rows of a pyarrow Table or RecordBatch, or of a DataFrame of pandas or polars.
-        `key`, `message`, `timestamp` and `inputs` name columns. The named levels of a pandas index count as columns, unless
-        a column or a later level has the name.
+        `key`, `message`, `timestamp` and `inputs` name columns. The named levels of a pandas index count as columns,
+        unless a column or a later level has the name.
 
         Without `message` a message is the dict of its row, the key included, without the columns `timestamp` and
         `inputs`. Needs `samzapy[arrow]`. Raises as `send_batch` does, KeyError for a column that the table does not
@@ -115,8 +115,9 @@ class MessageCollector(ABC):
         self.send_batch(stream, rows.keys, rows.messages, timestamps=rows.timestamps, inputs=rows.inputs)
 
     def from_input(self, offset: int) -> MessageCollector:
-        """The collector for code that sends envelopes while a batch is processed: its outputs come from the input at `offset`,
-        as with `inputs`. Where nothing asks for inputs it is this collector itself. Valid as long as this one."""
+        """The collector for code that sends envelopes while a batch is processed: its outputs come from the input at
+        `offset`, as with `inputs`. Where nothing asks for inputs it is this collector itself. Valid as long as this
+        one."""
         return self
 
     @abstractmethod

@@ -107,11 +107,12 @@ class StorageEngine(ABC):
         """The current contents."""
 
     def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
-        """The first pairs with lower <= key < upper, and the marker, all as of the same write: at most `most` pairs, and no
-        further one after `most_bytes` bytes of keys and values; but one, if there is any.
+        """The first pairs with lower <= key < upper, and the marker, all as of the same write: at most `most` pairs,
+        and no further one after `most_bytes` bytes of keys and values; but one, if there is any.
 
         Other threads call it while the task's thread makes all other calls but `close`. It must not keep that thread
-        waiting for longer than the read of one page. Raises StoreError if the engine cannot do this, which is the default.
+        waiting for longer than the read of one page. Raises StoreError if the engine cannot do this, which is the
+        default.
         """
         raise StoreError("its engine cannot be read by other threads than the task's")
 

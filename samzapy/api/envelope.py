@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 else:
 
     class _TakesFields(type):
-        """Makes a call of a class take the fields. A constructor of its own in Python would cost the classes that have it
-        half as much again, even where it is passed over."""
+        """Makes a call of a class take the fields. A constructor of its own in Python would cost the classes that have
+        it half as much again, even where it is passed over."""
 
         def __call__(cls, *fields: Any, **named: Any) -> Any:
             return tuple.__new__(cls, _Fields(*fields, **named))
@@ -106,8 +106,8 @@ envelope_of: Callable[[tuple[Any, ...]], IncomingMessageEnvelope[Any, Any]] = ty
 
 
 def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
-    """A copy of the headers: later changes of a list do not reach the message. Raises TypeError for anything but pairs of
-    names and values, ValueError for a name that no message can have: one with a lone surrogate or a NUL."""
+    """A copy of the headers: later changes of a list do not reach the message. Raises TypeError for anything but pairs
+    of names and values, ValueError for a name that no message can have: one with a lone surrogate or a NUL."""
     fixed = printable = True
     try:
         kept = tuple(headers)

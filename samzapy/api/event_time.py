@@ -17,8 +17,8 @@ from samzapy.api.collector import MessageCollector, TaskCoordinator
 
 class TaskClock(NamedTuple):
     """A task's clock: the lowest processed event time of its inputs, in milliseconds since 1970, None until
-    every input has one. The time of an intermediate stream comes from the watermarks of its senders. Partitions that are idle
-    or have ended do not count. `idle`: all of them are idle or have ended."""
+    every input has one. The time of an intermediate stream comes from the watermarks of its senders. Partitions that
+    are idle or have ended do not count. `idle`: all of them are idle or have ended."""
 
     time_ms: int | None
     idle: bool = False
@@ -65,8 +65,8 @@ class Timers(ABC):
         """Like `schedule` for each key with its time. If a key comes twice, the last time counts. The store is read
         and written once for all of them.
 
-        Raises StoreRefused for a key or a time that `schedule` refuses, ValueError for columns of different lengths; then none
-        is set.
+        Raises StoreRefused for a key or a time that `schedule` refuses, ValueError for columns of different lengths;
+        then none is set.
         """
         for key, time_ms in zip(keys, times_ms, strict=True):
             self.schedule(key, time_ms, clock)
@@ -117,7 +117,8 @@ class StateCheckpoints(ABC):
 
     @abstractmethod
     def persist(self, state: TimedState) -> None:
-        """Make a checkpoint durable, then report it to the job, and remove the checkpoints that no recovery can need."""
+        """Make a checkpoint durable, then report it to the job, and remove the checkpoints that no recovery can
+        need."""
 
 
 class StateCheckpointTask(ABC):

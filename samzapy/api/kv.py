@@ -116,8 +116,8 @@ class KeyValueStore(ABC, Generic[K, V]):
 
     @abstractmethod
     def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """Entries with a serialized key that starts with the serialized `prefix`; for serdes that keep prefixes (string,
-        bytes)."""
+        """Entries with a serialized key that starts with the serialized `prefix`; for serdes that keep prefixes
+        (string, bytes)."""
 
     @abstractmethod
     def all(self) -> KeyValueIterator[K, V]:

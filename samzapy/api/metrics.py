@@ -1,4 +1,5 @@
-"""Counters, gauges, timers and histograms. Never call them once per message: count within a batch, publish once per batch."""
+"""Counters, gauges, timers and histograms. Never call them once per message: count within a batch, publish once per
+batch."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ class Timer:
 
 
 class Histogram:
-    """Values by size. `counts` has one number for each of the `bounds`, of the values up to it and above the one before, and a
-    last one for the values above all bounds. `total` is the sum of all values."""
+    """Values by size. `counts` has one number for each of the `bounds`, of the values up to it and above the one
+    before, and a last one for the values above all bounds. `total` is the sum of all values."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -92,5 +93,6 @@ class MetricsRegistry(ABC):
 
     @abstractmethod
     def snapshot(self) -> dict[str, dict[str, float]]:
-        """All current values, by group and name. A timer gives `name.count`, `name.total-s` and `name.max-s`. A histogram gives
-        `name.le.BOUND` for each bound, the number of values up to it, `name.le.+Inf`, `name.le.sum` and `name.le.count`."""
+        """All current values, by group and name. A timer gives `name.count`, `name.total-s` and `name.max-s`. A
+        histogram gives `name.le.BOUND` for each bound, the number of values up to it, `name.le.+Inf`, `name.le.sum` and
+        `name.le.count`."""

@@ -16,12 +16,12 @@ class Serde(ABC):
     #: Whether `to_bytes(x + y)` starts with `to_bytes(x)`, as a prefix scan needs.
     keeps_prefixes = False
 
-    #: Whether x < y exactly when `to_bytes(x) < to_bytes(y)`, as a query for a range needs. (Numbers of samzapy's serdes do not:
-    #: negative ones come after the others.)
+    #: Whether x < y exactly when `to_bytes(x) < to_bytes(y)`, as a query for a range needs. (Numbers of samzapy's
+    #: serdes do not: negative ones come after the others.)
     keeps_order = False
 
-    #: Whether the result of `to_bytes` takes about as much memory as its length, so a store may keep it without a copy. C
-    #: encoders often return bytes in a buffer many times as large.
+    #: Whether the result of `to_bytes` takes about as much memory as its length, so a store may keep it without a copy.
+    #: C encoders often return bytes in a buffer many times as large.
     allocates_exactly = False
 
     #: Whether any `bytes` are their own serialization, so a batch of them needs no call.

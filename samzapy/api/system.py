@@ -171,7 +171,8 @@ class SystemConsumer(ABC):
         """Read `ssp` from `offset` on. Before `start` only."""
 
     def identify(self, ssp: SystemStreamPartition, stream_id: str, epoch: int | None) -> None:
-        """The registered offset is of the stream with that id (empty: of the present one) and leader epoch (None: unknown)."""
+        """The registered offset is of the stream with that id (empty: of the present one) and leader epoch (None:
+        unknown)."""
         return
 
     @abstractmethod
@@ -182,10 +183,11 @@ class SystemConsumer(ABC):
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
         """Wait up to `timeout_s` for the first record, then take the available ones without waiting.
 
-        At most `max_records` records in all. A partition may occur in several batches, in order. It may return early with
-        none, as after a position has passed a hole: a reader that is to reach an offset may then be there. Raises
-        OffsetOutOfRange if a position has left the log, PositionVoid before a record of a stream that was created again,
-        or of a log that has lost records before the position, RetriableError or EnvironmentFailure for other errors.
+        At most `max_records` records in all. A partition may occur in several batches, in order. It may return early
+        with none, as after a position has passed a hole: a reader that is to reach an offset may then be there. Raises
+        OffsetOutOfRange if a position has left the log, PositionVoid before a record of a stream that was created
+        again, or of a log that has lost records before the position, RetriableError or EnvironmentFailure for other
+        errors.
         """
 
     def epochs(self) -> Mapping[SystemStreamPartition, int]:
@@ -273,8 +275,8 @@ class SystemProducer(ABC):
         `init_transactions`. Default: nothing, for a system that always knows offsets."""
 
     def purge(self) -> None:
-        """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any thread.
-        The producer cannot be used afterwards. A system without a queue has nothing to do."""
+        """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any
+        thread. The producer cannot be used afterwards. A system without a queue has nothing to do."""
 
     def metrics(self) -> Mapping[str, float]:
         """Like a consumer's."""
@@ -311,7 +313,8 @@ class SystemProducer(ABC):
 class SystemAdmin(ABC):
     """Describes and changes the streams of one system."""
 
-    #: Whether `upcoming` may go back, since the newest records can be deleted. A position beyond it is not an error then.
+    #: Whether `upcoming` may go back, since the newest records can be deleted. A position beyond it is not an error
+    #: then.
     upcoming_goes_back = False
 
     @abstractmethod
@@ -356,7 +359,8 @@ class SystemAdmin(ABC):
 
     @abstractmethod
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
-        """The first offset with a record that is not older than `time_ms`, by partition; `upcoming` if there is none."""
+        """The first offset with a record that is not older than `time_ms`, by partition; `upcoming` if there is
+        none."""
 
     @abstractmethod
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
@@ -376,7 +380,8 @@ class SystemAdmin(ABC):
         return None
 
     def record_bytes_of_new_streams(self) -> int | None:
-        """The largest record of a stream that its first record creates, in bytes; None if it is unlimited or unknown."""
+        """The largest record of a stream that its first record creates, in bytes; None if it is unlimited or
+        unknown."""
         return None
 
     def most_replicas(self) -> int | None:

@@ -2,7 +2,8 @@
 `samzapy.api.batch`), and any of the others, each of which adds one ability.
 
 A class has an ability if it defines the method, whether or not it names the interface as a base. The interface is for
-the type checker, which then checks the method's parameters. A method of that name with other parameters is not an ability."""
+the type checker, which then checks the method's parameters. A method of that name with other parameters is not an
+ability."""
 
 from __future__ import annotations
 
@@ -98,7 +99,8 @@ def takes(function: Callable[..., object], count: int) -> bool:
 
 
 class Ability(ABC):  # noqa: B024  # its interfaces have the methods
-    """The base of the interfaces of one method. Any class that defines the method counts as a subclass of its interface."""
+    """The base of the interfaces of one method. Any class that defines the method counts as a subclass of its
+    interface."""
 
     @classmethod
     def method(cls) -> tuple[str, int]:
@@ -157,8 +159,8 @@ class ClosableTask(Ability):
 
     @abstractmethod
     def close(self) -> None:
-        """Called at shutdown, after the last commit and before the stores close: its puts and outputs are not kept. Not called
-        when the process is killed."""
+        """Called at shutdown, after the last commit and before the stores close: its puts and outputs are not kept. Not
+        called when the process is killed."""
 
 
 class EndOfStreamListenerTask(Ability):
@@ -221,8 +223,8 @@ class SideInputsProcessor(ABC):
     def process(
         self, message: IncomingMessageEnvelope, store: Any
     ) -> Iterable[tuple[Any, Any]] | dict[Any, Any] | None:
-        """Return the entries to put into the store, as (key, value) pairs or a dict, in order; a value of None deletes its
-        key, a key of None is ignored.
+        """Return the entries to put into the store, as (key, value) pairs or a dict, in order; a value of None deletes
+        its key, a key of None is ignored.
 
         `store` is the store to fill, as a task gets it; the processor may read and write it. With a view it writes
         through the interface of the view and returns nothing. An exception ends the attempt.

@@ -3,17 +3,17 @@
 `Changes` is the container's side, `Reported` the coordinator's. Both keep the details sent so far:
 
 1. A detail is sent if it differs from the last acknowledged value.
-2. If a detail has disappeared, all details are sent again, beginning with a `first` piece, which voids the earlier ones. A metric
-   that has disappeared, or is not a finite number, is sent as NaN: it is unknown.
-3. A piece ends at `PIECE_B` bytes, so the coordinator accepts it whatever the size of the container. A single larger detail
-   is left out.
+2. If a detail has disappeared, all details are sent again, beginning with a `first` piece, which voids the earlier
+   ones. A metric that has disappeared, or is not a finite number, is sent as NaN: it is unknown.
+3. A piece ends at `PIECE_B` bytes, so the coordinator accepts it whatever the size of the container. A single larger
+   detail is left out.
 4. A piece without an acknowledgement may have arrived, so the next one is a `first` again. The coordinator asks for a
    `first` if a piece is missing.
 5. A piece without an acknowledgement may still arrive after later pieces. Its sequence number is lower than theirs, so
    the coordinator ignores it.
 
-A metric is named once and has a number from then on. The coordinator keeps the values of a container in one array, and one
-copy of each list of names that tasks share: five million values of a thousand containers take some 60 MB.
+A metric is named once and has a number from then on. The coordinator keeps the values of a container in one array, and
+one copy of each list of names that tasks share: five million values of a thousand containers take some 60 MB.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Changes:
         self._noted.append(facts)
 
     def pieces(self, report: ContainerReport, now: float, *, metrics: bool) -> Iterator[Details]:
-        """The changes, and the facts noted; with `metrics` always a piece, which says that the others are still true. `now` is the
-        time of the monotonic clock in seconds. Before the caller takes the next piece, it calls `acknowledge` or `forget`; it
-        may leave the remaining pieces to another call."""
+        """The changes, and the facts noted; with `metrics` always a piece, which says that the others are still true.
+        `now` is the time of the monotonic clock in seconds. Before the caller takes the next piece, it calls
+        `acknowledge` or `forget`; it may leave the remaining pieces to another call."""
         self._merge_facts()
         lags = self._lags
         of_lags = {} if lags is None else lags.value
@@ -191,7 +191,8 @@ class MetricValues(MetricColumns):
     __slots__ = ()
 
     def changed(self, piece: Details) -> MetricValues:
-        """A copy with the changes of a piece, which may name new metrics. Raises WireError for a number without a name."""
+        """A copy with the changes of a piece, which may name new metrics. Raises WireError for a number without a
+        name."""
         names, values = self.names, self._values[:]
         if piece.names:
             names += tuple((group, shared(tuple(new))) for group, new in piece.names)
@@ -248,8 +249,8 @@ class Reported:
         piece: Details | None = None,
         now: float = 0.0,
     ) -> ContainerReport:
-        """The report that has these details, and the facts of the piece that has just changed them, `now` in seconds of the
-        monotonic clock."""
+        """The report that has these details, and the facts of the piece that has just changed them, `now` in seconds of
+        the monotonic clock."""
         sent = NO_FACTS if piece is None or piece.facts is None else piece.facts
         lags = None
         if piece is not None and piece.lags_age_s is not None:

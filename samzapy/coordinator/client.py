@@ -59,7 +59,8 @@ _NOT_OURS = {403, 404}
 
 
 def pinned_to(fingerprint: str | None) -> dict[str, Any]:
-    """What a pool takes to accept only the certificate with this SHA-256 fingerprint; without one, authorities decide."""
+    """What a pool takes to accept only the certificate with this SHA-256 fingerprint; without one, authorities
+    decide."""
     # A pool that never uses TLS takes no fingerprint at all before urllib3 2.7, not even None.
     return {"cert_reqs": "CERT_NONE", "assert_fingerprint": fingerprint} if fingerprint else {}
 
@@ -67,12 +68,13 @@ def pinned_to(fingerprint: str | None) -> dict[str, Any]:
 class CoordinatorClient:
     """Calls one coordinator. Safe to use from several threads.
 
-    Calls raise RetriableError if the coordinator does not answer or shows another certificate than the run's, and TaskMigrated
-    if it does not know this container (another driver has taken its address).
+    Calls raise RetriableError if the coordinator does not answer or shows another certificate than the run's, and
+    TaskMigrated if it does not know this container (another driver has taken its address).
     """
 
     def __init__(self, url: str, token: str, fingerprint: str | None = None) -> None:
-        """`fingerprint`: the SHA-256 of the coordinator's certificate, checked before the token is sent; None without TLS."""
+        """`fingerprint`: the SHA-256 of the coordinator's certificate, checked before the token is sent; None without
+        TLS."""
         self._url = url
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         self._pool = _Pools(headers=headers, retries=False, **pinned_to(fingerprint))
@@ -100,8 +102,8 @@ class CoordinatorClient:
         permanent: bool = False,
         user: UserFailure | None = None,
     ) -> bool:
-        """Report why an attempt ends. `permanent`: another attempt would fail in the same way; `user`: the failure of the
-        user's code, if it was one. Returns whether the coordinator wants no further attempt."""
+        """Report why an attempt ends. `permanent`: another attempt would fail in the same way; `user`: the failure of
+        the user's code, if it was one. Returns whether the coordinator wants no further attempt."""
         failure = Failure(epoch, type(error).__name__, sendable(str(error)), error.exit_code, permanent, user)
         return self.call(Verdict, "POST", f"/containers/{quote(container_id, safe='')}/failure", failure).final
 
@@ -169,7 +171,8 @@ def _chances(name: str) -> Callable[[], float]:
 
 
 class HttpLease(ContainerLease):
-    """A lease that is renewed over HTTP. `predecessor`: the process of the previous attempt, if the coordinator knows it."""
+    """A lease that is renewed over HTTP. `predecessor`: the process of the previous attempt, if the coordinator knows
+    it."""
 
     def __init__(
         self,
@@ -183,9 +186,9 @@ class HttpLease(ContainerLease):
         *,
         resumes: bool = False,
     ) -> None:
-        """`chance`, from 0 to 1, makes the time between two heartbeats, and between two details, a quarter shorter (0) to a quarter
-        longer (1): the containers of a job start together, and must not report together. By default the container's id and
-        the epoch decide it, so that a schedule can be repeated."""
+        """`chance`, from 0 to 1, makes the time between two heartbeats, and between two details, a quarter shorter (0)
+        to a quarter longer (1): the containers of a job start together, and must not report together. By default the
+        container's id and the epoch decide it, so that a schedule can be repeated."""
         self.predecessor = predecessor
         self._resumes = resumes
         self._client = client
@@ -313,8 +316,8 @@ class HttpQuestions(QuestionSource):
         self._epoch = epoch
 
     def exchange(self, answers: Sequence[tuple[int, Answered]]) -> Sequence[tuple[int, Question]]:
-        """See `QuestionSource.exchange`. Raises RetriableError if the coordinator does not answer, TaskMigrated if another
-        attempt has the container."""
+        """See `QuestionSource.exchange`. Raises RetriableError if the coordinator does not answer, TaskMigrated if
+        another attempt has the container."""
         return self._asked(Handed(self._epoch(), list(answers)), WAIT_S + ANSWER_S)
 
     def hand_over(self, answers: Sequence[tuple[int, Answered]]) -> None:
@@ -333,8 +336,8 @@ class HttpQuestions(QuestionSource):
 
 
 class _Together(HTTPConnection):
-    """A connection that sends the head and the body of a request together. urllib3 sends them one after the other, so that the
-    coordinator is woken twice for a heartbeat."""
+    """A connection that sends the head and the body of a request together. urllib3 sends them one after the other, so
+    that the coordinator is woken twice for a heartbeat."""
 
     _parts: list[bytes] | None = None
 

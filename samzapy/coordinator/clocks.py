@@ -28,7 +28,8 @@ class KeptClocks:
 
 @dataclass(frozen=True)
 class Stall:
-    """The cause of a stalled clock: a task, the partition that holds its clock back (empty if unknown), and the time in seconds."""
+    """The cause of a stalled clock: a task, the partition that holds its clock back (empty if unknown), and the time in
+    seconds."""
 
     task: str
     partition: str
@@ -41,8 +42,8 @@ class Stall:
 
 @dataclass(frozen=True)
 class ClockStatus:
-    """All clocks, in milliseconds since 1970, None before the first value. `tasks` are by name; `stalled` is None unless the
-    job's clock stands still while another task's advances."""
+    """All clocks, in milliseconds since 1970, None before the first value. `tasks` are by name; `stalled` is None
+    unless the job's clock stands still while another task's advances."""
 
     job: int | None = None
     checkpoint: int | None = None
@@ -152,7 +153,8 @@ class Clocks:
         """The latest checkpoint time of all tasks in common; None if there is none."""
         if len(self._progress) < len(self._names) or not all(each.checkpoints for each in self._progress.values()):
             return None
-        # Every task that is not open has a common time, so the times of the task with the earliest last checkpoint suffice.
+        # Every task that is not open has a common time, so the times of the task with the earliest last checkpoint
+        # suffice.
         closed = [each for each in self._progress.values() if not each.open]
         deciding = min(closed or self._progress.values(), key=lambda each: _last(each) if closed else -_last(each))
         for time in sorted(deciding.checkpoints or (), reverse=True):

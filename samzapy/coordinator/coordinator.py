@@ -31,9 +31,10 @@ def _ignore(container_id: str, said: Facts | UserFailure) -> None:
 class Oversight:
     """Settings and callbacks of a driver's watch over its containers.
 
-    `lag_s`: seconds between two measurements of a container's lag. `stall_s`: seconds for which the job's clock may stand still before a warning. `same_failures`: the number of
-    equal failures that end the job. `on_facts` gets the facts of each report; `on_failure` gets each failure of the
-    user's code that ended an attempt; repeated failures count once. Any thread may call them.
+    `lag_s`: seconds between two measurements of a container's lag. `stall_s`: seconds for which the job's clock may
+    stand still before a warning. `same_failures`: the number of equal failures that end the job. `on_facts` gets the
+    facts of each report; `on_failure` gets each failure of the user's code that ended an attempt; repeated failures
+    count once. Any thread may call them.
     """
 
     stall_s: float = 120.0
@@ -61,7 +62,8 @@ class Coordinator:
         epoch: int | None = None,
         oversight: Oversight | None = None,
     ) -> None:
-        """`downgrades`: the reasons why the job's guarantee is weakened, for its status; `clocks`: the clocks of earlier runs;
+        """`downgrades`: the reasons why the job's guarantee is weakened, for its status; `clocks`: the clocks of
+        earlier runs;
         `epoch`: the run's recorded epoch, None without a record; `oversight`: how the driver watches the containers."""
         over = oversight or Oversight()
         ids = tuple(container.id for container in spec.model.containers)
@@ -121,7 +123,8 @@ class Coordinator:
         return self._pace_of_standbys if replica_of(container_id) and not self._hurried else self.pace
 
     def hurry(self, *, hurried: bool) -> None:
-        """Make the containers report ten times as often, so that they notice a stop at once; False: at the usual pace."""
+        """Make the containers report ten times as often, so that they notice a stop at once; False: at the usual
+        pace."""
         self._hurried = hurried
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
@@ -186,8 +189,8 @@ class Coordinator:
         return self._clock.monotonic()
 
     def report(self, report: ContainerReport, *, has_details: bool = True) -> Directive:
-        """Take a report and return the directive. A report of a superseded attempt is ignored. `has_details`: False for a
-        heartbeat, which repeats the details of an earlier report."""
+        """Take a report and return the directive. A report of a superseded attempt is ignored. `has_details`: False for
+        a heartbeat, which repeats the details of an earlier report."""
         with self._changed:
             directive = self._leases.renew(report.container_id, report.epoch)
             if directive is not Directive.ABANDON:
@@ -357,8 +360,8 @@ class LocalLease(ContainerLease):
         confirm: Callable[[], None] = lambda: None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`confirm` is called after a silence longer than the lease: it raises JobTakenOver if this run has lost the job, and
-        another SamzapyError if it cannot tell."""
+        """`confirm` is called after a silence longer than the lease: it raises JobTakenOver if this run has lost the
+        job, and another SamzapyError if it cannot tell."""
         self._coordinator = coordinator
         self._container_id = container_id
         self._resumes = coordinator.has_run(container_id)

@@ -1,13 +1,14 @@
 """Decides which attempt may run a container: a state machine of grants and renewals.
 
 An attempt registers and is granted an epoch. It then owns the container until another attempt registers, with a greater
-epoch, or until it stays silent for the length of the lease, after which it has to stop by itself. So at any time all attempts
-but one get the answer ABANDON. Epochs only grow: they follow the epoch in the run's record beside the checkpoints,
-which is greater than all epochs of earlier runs. Without such a record they start at the wall clock's milliseconds. No
-I/O, no lock: one caller at a time.
+epoch, or until it stays silent for the length of the lease, after which it has to stop by itself. So at any time all
+attempts but one get the answer ABANDON. Epochs only grow: they follow the epoch in the run's record beside the
+checkpoints, which is greater than all epochs of earlier runs. Without such a record they start at the wall clock's
+milliseconds. No I/O, no lock: one caller at a time.
 
-A driver asks several times a second which of a thousand leases have run out. So `Leases` keeps a time before which none can run
-out, and looks at all of them only after it: a renewed or a new lease ends later than every lease of that moment.
+A driver asks several times a second which of a thousand leases have run out. So `Leases` keeps a time before which none
+can run out, and looks at all of them only after it: a renewed or a new lease ends later than every lease of that
+moment.
 """
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ class _Account:
 class Progress:
     """The newest report of each container, and the sums of the earlier attempts. One caller at a time.
 
-    A job may have a thousand containers, and its status may be read several times a second. So the status of a container is
-    kept until it changes, and unchanged ones are not looked at. Figures become unknown with time: lags after `STALE_AFTER` times
-    `lag_s`, metrics after `STALE_AFTER` times `details_s`.
+    A job may have a thousand containers, and its status may be read several times a second. So the status of a
+    container is kept until it changes, and unchanged ones are not looked at. Figures become unknown with time: lags
+    after `STALE_AFTER` times `lag_s`, metrics after `STALE_AFTER` times `details_s`.
     """
 
     def __init__(self, container_ids: tuple[str, ...], now: float, lag_s: float, details_s: float) -> None:
-        """`now`: the time of the monotonic clock in seconds. `lag_s`, `details_s`: seconds between two measurements of a
-        container's lag, and between two reports of its metrics."""
+        """`now`: the time of the monotonic clock in seconds. `lag_s`, `details_s`: seconds between two measurements of
+        a container's lag, and between two reports of its metrics."""
         self._lag_s, self._details_s = lag_s, STALE_AFTER * details_s
         self._accounts = {each: _Account(Measured({}, now), now, replica_of(each) > 0) for each in container_ids}
         # Whether the last status of a container had its lags, and its metrics.
@@ -55,7 +55,8 @@ class Progress:
         self.failed = 0
 
     def update(self, report: ContainerReport, now: float | None) -> None:
-        """Take a report of the container's newest attempt at the time `now`, None if its details are those of an earlier one."""
+        """Take a report of the container's newest attempt at the time `now`, None if its details are those of an
+        earlier one."""
         account = self._accounts[report.container_id]
         last = account.report
         if last is not None and _begins_anew(last, report):
@@ -121,8 +122,8 @@ class Progress:
         return self._counts
 
     def statuses(self, moved: Mapping[str, Standing], now: float) -> Mapping[str, ContainerStatus]:
-        """The status of each container by id: its sums, with its standing. `moved` has the standings that have changed since the
-        last call; `now` is the time of the monotonic clock. The mapping is valid until the next call."""
+        """The status of each container by id: its sums, with its standing. `moved` has the standings that have changed
+        since the last call; `now` is the time of the monotonic clock. The mapping is valid until the next call."""
         for container_id, standing in moved.items():
             self._accounts[container_id].standing = standing
         statuses, lag_s, details_s = self._statuses, self._lag_s, self._details_s

@@ -1,7 +1,7 @@
 """Counts repeated failures of the user's code, whichever rung of the ladder of retries tries again.
 
-The driver sees the end of every attempt, so it counts them all: Spark's retries, attempts at other places, and resubmitted
-jobs.
+The driver sees the end of every attempt, so it counts them all: Spark's retries, attempts at other places, and
+resubmitted jobs.
 
 1. A failure at a message counts for the whole run: once a message is processed, it does not come again.
 2. A failure without a message (`init`, `window`, a commit) is a repetition only within `SOUND_S` of the last one.

@@ -13,8 +13,8 @@ GET ...                         samzapy.coordinator.web.views
 ==============================  =================================================
 
 A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`). uvicorn serves both.
-`samzapy.coordinator.web.admission` limits its connections, and `samzapy.coordinator.web.connection` answers a call that repeats
-without uvicorn, or any framework.
+`samzapy.coordinator.web.admission` limits its connections, and `samzapy.coordinator.web.connection` answers a call that
+repeats without uvicorn, or any framework.
 """
 
 from __future__ import annotations
@@ -251,9 +251,10 @@ _ON_LOOPBACK = Addresses()
 class CoordinatorService:
     """Serves one coordinator at its `addresses` until closed.
 
-    `address` is for containers, `url` is its URL, and `page` is the URL of the page, with the token that reads. `pinned_page` adds
-    the fingerprint of the page's certificate, if it has one, as a fragment, which a browser does not send. `ports` are the port of
-    the addresses and the second one, None without. Raises EnvironmentFailure if it cannot listen at an address.
+    `address` is for containers, `url` is its URL, and `page` is the URL of the page, with the token that reads.
+    `pinned_page` adds the fingerprint of the page's certificate, if it has one, as a fragment, which a browser does not
+    send. `ports` are the port of the addresses and the second one, None without. Raises EnvironmentFailure if it cannot
+    listen at an address.
     """
 
     def __init__(
@@ -368,6 +369,7 @@ def _url(scheme: str, host: str, listening: socket.socket) -> str:
 
 
 def _names(listening: socket.socket) -> tuple[str, ...]:
-    """The address of a socket, and this machine's name for it. No foreign page can have an address, or `localhost`, as its name."""
+    """The address of a socket, and this machine's name for it. No foreign page can have an address, or `localhost`, as
+    its name."""
     address: str = listening.getsockname()[0]
     return (address, "localhost") if address.startswith("127.") else (address,)

@@ -61,10 +61,10 @@ class ContainerFailure:
 class ContainerStatus:
     """One container. `processed` and `commits` count all its attempts; `remaining` is None for an endless run.
 
-    `lags` has its input partitions by SSP as text, as of the last request for their ends, None if that is not known: at time
-    `measured_at` of the driver's monotonic clock it was. `stalled` is set while it makes no progress; `failure` is the last
-    failure of the user's code. Until the newest attempt reports, `phase` is `starting`, and positions and ends are the last
-    ones of the previous attempt; its lags and metrics soon become unknown, and metrics are then empty."""
+    `lags` has its input partitions by SSP as text, as of the last request for their ends, None if that is not known: at
+    time `measured_at` of the driver's monotonic clock it was. `stalled` is set while it makes no progress; `failure` is
+    the last failure of the user's code. Until the newest attempt reports, `phase` is `starting`, and positions and ends
+    are the last ones of the previous attempt; its lags and metrics soon become unknown, and metrics are then empty."""
 
     id: str
     state: str
@@ -87,8 +87,9 @@ class ContainerStatus:
     def partitions(self) -> Mapping[str, PartitionSnapshot]:
         """Its input partitions by SSP as text.
 
-        Position, end and lag are of one time: as of the container's last request for the end. Until the first request, the
-        end of the run stands for the end of the partition. If the lag is unknown, there is the newest position alone.
+        Position, end and lag are of one time: as of the container's last request for the end. Until the first request,
+        the end of the run stands for the end of the partition. If the lag is unknown, there is the newest position
+        alone.
         """
         found, lags = {}, self.lags
         for ssp, position in self.positions.items():
@@ -116,7 +117,8 @@ class ContainerStatus:
         return self.lags is None or (self.lag is None and bool(self.positions))
 
     def lag_age_s(self, now: float) -> float | None:
-        """Seconds since its lag was measured, or since nobody has measured it; None for one that has ended, or has no lag."""
+        """Seconds since its lag was measured, or since nobody has measured it; None for one that has ended, or has no
+        lag."""
         return None if self.measured_at is None else max(0.0, now - self.measured_at)
 
     def to_json(self, now: float) -> dict[str, Any]:
@@ -151,11 +153,12 @@ SHOWN_FAILURES, SHOWN_METRICS = 100, 10_000
 
 @dataclass(frozen=True)
 class JobStatus:
-    """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the number
-    of failures; `failures` has the newest. `downgrades` are reasons why the job's guarantee is weakened; `counts`, by
-    `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their `remaining` counts the
-    offsets that they still have to read. `clocks` are in event time. `changelogs`, by store, are as of the driver's last look, and empty if
-    that was long ago. `at` is the time of this status on the driver's monotonic clock, in seconds."""
+    """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the
+    number of failures; `failures` has the newest. `downgrades` are reasons why the job's guarantee is weakened;
+    `counts`, by `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their
+    `remaining` counts the offsets that they still have to read. `clocks` are in event time. `changelogs`, by store, are
+    as of the driver's last look, and empty if that was long ago. `at` is the time of this status on the driver's
+    monotonic clock, in seconds."""
 
     name: str
     stopping: bool
@@ -221,8 +224,8 @@ class JobStatus:
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the positions and the ends of all partitions; None while that of any container is unknown. One that
-        is done has none."""
+        """Offsets between the positions and the ends of all partitions; None while that of any container is unknown.
+        One that is done has none."""
         known = [c.lag for c in self.containers if c.state != "done"]
         return None if None in known else sum(filter(None, known))
 

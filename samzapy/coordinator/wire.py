@@ -4,8 +4,8 @@ A container keeps its lease with a `Heartbeat`: some numbers, as small with a th
 else of its reports travels as `Details`: changes, compressed, in pieces of bounded size
 (`samzapy.coordinator.changes`).
 
-Driver and executors have the same version of samzapy, so msgspec writes and reads the classes themselves. The coordinator
-trusts no body: a field that does not fit its class is a WireError that names it.
+Driver and executors have the same version of samzapy, so msgspec writes and reads the classes themselves. The
+coordinator trusts no body: a field that does not fit its class is a WireError that names it.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class CoordinatorAddress:
 class AttemptProcess:
     """The process of an attempt: enough to end exactly this process, or this task of Spark.
 
-    `machine` names a running kernel and the scope of its process numbers. With `pid` and `started` (the process's start, in
-    the kernel's ticks) it identifies one process, never a later one with the same number. `spark_task` is Spark's id of the
-    task attempt, `place` where Spark runs it.
+    `machine` names a running kernel and the scope of its process numbers. With `pid` and `started` (the process's
+    start, in the kernel's ticks) it identifies one process, never a later one with the same number. `spark_task` is
+    Spark's id of the task attempt, `place` where Spark runs it.
     """
 
     machine: str
@@ -87,9 +87,9 @@ class JobSpec:
     """The job as it travels to the containers.
 
     `raw` is the configuration as written: `${env:X}` is unresolved, so that secrets stay where they are. `ends` are the
-    offsets to stop at (None: never). `directory` is the driver's working directory if containers share its machine, so that
-    relative paths mean the same on both sides, else None. `run_id` is the run that owns the job until a newer one starts.
-    `transactions` is False if a system has refused the job's transactional ids.
+    offsets to stop at (None: never). `directory` is the driver's working directory if containers share its machine, so
+    that relative paths mean the same on both sides, else None. `run_id` is the run that owns the job until a newer one
+    starts. `transactions` is False if a system has refused the job's transactional ids.
     """
 
     model: JobModel
@@ -100,7 +100,8 @@ class JobSpec:
     transactions: bool = True
 
     def of(self, container_id: str) -> JobSpec:
-        """The part that concerns one container, or standby: a job of thousands of tasks is sent to each of its containers.
+        """The part that concerns one container, or standby: a job of thousands of tasks is sent to each of its
+        containers.
 
         Raises StopIteration.
         """
@@ -119,8 +120,8 @@ class Versioned(msgspec.Struct):
 
 
 class Registration(msgspec.Struct):
-    """The answer to an attempt that registers. `predecessor` is the process of the attempt before it, if known. `resumes`:
-    an earlier attempt of this run has run the container."""
+    """The answer to an attempt that registers. `predecessor` is the process of the attempt before it, if known.
+    `resumes`: an earlier attempt of this run has run the container."""
 
     version: str
     epoch: int
@@ -190,7 +191,8 @@ class Outgrown(msgspec.Struct):
     epoch: int | None
 
 
-#: Heartbeats, and reports of details, that a coordinator handles a second; details take three times as long as a heartbeat.
+#: Heartbeats, and reports of details, that a coordinator handles a second; details take three times as long as a
+#: heartbeat.
 BEATS, DETAILS = 200, 65
 #: Seconds between two reports of a container's metrics, unless the phase changes.
 METRICS_S = 10.0
@@ -200,10 +202,12 @@ STANDBY_BEATS = 4
 
 @dataclass(frozen=True)
 class Pace:
-    """The intervals of a container's reports in seconds: its heartbeat, and the rest (metrics at most every ten seconds).
+    """The intervals of a container's reports in seconds: its heartbeat, and the rest (metrics at most every ten
+    seconds).
 
-    Containers of a larger job report less often, so that the coordinator answers at most `BEATS` heartbeats and `DETAILS` others
-    a second, however many containers there are; more only where a lease would not have room for three heartbeats.
+    Containers of a larger job report less often, so that the coordinator answers at most `BEATS` heartbeats and
+    `DETAILS` others a second, however many containers there are; more only where a lease would not have room for three
+    heartbeats.
     """
 
     heartbeat_s: float = 1.0
@@ -211,7 +215,8 @@ class Pace:
 
     @classmethod
     def of(cls, containers: int, lease_s: float) -> Pace:
-        """The pace of a job with this number of containers. A lease has room for three heartbeats, whatever the job's size."""
+        """The pace of a job with this number of containers. A lease has room for three heartbeats, whatever the job's
+        size."""
         return cls(min(lease_s / 3, max(1.0, containers / BEATS)), max(1.0, containers / DETAILS))
 
     def hurried(self) -> Pace:
@@ -219,7 +224,8 @@ class Pace:
         return replace(self, heartbeat_s=self.heartbeat_s / 10)
 
     def of_standby(self) -> Pace:
-        """The pace of a standby: a container that has lost its executor waits until the standby notices that it has to stop."""
+        """The pace of a standby: a container that has lost its executor waits until the standby notices that it has to
+        stop."""
         return replace(self, heartbeat_s=self.heartbeat_s / STANDBY_BEATS)
 
 
@@ -249,10 +255,10 @@ class Answer(msgspec.Struct):
 class Details(msgspec.Struct, omit_defaults=True):
     """The changed details of an attempt, or the first of them (`first`: all earlier ones are void).
 
-    `lags` are the `partitions` of facts, `lags_age_s` says how many seconds ago they were true, with the last piece of a
-    measurement. `facts` are the other facts since the previous details. A value that is not a number is unknown. `names` are new
-    metrics, by group; in this order they get the next numbers, from 0. `numbers` are the numbers of metrics with new
-    `values`. `sequence` numbers the pieces of a lease from 1; 0 means no number.
+    `lags` are the `partitions` of facts, `lags_age_s` says how many seconds ago they were true, with the last piece of
+    a measurement. `facts` are the other facts since the previous details. A value that is not a number is unknown.
+    `names` are new metrics, by group; in this order they get the next numbers, from 0. `numbers` are the numbers of
+    metrics with new `values`. `sequence` numbers the pieces of a lease from 1; 0 means no number.
     """
 
     epoch: int
@@ -272,7 +278,8 @@ class Details(msgspec.Struct, omit_defaults=True):
 
 
 class Taken(msgspec.Struct):
-    """The answer to details. `again`: they do not follow the previous ones, so send all of them, with a `first` piece."""
+    """The answer to details. `again`: they do not follow the previous ones, so send all of them, with a `first`
+    piece."""
 
     again: bool = False
 
@@ -286,8 +293,9 @@ _COLUMNS = 4 + 8
 
 
 def pack(details: Details) -> bytes:
-    """Details as a body: compressed JSON, a line feed, all `numbers` (32 bits) and all `values` (doubles), little-endian. A
-    coordinator gets fifty thousand of them a second, and reading them as text takes up to half as long again."""
+    """Details as a body: compressed JSON, a line feed, all `numbers` (32 bits) and all `values` (doubles),
+    little-endian. A coordinator gets fifty thousand of them a second, and reading them as text takes up to half as long
+    again."""
     numbers, values = details.numbers, details.values
     text = encode(msgspec.structs.replace(details, numbers=[], values=[]))
     columns = struct.pack(f"<{len(numbers)}I{len(values)}d", *numbers, *values)

@@ -40,8 +40,8 @@ class MessageTypes(NamedTuple):
 
 
 def message_types(task: type) -> MessageTypes:
-    """The classes that the code of a task names. Raises ConfigError, for `task.class`, if a name in the brackets does not
-    exist when the code runs."""
+    """The classes that the code of a task names. Raises ConfigError, for `task.class`, if a name in the brackets does
+    not exist when the code runs."""
     for kind, method in _METHODS.items():
         if issubclass(task, kind):
             found = _of_bases(task, kind)

@@ -17,7 +17,8 @@ from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import NULL, as_refusal, check_numbers
 from samzapy.serializers.typed import TypedSerde, reason_of, typed_serde, unwritten
 
-#: The value of a document of JSON. Numbers without fraction or exponent are ints of any size. Raises ValueError or RecursionError.
+#: The value of a document of JSON. Numbers without fraction or exponent are ints of any size. Raises ValueError or
+#: RecursionError.
 from_json: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
 _dumps = orjson.dumps
 #: A value of these types can only be refused because of its contents or its size.
@@ -38,8 +39,8 @@ class JsonSerde(DocumentSerde):
 
     Values outside of JSON come back changed, as from every JSON library: a tuple becomes a list, and a datetime, UUID,
     Enum or dataclass becomes orjson's form of it. NaN and the infinities are null in an output, and an error in a
-    store. A key that is not a str, and nesting deeper than the libraries go (about 250 written, 900 read) are errors. Ints
-    may have any size.
+    store. A key that is not a str, and nesting deeper than the libraries go (about 250 written, 900 read) are errors.
+    Ints may have any size.
 
     An output may also be, or hold, a msgspec Struct or an object of an attrs class, in msgspec's form.
     `streams.ID.samza.msg.type` is required to write such objects at full speed, and to read them.

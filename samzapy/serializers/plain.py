@@ -18,8 +18,8 @@ _PLAIN = (bytes, bytearray, datetime, date, time, Decimal, UUID)
 
 
 class PlainForm(NamedTuple):
-    """`to_plain` raises SerdeError for an object of another class, `from_plain` ValueError for a value that does not fit;
-    `reason` explains the latter. `classes` are the exact classes of the objects, None for any."""
+    """`to_plain` raises SerdeError for an object of another class, `from_plain` ValueError for a value that does not
+    fit; `reason` explains the latter. `classes` are the exact classes of the objects, None for any."""
 
     to_plain: Callable[[Any], Any]
     from_plain: Callable[[Any], Any]
@@ -28,8 +28,8 @@ class PlainForm(NamedTuple):
 
 
 def json_form(kind: Any) -> PlainForm:
-    """The form of the objects of the class, generic or union `kind` inside of a document of JSON (or MessagePack): times, bytes
-    and the like are text, and so are all keys. Raises SerdeError for a class without one."""
+    """The form of the objects of the class, generic or union `kind` inside of a document of JSON (or MessagePack):
+    times, bytes and the like are text, and so are all keys. Raises SerdeError for a class without one."""
     known = typed_serde("json", kind)
     to_plain: Callable[[Any], Any]
     from_plain: Callable[[Any], Any]
@@ -44,7 +44,8 @@ def json_form(kind: Any) -> PlainForm:
 
 
 def plain_form(kind: Any) -> PlainForm:
-    """The plain form of the objects of the class, generic or union `kind`. Raises SerdeError for a class without one."""
+    """The plain form of the objects of the class, generic or union `kind`. Raises SerdeError for a class without
+    one."""
     known = typed_serde("msgpack", kind)
     to_plain: Callable[[Any], Any]
     from_plain: Callable[[Any], Any]

@@ -124,16 +124,16 @@ def _by_both(adapter: TypeAdapter[Any], validate: Callable[..., Any]) -> Callabl
 
 
 def _reads_by_both(adapter: TypeAdapter[Any]) -> bool:
-    """Whether fields are read by their names, too. They are not if none has an alias, or if a name would mean two fields:
-    messages of others have the aliases."""
+    """Whether fields are read by their names, too. They are not if none has an alias, or if a name would mean two
+    fields: messages of others have the aliases."""
     all_fields = list(_fields(adapter.core_schema))
     hidden = [fields.hidden for fields in all_fields]
     return _CAN_READ_BY_BOTH and any(hidden) and not any(each.hidden & each.keys for each in all_fields)
 
 
 class _Fields(NamedTuple):
-    """The names of the fields of a model, a dataclass or a TypedDict that no field is read by, and the keys of a document that
-    fields are read from."""
+    """The names of the fields of a model, a dataclass or a TypedDict that no field is read by, and the keys of a
+    document that fields are read from."""
 
     hidden: set[str]
     keys: set[str]

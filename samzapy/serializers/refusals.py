@@ -62,8 +62,8 @@ _looks_unfit = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
 
 def check_numbers(value: Any) -> None:
     """Raise SerdeError for a value with a float that JSON does not have: it would come back as None."""
-    # Almost every value passes here, in a sixth of the time that the search for the number takes. MessagePack does not take
-    # every value that JSON takes.
+    # Almost every value passes here, in a sixth of the time that the search for the number takes. MessagePack does not
+    # take every value that JSON takes.
     with suppress(Exception):
         if _looks_unfit(_packed(value)) is None:
             return

@@ -16,8 +16,8 @@ from samzapy.serializers.registry import TaskSerdes
 class StreamSerdes:
     """Gives a stream's key and message serde; None for a part without one.
 
-    A class in the job file counts first. Without one, the inputs of `task.inputs` and `task.broadcast.inputs` have the class
-    that the task's code names, if their serde has classes (json, msgpack, avro, ...).
+    A class in the job file counts first. Without one, the inputs of `task.inputs` and `task.broadcast.inputs` have the
+    class that the task's code names, if their serde has classes (json, msgpack, avro, ...).
     """
 
     def __init__(self, config: JobConfig, serdes: TaskSerdes, task_class: type) -> None:

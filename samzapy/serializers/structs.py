@@ -1,10 +1,11 @@
 """Takes the class of a `msgspec.Struct` apart into values, and makes it again from them in another process.
 
-A Struct keeps its fields, defaults and options in C, where a pickler that takes a class apart does not find them. The class
-is made in two steps, because its own name may be in the types of its fields and in its functions:
+A Struct keeps its fields, defaults and options in C, where a pickler that takes a class apart does not find them. The
+class is made in two steps, because its own name may be in the types of its fields and in its functions:
 
 1. `struct_again`: the class with the names of its fields, their defaults and the options.
-2. `complete`: the types of the fields, which msgspec reads when it first decodes to the class; functions and attributes.
+2. `complete`: the types of the fields, which msgspec reads when it first decodes to the class; functions and
+   attributes.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ _MADE = frozenset(
 
 
 class StructDefinition(NamedTuple):
-    """The first step of a class. `bases`: as in the source, generics with their parameters. `fields`: its own, in order.
-    `defaults`, `factories`: by field. `options`: for the metaclass. `attributes`: for the class's body."""
+    """The first step of a class. `bases`: as in the source, generics with their parameters. `fields`: its own, in
+    order. `defaults`, `factories`: by field. `options`: for the metaclass. `attributes`: for the class's body."""
 
     meta: type
     name: str

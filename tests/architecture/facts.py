@@ -99,7 +99,8 @@ def modules(folder: Path = ROOT / PACKAGE) -> list[Module]:
 
 
 def importers(of: list[Module]) -> dict[str, set[str]]:
-    """The modules that import each module, by name; a package's `__init__` does not count as an importer of its parts."""
+    """The modules that import each module, by name; a package's `__init__` does not count as an importer of its
+    parts."""
     names = {module.name for module in of}
     found: dict[str, set[str]] = defaultdict(set)
     for module in of:
@@ -110,8 +111,9 @@ def importers(of: list[Module]) -> dict[str, set[str]]:
 
 
 def folders(*roots: Path) -> dict[str, int]:
-    """The entries of each folder below `roots` (the product and its tests): its files and subfolders, without `__init__.py` and
-    what was built. What a removed package has left behind, a folder of compiled modules only, is no entry."""
+    """The entries of each folder below `roots` (the product and its tests): its files and subfolders, without
+    `__init__.py` and what was built. What a removed package has left behind, a folder of compiled modules only, is no
+    entry."""
     found = {}
     for folder in chain.from_iterable((root, *root.rglob("*")) for root in roots or (ROOT / PACKAGE, ROOT / TESTS)):
         if folder.is_dir() and not _BUILT.intersection(folder.relative_to(ROOT).parts):
@@ -156,7 +158,8 @@ def spi_members(found: Iterable[Module]) -> dict[str, int]:
 
 
 def long_constructors(found: Iterable[Module]) -> list[str]:
-    """The classes whose constructor takes more than `POSITIONAL` positional arguments: written, or made from their fields."""
+    """The classes whose constructor takes more than `POSITIONAL` positional arguments: written, or made from their
+    fields."""
     classes = [(module, node) for module in found for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
     return [f"{module.name}.{node.name}" for module, node in classes if _positional(node) > POSITIONAL]
 

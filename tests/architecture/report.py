@@ -1,6 +1,7 @@
 """`python -m tests.architecture.report`: the size and shape of the source tree, as a text that can be compared.
 
-A module needs a reason if it is short or has a single importer; the reason is not recorded, so both lists are for reading.
+A module needs a reason if it is short or has a single importer; the reason is not recorded, so both lists are for
+reading.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CONTRIBUTING.md names files that exist, and its recipes name every file that they need.
 
-Three recipes are followed to the letter: a toy serde, a toy system and a toy commit step are added to a copy of the tree by
-edits of the named files alone, and then the suites that the recipes name run over them.
+Three recipes are followed to the letter: a toy serde, a toy system and a toy commit step are added to a copy of the
+tree by edits of the named files alone, and then the suites that the recipes name run over them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tests.architecture.facts import ROOT
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 _PATH = re.compile(r"`((?:samzapy|tests|configs)/[\w./-]*|[\w-]+\.(?:md|toml))`")
 
-#: By recipe and file: the text to look for, and the text that takes its place. A file without a text to look for is new.
+#: By recipe and file: the text to look for, and the text that takes its place. A file without a text to look for is
+#: new.
 TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
     "Add a serde": {
         "samzapy/serializers/primitives.py": [

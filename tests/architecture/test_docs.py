@@ -34,7 +34,8 @@ def test_every_row_of_what_happens_to_a_cluster_names_tests_that_exist():
 
 
 def names_tests_that_exist(cell):
-    """Whether each code in the cell is `test_file.py::test_name`, or `test_file.py[case]` with a case of a table in the file."""
+    """Whether each code in the cell is `test_file.py::test_name`, or `test_file.py[case]` with a case of a table in the
+    file."""
     named = [re.fullmatch(r"(test_\w+\.py)(?:::(\w+)|\[(.+)\])", code) for code in re.findall(r"`([^`]+)`", cell)]
     found = [found and [*(PROJECT / "tests").rglob(found[1])] for found in named]
     return bool(named) and all(

@@ -1,4 +1,5 @@
-"""Counts the modules of samzapy that a start, a message, a commit and a query touch, in one process and on real engines."""
+"""Counts the modules of samzapy that a start, a message, a commit and a query touch, in one process and on real
+engines."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ _touched: list[set[str]] = []
 
 @contextmanager
 def traced() -> Iterator[set[str]]:
-    """Collect the modules with a function that is called: in this thread, and in threads that start in this context or that
-    started in an earlier one."""
+    """Collect the modules with a function that is called: in this thread, and in threads that start in this context or
+    that started in an earlier one."""
     found = set[str]()
     _touched.append(found)
     threading.setprofile(_profile)
@@ -81,7 +82,8 @@ class _Count(StreamTask, InitableTask):
 
 
 def at_start_and_by_messages() -> Iterator[tuple[str, set[str]]]:
-    """A start from the job file to the ready task, a message with a cache hit, and a commit; without the test driver itself."""
+    """A start from the job file to the ready task, a message with a cache hit, and a commit; without the test driver
+    itself."""
     with traced() as start:
         driver = TaskTestDriver(_Count, _JOB)
     with closing(driver):

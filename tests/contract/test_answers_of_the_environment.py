@@ -1,4 +1,5 @@
-"""What surrounds a job answers slowly, with nothing, with a part, or with what was true before: one table of adapters."""
+"""What surrounds a job answers slowly, with nothing, with a part, or with what was true before: one table of
+adapters."""
 
 import pytest
 from confluent_kafka import KafkaError

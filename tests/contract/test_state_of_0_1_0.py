@@ -1,7 +1,8 @@
 """A job goes on from the files that version 0.1.0 has left: its local stores, logs, checkpoints and markers.
 
-`state_of_0_1_0.tar.gz` has the folder of a job of that version after 100 numbers, `n` under the key `k{n % 7}`, in exactly-once
-on the embedded system: the job file, `logs.db`, and `state/` with a store of each form of values (stamped with their times, plain).
+`state_of_0_1_0.tar.gz` has the folder of a job of that version after 100 numbers, `n` under the key `k{n % 7}`, in
+exactly-once on the embedded system: the job file, `logs.db`, and `state/` with a store of each form of values (stamped
+with their times, plain).
 """
 
 import json

@@ -1,4 +1,5 @@
-"""A job of the gallery on the embedded system, as its file says: its inputs loaded, the job run, its streams and stores read."""
+"""A job of the gallery on the embedded system, as its file says: its inputs loaded, the job run, its streams and stores
+read."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The page-view count as a job file, on streams named by the test: on the local system in the current folder, and on Kafka."""
+"""The page-view count as a job file, on streams named by the test: on the local system in the current folder, and on
+Kafka."""
 
 
 def page_view_job(name, *, output="local.out", changelog="local.log", **keys):

@@ -1,4 +1,5 @@
-"""The windows' examples as jobs of a test, and their answers from the records in their inputs: lists, and no window code."""
+"""The windows' examples as jobs of a test, and their answers from the records in their inputs: lists, and no window
+code."""
 
 import json
 from collections import Counter, defaultdict
@@ -73,7 +74,8 @@ class Example:
 
 
 def hours(partitions, grace_ms=3 * HOUR_MS):
-    """The departures of each airport and hour, and the late ones, as sorted lists: what DeparturesPerHourTask is for."""
+    """The departures of each airport and hour, and the late ones, as sorted lists: what DeparturesPerHourTask is
+    for."""
     counts, late = Counter(), []
     for records in partitions:
         newest = 0

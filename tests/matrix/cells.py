@@ -1,6 +1,7 @@
 """The cells of the matrix: which versions are tried together, and how thoroughly.
 
-A corner, the oldest or the newest of everything, runs the tests that start Spark. The cells between them run a job each way.
+A corner, the oldest or the newest of everything, runs the tests that start Spark. The cells between them run a job each
+way.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Cell:
-    """`python`: the version, None for the one that runs the matrix, with its packages. `packages`: what pip is given beside
-    samzapy. `environ`: variables of all steps."""
+    """`python`: the version, None for the one that runs the matrix, with its packages. `packages`: what pip is given
+    beside samzapy. `environ`: variables of all steps."""
 
     name: str
     steps: tuple[Step, ...]

@@ -1,4 +1,5 @@
-"""Makes the environment of a cell: finds its Python on this machine, and installs the wheel of the tree and what tests need."""
+"""Makes the environment of a cell: finds its Python on this machine, and installs the wheel of the tree and what tests
+need."""
 
 from __future__ import annotations
 

@@ -136,7 +136,8 @@ sys.exit(compile_extension(Path(sys.argv[1])) or None)
 
 
 def _compile(path: Path) -> None:
-    """Compile the extension again if the file is one of its sources: it is not used, and not tested, if it is of others."""
+    """Compile the extension again if the file is one of its sources: it is not used, and not tested, if it is of
+    others."""
     if path.suffix not in {".c", ".h"}:
         return
     copy = path.parents[2]

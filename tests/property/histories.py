@@ -1,4 +1,5 @@
-"""Random histories for a model test: each step has a name and a seed, so a failing history is shortened by leaving steps out.
+"""Random histories for a model test: each step has a name and a seed, so a failing history is shortened by leaving
+steps out.
 
 Ten times as many steps a second as a rule-based state machine of hypothesis, and rare pairs of steps need them.
 """
@@ -12,8 +13,9 @@ _MOST_TRIES = 100
 
 
 def check_histories(machine: Callable[[], Any], weights: Mapping[str, int], histories: int, length: int) -> None:
-    """Run that many histories of `length` steps on a new machine each: `machine().NAME(random)`, then `machine().check()`; at
-    last `close()`. Raises the failure of the shortest part of the first history that fails, with its steps."""
+    """Run that many histories of `length` steps on a new machine each: `machine().NAME(random)`, then
+    `machine().check()`; at last `close()`. Raises the failure of the shortest part of the first history that fails,
+    with its steps."""
     names, shares = list(weights), list(weights.values())
     for seed in range(histories):
         random = Random(seed)

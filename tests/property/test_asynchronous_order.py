@@ -1,5 +1,6 @@
-"""The messages of an asynchronous task, whatever the order in which they end, fail and decode, against what must hold of a list
-of them: keys in order, no gap below the position, outputs in the order of the input, and no memory kept of the past."""
+"""The messages of an asynchronous task, whatever the order in which they end, fail and decode, against what must hold
+of a list of them: keys in order, no gap below the position, outputs in the order of the input, and no memory kept of
+the past."""
 
 import logging
 

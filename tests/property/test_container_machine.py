@@ -1,6 +1,7 @@
-"""Two containers of three tasks on the memory system against a naive evaluation: own and broadcast partitions, unequal progress,
-two senders of watermarks, stops within a poll, crashes at every step, successors, tasks that change places, one of two
-inputs that is reset or made anew. In each guarantee: what was lost, what came twice, what is in the stores."""
+"""Two containers of three tasks on the memory system against a naive evaluation: own and broadcast partitions, unequal
+progress, two senders of watermarks, stops within a poll, crashes at every step, successors, tasks that change places,
+one of two inputs that is reset or made anew. In each guarantee: what was lost, what came twice, what is in the
+stores."""
 
 import json
 import logging
@@ -125,7 +126,8 @@ class ContainerMachine:
     # Messages
 
     def post(self, random):
-        """Messages of one to three rounds of event time in every partition, in any order, and the senders' watermarks."""
+        """Messages of one to three rounds of event time in every partition, in any order, and the senders'
+        watermarks."""
         self.post_delayed()
         for _ in range(random.randint(1, 3)):
             self.round += 1
@@ -163,7 +165,8 @@ class ContainerMachine:
         self.written_at[stream, partition] = now
 
     def excuses(self, task, envelope):
-        """Whether a message may be late: some partition was silent for so long that it counted as idle, or was reset."""
+        """Whether a message may be late: some partition was silent for so long that it counted as idle, or was
+        reset."""
         return (
             self.set_back
             or task in self.unseen

@@ -1,5 +1,5 @@
-"""A task's clock against a naive one: partitions and senders of unequal progress, silence, ends, accepted messages that are
-processed later, commits, crashes, and partitions that start again before their committed offsets."""
+"""A task's clock against a naive one: partitions and senders of unequal progress, silence, ends, accepted messages that
+are processed later, commits, crashes, and partitions that start again before their committed offsets."""
 
 import pytest
 from histories import check_histories

@@ -1,5 +1,5 @@
-"""Each life-cycle twenty times: memory, objects, threads, descriptors and handles of librdkafka are after the twentieth round
-what they were after the fifth. And what is counted, or kept until a commit, goes back to nothing."""
+"""Each life-cycle twenty times: memory, objects, threads, descriptors and handles of librdkafka are after the twentieth
+round what they were after the fifth. And what is counted, or kept until a commit, goes back to nothing."""
 
 import gc
 import linecache

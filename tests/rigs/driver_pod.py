@@ -1,4 +1,5 @@
-"""The pod of the driver in `configs/kubernetes`, as its manifest has it: the variables, the command, and what a kubelet asks it."""
+"""The pod of the driver in `configs/kubernetes`, as its manifest has it: the variables, the command, and what a kubelet
+asks it."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ def container() -> dict[str, Any]:
 
 
 def variables(metadata: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the container. `metadata`: the fields of the pod that Kubernetes fills in, by path. Optional secrets are not
-    there."""
+    """The environment of the container. `metadata`: the fields of the pod that Kubernetes fills in, by path. Optional
+    secrets are not there."""
     made = {}
     for entry in container()["env"]:
         source = entry.get("valueFrom", {})
@@ -55,7 +56,8 @@ def variables(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def command(metadata: Mapping[str, str]) -> list[str]:
-    """What the container runs, with its variables filled in as Kubernetes does it: one that is not there stays as it is."""
+    """What the container runs, with its variables filled in as Kubernetes does it: one that is not there stays as it
+    is."""
     environ = variables(metadata)
     return [_VARIABLE.sub(lambda name: environ.get(name[1], name[0]), word) for word in container()["args"]]
 
@@ -70,7 +72,8 @@ def overrides(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def asked(probe: str, host: str, ports: Mapping[str, int]) -> int | None:
-    """The status with which the pod answers a probe, as a kubelet asks: by address, and with any certificate; None without an answer."""
+    """The status with which the pod answers a probe, as a kubelet asks: by address, and with any certificate; None
+    without an answer."""
     found = container()[probe]
     http = found["httpGet"]
     url = f"{http['scheme'].lower()}://{host}:{ports[http['port']]}{http['path']}"

@@ -1,6 +1,7 @@
 """A Kafka of three nodes, each a broker and a controller, every log on all of them: any one of them may be away.
 
-Its admin requests ask any living broker for metadata only; what confluent-kafka has no call for, `request` sends by hand.
+Its admin requests ask any living broker for metadata only; what confluent-kafka has no call for, `request` sends by
+hand.
 """
 
 from __future__ import annotations
@@ -144,7 +145,8 @@ class KafkaCluster:
         return int(self._partitions()[topic, partition].leader)
 
     def move_leaders(self, topics: Iterable[str]) -> int:
-        """Have each partition of the topics led by another node than now; how many were moved. Every node must be in sync."""
+        """Have each partition of the topics led by another node than now; how many were moved. Every node must be in
+        sync."""
         wanted = set(topics)
         found = {place: each for place, each in self._partitions().items() if place[0] in wanted}
         orders = {place: _led_by_another(each) for place, each in found.items()}
@@ -159,7 +161,8 @@ class KafkaCluster:
         return len(orders)
 
     def quota(self, client_id: str | None, limits: Mapping[str, float | None]) -> None:
-        """Limit every client with this id, or every client without a limit of its own (None), until it is lifted (a limit None).
+        """Limit every client with this id, or every client without a limit of its own (None), until it is lifted (a
+        limit None).
 
         `limits`: `producer_byte_rate` and `consumer_byte_rate` in bytes per second, `request_percentage`.
         """
@@ -168,7 +171,8 @@ class KafkaCluster:
         assert error == 0, f"the quota is refused: error {error}"
 
     def wait_until_whole(self) -> float:
-        """Wait until every node serves and every log is in sync on all nodes that it is on; since when, by the monotonic clock.
+        """Wait until every node serves and every log is in sync on all nodes that it is on; since when, by the
+        monotonic clock.
 
         It counts if it stays so for a second: a node that was away may answer with what it knew before.
         """
@@ -252,8 +256,8 @@ class SmallDisk:
 
 
 def _free_ports() -> dict[int, tuple[int, int, int]]:
-    """(probed on 127.0.0.1, for clients, of the controller) per node. They lie below the ports of outgoing connections, of which
-    one could take the port of a node that is away."""
+    """(probed on 127.0.0.1, for clients, of the controller) per node. They lie below the ports of outgoing connections,
+    of which one could take the port of a node that is away."""
     for first in range(20_000 + os.getpid() % 1_000 * 10, 32_000, 10):
         ports = range(first, first + NODES * 3)
         if all(is_free(port) for port in ports):

@@ -1,4 +1,5 @@
-"""The job `last_and_count` over a Kafka input that a test writes, for the clusters of the tests: its start, and what must come out."""
+"""The job `last_and_count` over a Kafka input that a test writes, for the clusters of the tests: its start, and what
+must come out."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,8 @@ CODE = Path(__file__).parents[1] / "jobs" / "last_and_count.py"
 
 
 class NumberedJob:
-    """The job file `job.properties` in `folder`, and its streams of `partitions` each; `keys` are added to the job's."""
+    """The job file `job.properties` in `folder`, and its streams of `partitions` each; `keys` are added to the
+    job's."""
 
     def __init__(self, folder: Path, name: str, bootstrap: str, partitions: int, **keys: str) -> None:
         self.folder, self.name = folder, name

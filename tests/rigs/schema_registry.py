@@ -1,4 +1,5 @@
-"""A schema registry over HTTP, on a free port of loopback: the part of Confluent's documented REST interface that serdes use.
+"""A schema registry over HTTP, on a free port of loopback: the part of Confluent's documented REST interface that
+serdes use.
 
 Compatibility is Avro's backward rule for fields: a new field needs a default. `requests` are the paths in order.
 """
@@ -102,7 +103,8 @@ class SchemaRegistryServer:
 
 
 def tls_of(certificate, clients=None):
-    """The TLS of a server with a `trustme` certificate. `clients`: the authority whose certificates its clients must have."""
+    """The TLS of a server with a `trustme` certificate. `clients`: the authority whose certificates its clients must
+    have."""
     found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(found)
     if clients is not None:

@@ -1,8 +1,8 @@
 """A proxy between Kafka's clients and its broker that does to their connections what networks do.
 
-What goes through is cut into Kafka's frames, so a fault can be aimed at one kind of request. Nothing is ever lost on the
-way while a connection lives: what a closed gate holds back arrives late, as TCP's retransmissions would bring it, also
-when the client has closed the connection meanwhile.
+What goes through is cut into Kafka's frames, so a fault can be aimed at one kind of request. Nothing is ever lost on
+the way while a connection lives: what a closed gate holds back arrives late, as TCP's retransmissions would bring it,
+also when the client has closed the connection meanwhile.
 """
 
 import asyncio

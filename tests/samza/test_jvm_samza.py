@@ -199,8 +199,8 @@ def test_a_jvm_job_is_continued_here_and_continued_there_again(ledger):
 
 
 def test_the_changelogs_are_the_same_to_the_byte(ledger):
-    """Both run the whole input, each into changelogs of its own; per key, the last record is compared. Samza also writes a
-    tombstone for a key that came and went between two commits."""
+    """Both run the whole input, each into changelogs of its own; per key, the last record is compared. Samza also
+    writes a tombstone for a key that came and went between two commits."""
     ledger.send(500)
     ledger.run_on_the_jvm()
     mine = {f"stores.{store}.changelog": f"kafka.{ledger.name}-{store}-here" for store in SERDES}

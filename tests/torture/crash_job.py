@@ -260,10 +260,11 @@ def fold(ids, before=None):
 
 
 def measured(outputs, state, ids, guarantee, before=None):
-    """What came of `ids`, applied to a store that held `before`: lost, duplicated and mismatching, as `outcome` takes them.
+    """What came of `ids`, applied to a store that held `before`: lost, duplicated and mismatching, as `outcome` takes
+    them.
 
-    Lost: ids missing in the outputs or the state. Duplicated: outputs too many, and at-most-once also ids applied twice.
-    Mismatches: keys whose state is not the fold.
+    Lost: ids missing in the outputs or the state. Duplicated: outputs too many, and at-most-once also ids applied
+    twice. Mismatches: keys whose state is not the fold.
     """
     exact = fold(ids, before)
     applied = Counter(i for kept in state.values() for i in kept)

@@ -21,14 +21,15 @@ PROMISED_ZERO = {
 }
 
 
-#: What a cluster that is not well may cost, whatever the guarantee: seconds without an output once it is whole again, and per cent of a
-#: core that all processes of the job together use until then.
+#: What a cluster that is not well may cost, whatever the guarantee: seconds without an output once it is whole again,
+#: and per cent of a core that all processes of the job together use until then.
 MOST = {"silent_s": 15.0, "cpu_percent": 5.0}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measured run, or the sum of several; `recovery_s` is the longest time until everything worked again. None: not measured."""
+    """One measured run, or the sum of several; `recovery_s` is the longest time until everything worked again. None:
+    not measured."""
 
     scenario: str
     guarantee: str

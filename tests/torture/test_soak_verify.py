@@ -1,4 +1,5 @@
-"""`samzapy verify` on a real Kafka and a real Spark: every kind of fault in every guarantee, a soak, and a broken task."""
+"""`samzapy verify` on a real Kafka and a real Spark: every kind of fault in every guarantee, a soak, and a broken
+task."""
 
 from pathlib import Path
 

@@ -125,7 +125,8 @@ def test_a_job_does_not_need_the_resource_manager_until_it_needs_an_executor(clu
 
 
 def test_a_job_goes_on_elsewhere_when_a_node_manager_is_killed(cluster, tmp_path, kafka):
-    """What it has started runs on: YARN gives it up, but does not end it. The application's master is on the other host."""
+    """What it has started runs on: YARN gives it up, but does not end it. The application's master is on the other
+    host."""
     job = YarnJob(cluster, tmp_path, kafka, **{"job.container.count": "3"})
     job.write()
     with running(job) as run:

@@ -1,4 +1,5 @@
-"""Scripts that `spark-submit` brings to a real YARN, with the driver on this machine or in the cluster, and a packed environment."""
+"""Scripts that `spark-submit` brings to a real YARN, with the driver on this machine or in the cluster, and a packed
+environment."""
 
 import pytest
 from yarn_job import WAIT_S, SubmittedJob

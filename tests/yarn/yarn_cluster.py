@@ -1,7 +1,8 @@
-"""A YARN of several hosts: a ResourceManager, and on loopback addresses of their own NodeManagers with folders of their own.
+"""A YARN of several hosts: a ResourceManager, and on loopback addresses of their own NodeManagers with folders of their
+own.
 
-Every daemon is a plain Java process of Hadoop's own jars, with a folder of settings. There is no HDFS: the file system of all
-hosts is this machine's.
+Every daemon is a plain Java process of Hadoop's own jars, with a folder of settings. There is no HDFS: the file system
+of all hosts is this machine's.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _JVM = (
     # The injector of the web pages makes classes at run time.
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
-#: What the JVMs of applications have in their command lines: an executor, and the master of an application, which in cluster mode
-#: is the driver.
+#: What the JVMs of applications have in their command lines: an executor, and the master of an application, which in
+#: cluster mode is the driver.
 EXECUTOR, DRIVER = (
     "YarnCoarseGrainedExecutorBackend",
     "org.apache.spark.deploy.yarn.(ExecutorLauncher|ApplicationMaster)",
@@ -76,8 +77,8 @@ class YarnCluster:
         """The folder for HADOOP_CONF_DIR of clients."""
 
     def make_whole(self) -> None:
-        """Start what does not run, end what is left of earlier applications, and wait until the ResourceManager counts on one NodeManager
-        of each host, and on no other, with nothing on it."""
+        """Start what does not run, end what is left of earlier applications, and wait until the ResourceManager counts
+        on one NodeManager of each host, and on no other, with nothing on it."""
         if not self._runs(_HERE):
             self.start_resource_manager()
         for each in self._applications():
@@ -131,8 +132,8 @@ class YarnCluster:
         until(lambda: all(map(gone, lost)), f"something has outlived host {host}")
 
     def of_host(self, host: str) -> list[psutil.Process]:
-        """All processes of a host: its NodeManager, and what that has started, also after the end of its parent. They are known by a
-        variable of theirs, which leads below this cluster's folder."""
+        """All processes of a host: its NodeManager, and what that has started, also after the end of its parent. They
+        are known by a variable of theirs, which leads below this cluster's folder."""
         state = str(self.state(host))
         return [each for each in psutil.process_iter() if _variables(each).get(_STATE) == state and not gone(each)]
 

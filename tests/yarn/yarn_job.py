@@ -57,7 +57,8 @@ class SubmittedJob(NumberedJob):
     def __init__(
         self, cluster: YarnCluster, folder: Path, bootstrap: str, conf: Mapping[str, str] = _SAME_PYTHON, **keys: str
     ) -> None:
-        """`conf`: further settings of Spark, with the executors' Python, which is the driver's as well in cluster mode."""
+        """`conf`: further settings of Spark, with the executors' Python, which is the driver's as well in cluster
+        mode."""
         self._cluster, self._conf = cluster, conf
         # The file system of all hosts is one, so everybody finds the page's address there.
         logs = {"job.log.dir": str(folder / "logs")}
@@ -65,8 +66,8 @@ class SubmittedJob(NumberedJob):
 
     @contextmanager
     def submitted(self, mode: str, arguments: str = "") -> Iterator[subprocess.Popen[bytes]]:
-        """The process of `spark-submit --deploy-mode MODE`; it and the application are ended in every case. `arguments` are added to
-        the call of `samzapy.run`. Its output goes to `submit.log`."""
+        """The process of `spark-submit --deploy-mode MODE`; it and the application are ended in every case. `arguments`
+        are added to the call of `samzapy.run`. Its output goes to `submit.log`."""
         process = self._submit(mode, arguments)
         try:
             yield process
@@ -105,8 +106,8 @@ class SubmittedJob(NumberedJob):
         return self.log.read_text(errors="replace")[-4_000:] + self._cluster.logs(self.name)
 
     def settled(self, after: int = 0) -> dict[str, Any]:
-        """The status once everything written is processed, with every container under a later epoch than `after`, wherever the driver
-        runs."""
+        """The status once everything written is processed, with every container under a later epoch than `after`,
+        wherever the driver runs."""
         at_end: Callable[[dict[str, Any]], bool] = self.at_end()
 
         def look() -> dict[str, Any] | None:

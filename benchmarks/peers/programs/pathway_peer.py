@@ -1,7 +1,7 @@
 """Pathway: mini-batches of at most 1.5 s; state in memory, nothing kept.
 
-Its engine calls no Python for a message. So the first mark is set before the engine starts, and the last one when a count
-of all events, once a mini-batch, has reached their number.
+Its engine calls no Python for a message. So the first mark is set before the engine starts, and the last one when a
+count of all events, once a mini-batch, has reached their number.
 """
 
 from __future__ import annotations

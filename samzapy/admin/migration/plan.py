@@ -99,8 +99,8 @@ def plan_migration(
     unfinished: Migration | None,
     committed: Iterable[Checkpoint | None],
 ) -> MigrationPlan:
-    """The plan for what the command has `asked`: the keys of the source and of the target below the store, and the path of
-    the function, empty for none.
+    """The plan for what the command has `asked`: the keys of the source and of the target below the store, and the path
+    of the function, empty for none.
 
     Raises ConfigError with every problem: an unknown serde, a class that its serde does not take, a source that is not
     recorded, or is another one in the record, and a migration that changes nothing.
@@ -237,8 +237,8 @@ def _identity(config: JobConfig, part: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The parts of a plan at work: the serdes of keys and values before and after, and the function that makes new objects
-    of old ones."""
+    """The parts of a plan at work: the serdes of keys and values before and after, and the function that makes new
+    objects of old ones."""
 
     source: tuple[Serde, Serde]
     target: tuple[Serde, Serde]

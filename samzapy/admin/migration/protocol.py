@@ -9,14 +9,14 @@
     6  partition by partition: send its records, write down that it is done
     7  write the new serdes and changelog offsets into the checkpoints, and drop the record of step 5
 
-Where transactions carry the job's state, steps 5 and 7 are one transaction each, and step 6 is one for each partition. So
-a crash leaves the old store before step 5 is committed, and the new one after step 7. In between the same command goes on
-with the partitions that are not done. A run that takes the job over fences these transactions.
+Where transactions carry the job's state, steps 5 and 7 are one transaction each, and step 6 is one for each partition.
+So a crash leaves the old store before step 5 is committed, and the new one after step 7. In between the same command
+goes on with the partitions that are not done. A run that takes the job over fences these transactions.
 
 Without transactions a partition may be half done after a crash; it is then converted again, from the records before the
 end of step 3. An old key is deleted only after all new records are there. So nothing is lost, whatever was compacted: a
-record is only dropped because a new one, or the tombstone behind it, has its key. The function must give the same result
-again.
+record is only dropped because a new one, or the tombstone behind it, has its key. The function must give the same
+result again.
 
 A failure (no crash) before the first partition is done takes step 5 back, where transactions allow it. Local stores are
 not touched: the next start sets stores with other serdes aside, and others read the new records.
@@ -101,9 +101,9 @@ def migrate_store(
 ) -> StoreMigrated:
     """Rewrite a store of a job that does not run, or go on with a migration that was interrupted.
 
-    `wait` waits for seconds. Raises ConfigError for a store without a changelog, for a view, and for a plan that cannot be;
-    SerdeError for an entry that does not fit, unless `dry_run`; EnvironmentFailure for a job that runs; ForeignRecords,
-    StateLost, JobTakenOver, ProducerError.
+    `wait` waits for seconds. Raises ConfigError for a store without a changelog, for a view, and for a plan that cannot
+    be; SerdeError for an entry that does not fit, unless `dry_run`; EnvironmentFailure for a job that runs;
+    ForeignRecords, StateLost, JobTakenOver, ProducerError.
     """
     must_keep_checkpoints(config.task.checkpoint)
     store = migratable(config, name)

@@ -24,7 +24,8 @@ from samzapy.system.clients import SystemClients
 
 @dataclass(frozen=True)
 class RecordedStore:
-    """One store of a job. `owners`: the task of each changelog partition that has one; `committed`: the tasks' checkpoints;
+    """One store of a job. `owners`: the task of each changelog partition that has one; `committed`: the tasks'
+    checkpoints;
     `migrations`: the unfinished ones of the job; `topic`: the changelog."""
 
     config: JobConfig
@@ -92,8 +93,8 @@ class RecordedStore:
         }
 
     def refuse_lost(self, logs: Mapping[SystemStreamPartition, OffsetRange]) -> None:
-        """Raise StateLost if the changelog does not have all that the checkpoints count, EnvironmentFailure if a run has
-        committed to the store since its migration began."""
+        """Raise StateLost if the changelog does not have all that the checkpoints count, EnvironmentFailure if a run
+        has committed to the store since its migration began."""
         for ssp, log in self.before(logs).items():
             last = self._last_offset(ssp)
             check_end(ssp, logs[ssp], last)

@@ -1,8 +1,8 @@
 """Converts the entries of one partition of a store, and keeps the result until it is written to the changelog.
 
 Nothing is written before every entry of the store has been converted, so an entry that does not fit stops a migration
-while it can still be stopped. The result has one record for each key: a value, or a tombstone for an old key that no new
-entry has. It lies in memory or in a file, sorted, as the entries did.
+while it can still be stopped. The result has one record for each key: a value, or a tombstone for an old key that no
+new entry has. It lies in memory or in a file, sorted, as the entries did.
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ class Awaited(StateUnits):
 def send_partition(
     result: RewrittenPartition, store: str, ssp: SystemStreamPartition, units: StateUnits, end: ChangelogEnd
 ) -> int:
-    """Send the records of a partition inside a unit, and wait until they are acknowledged; returns the last one's offset, -1
-    for none.
+    """Send the records of a partition inside a unit, and wait until they are acknowledged; returns the last one's
+    offset, -1 for none.
 
     The old keys are deleted after all new records are there. `end` is where the first record must stand. Raises
     ForeignRecords if another writer is there, ProducerError.

@@ -6,6 +6,6 @@
     board     a snapshot of the job -> HTML, rendered once for all readers
     routes    the HTTP addresses of the page
 
-The page does not depend on the coordinator: a function returns the status. Templates and static files are in this package;
-nothing is loaded from another host, and without JavaScript the page reloads itself.
+The page does not depend on the coordinator: a function returns the status. Templates and static files are in this
+package; nothing is loaded from another host, and without JavaScript the page reloads itself.
 """

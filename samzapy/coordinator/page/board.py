@@ -120,9 +120,9 @@ class Board:
         pause: Callable[[], None] = _go_on,
         work_s: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`readers`: the task that reads each partition, where it is known. `host_of`: the host of the container with that
-        id, empty if it is not known. `pause` is called again and again during a snapshot and a drawing, and may let other
-        threads run; `work_s` is the CPU time of the thread, in seconds."""
+        """`readers`: the task that reads each partition, where it is known. `host_of`: the host of the container with
+        that id, empty if it is not known. `pause` is called again and again during a snapshot and a drawing, and may
+        let other threads run; `work_s` is the CPU time of the thread, in seconds."""
         self._clock = clock
         self._status = status
         self._readers, self._host_of = readers, host_of

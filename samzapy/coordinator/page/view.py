@@ -37,9 +37,9 @@ class Graph:
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """A partition of an input. `end` and `lag` are None if unknown, and `lag_age_s` is then the time since they were known, else
-    None; `rate` is in offsets a second; `task` reads the partition, empty if unknown; `age_s` is the time that the oldest unread
-    message has waited, None if unknown."""
+    """A partition of an input. `end` and `lag` are None if unknown, and `lag_age_s` is then the time since they were
+    known, else None; `rate` is in offsets a second; `task` reads the partition, empty if unknown; `age_s` is the time
+    that the oldest unread message has waited, None if unknown."""
 
     name: str
     container: str
@@ -55,7 +55,8 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the strip: `heat` from 0 (no lag) to 6, or -1 if unknown; `label` names its partitions and their lag."""
+    """A cell of the strip: `heat` from 0 (no lag) to 6, or -1 if unknown; `label` names its partitions and their
+    lag."""
 
     heat: int
     label: str
@@ -63,8 +64,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class StoreRow:
-    """A store, summed over all tasks. None stands for what is unknown: `hit_ratio` before the first read, `changelog`, the number
-    of offsets between beginning and end of its changelog, without one or a recent look."""
+    """A store, summed over all tasks. None stands for what is unknown: `hit_ratio` before the first read, `changelog`,
+    the number of offsets between beginning and end of its changelog, without one or a recent look."""
 
     name: str
     tasks: int
@@ -78,8 +79,9 @@ class StoreRow:
 
 @dataclass(frozen=True)
 class ContainerRow:
-    """A container. `lag_age_s` is the time since an unknown lag was known, None for a known one; `trouble` says why it is stalled, empty if it is not; `stack` is the stack of the stalled thread;
-    `restoring` is (records read, records to read)."""
+    """A container. `lag_age_s` is the time since an unknown lag was known, None for a known one; `trouble` says why it
+    is stalled, empty if it is not; `stack` is the stack of the stalled thread; `restoring` is (records read, records to
+    read)."""
 
     id: str
     state: str
@@ -124,8 +126,8 @@ def container_rows(
     now: float,
     pause: Callable[[], None] = _go_on,
 ) -> Sequence[ContainerRow]:
-    """Stalled, lost and waiting containers first, then in order of id. `host_of`: the host of the container with that id; `now`:
-    the time of the status."""
+    """Stalled, lost and waiting containers first, then in order of id. `host_of`: the host of the container with that
+    id; `now`: the time of the status."""
     rows = []
     for each in containers:
         pause()
@@ -175,8 +177,8 @@ def tables(
     search: str,
     pause: Callable[[], None] = _go_on,
 ) -> Tables:
-    """The tables of the page. `readers`: the task that reads each partition, where it is known. `search` is a part of the name
-    of a partition, a container or a task; empty for all."""
+    """The tables of the page. `readers`: the task that reads each partition, where it is known. `search` is a part of
+    the name of a partition, a container or a task; empty for all."""
     known = _Known()
     for container in sorted(status.containers, key=_id):
         pause()
@@ -190,8 +192,8 @@ def tables(
 
 
 class _Known:
-    """The partitions of a job, in order of container and name. They are columns: twenty thousand tuples would be work for the
-    garbage collector at each drawing. `keys` sort the largest lag first."""
+    """The partitions of a job, in order of container and name. They are columns: twenty thousand tuples would be work
+    for the garbage collector at each drawing. `keys` sort the largest lag first."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -273,19 +275,21 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
 
 @lru_cache(maxsize=4_096)
 def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names in natural order. Cached, because the partitions of a job or a container are the same in the next rendering."""
+    """Names in natural order. Cached, because the partitions of a job or a container are the same in the next
+    rendering."""
     return tuple(sorted(names, key=_natural))
 
 
 class StoreSums:
-    """Sums the metrics of stores over tasks. The sums of a container are kept until it sends other metrics. One caller at a
-    time."""
+    """Sums the metrics of stores over tasks. The sums of a container are kept until it sends other metrics. One caller
+    at a time."""
 
     def __init__(self) -> None:
         self._summed: dict[str, tuple[object, int, Mapping[str, Mapping[str, float]]]] = {}
 
     def rows(self, status: JobStatus, pause: Callable[[], None] = _go_on) -> tuple[Sequence[StoreRow], int]:
-        """The stores in order of name, and the number of tasks summed: up to `TASKS`, or the tasks of one more container."""
+        """The stores in order of name, and the number of tasks summed: up to `TASKS`, or the tasks of one more
+        container."""
         found: dict[str, dict[str, float]] = {}
         counted = 0
         for container in status.containers:
@@ -312,8 +316,8 @@ _STORE, _COUNT = "store.", "tasks"
 
 
 def _sums(columns: MetricColumns) -> tuple[int, Mapping[str, Mapping[str, float]]]:
-    """The number of tasks with stores, and the sums of their metrics by store. The tasks of a job have the same names, so whole
-    columns are added up before the names are read."""
+    """The number of tasks with stores, and the sums of their metrics by store. The tasks of a job have the same names,
+    so whole columns are added up before the names are read."""
     alike: dict[int, tuple[tuple[str, ...], list[Sequence[float]]]] = {}
     for _, names, values in columns.blocks():
         alike.setdefault(id(names), (names, []))[1].append(values)

@@ -3,11 +3,12 @@
 1. The token that acts is the run's secret (`SAMZAPY_TOKEN`, else drawn). Containers send it; it may do everything.
 2. The token that reads is derived from it. It needs no storage, and the token that acts cannot be computed from it. The
    address that a run prints contains this one.
-3. A browser that opens `/?token=...` with either token gets a cookie, derived from the token that reads. The cookie is not a
-   token: it is accepted for GET and HEAD only, and never in an `Authorization` header.
+3. A browser that opens `/?token=...` with either token gets a cookie, derived from the token that reads. The cookie is
+   not a token: it is accepted for GET and HEAD only, and never in an `Authorization` header.
 
-Comparisons take constant time. A request also needs the right Host header, so that a foreign page cannot reach the coordinator
-under a name that it points here (DNS rebinding). The name decides; a tunnel or a proxy may have a port of its own.
+Comparisons take constant time. A request also needs the right Host header, so that a foreign page cannot reach the
+coordinator under a name that it points here (DNS rebinding). The name decides; a tunnel or a proxy may have a port of
+its own.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ _PORT = re.compile(r":\d*$")
 
 
 class Guard:
-    """Wraps two applications: `calls` changes something, `views` only reads. A refusal is a 403 that says which check failed.
+    """Wraps two applications: `calls` changes something, `views` only reads. A refusal is a 403 that says which check
+    failed.
 
     `open_to_all`: the paths of views that need no token and answer with one phrase.
     """

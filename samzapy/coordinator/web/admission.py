@@ -1,20 +1,23 @@
 """Limits the coordinator's connections, so that clients without a token cannot use them up or hold them.
 
-The coordinator has to answer its containers whatever other processes on the network do: a container that gets no answer for
-the length of its lease stops. So a connection is a stranger until one of its requests has shown a token:
+The coordinator has to answer its containers whatever other processes on the network do: a container that gets no answer
+for the length of its lease stops. So a connection is a stranger until one of its requests has shown a token:
 
-1. A stranger has `STRANGER_S` seconds for that. Then it is closed, whether it is silent or sends its headers byte by byte.
-2. The number of strangers is limited. One more closes the oldest, so that a newcomer, which may be a container, gets its
-   chance. The limit grows with the job, because all containers may connect at once. It is high, because it costs less to
-   hold strangers than to close and accept them again and again. Connections that have shown a token have no limit.
-3. A connection that has shown a token is closed after `IDLE_S` seconds without a request, and if an answer has not begun
-   `REQUEST_S` seconds after its request. An answer that has begun may last as long as its reader stays. A handler with
-   its own time limit lifts this one (`take_time`).
+1. A stranger has `STRANGER_S` seconds for that. Then it is closed, whether it is silent or sends its headers byte by
+   byte.
+2. The number of strangers is limited. One more closes the oldest, so that a newcomer, which may be a container, gets
+   its chance. The limit grows with the job, because all containers may connect at once. It is high, because it costs
+   less to hold strangers than to close and accept them again and again. Connections that have shown a token have no
+   limit.
+3. A connection that has shown a token is closed after `IDLE_S` seconds without a request, and if an answer has not
+   begun `REQUEST_S` seconds after its request. An answer that has begun may last as long as its reader stays. A handler
+   with its own time limit lifts this one (`take_time`).
 
 A TLS connection is a stranger from before its handshake (`samzapy.coordinator.web.tls`).
 
-uvicorn's own limits do not distinguish strangers from containers, and it waits for a first request without a limit. So its
-protocol reports to the `Admission` (`samzapy.coordinator.web.connection`). h11, inside that protocol, limits the headers.
+uvicorn's own limits do not distinguish strangers from containers, and it waits for a first request without a limit. So
+its protocol reports to the `Admission` (`samzapy.coordinator.web.connection`). h11, inside that protocol, limits the
+headers.
 """
 
 from __future__ import annotations
@@ -26,16 +29,18 @@ from starlette.types import Scope
 
 #: The key in a request's scope for the function that lifts the time limit of its answer.
 SLOW = "samzapy.slow"
-#: Seconds in which a stranger has to show a token and an answer has to begin, and after which an idle connection is closed.
+#: Seconds in which a stranger has to show a token and an answer has to begin, and after which an idle connection is
+#: closed.
 STRANGER_S, REQUEST_S, IDLE_S = 10.0, 15.0, 90.0
-#: Strangers at a time, besides two connections for each container; at most half of the files that the process may open. With
-#: TLS asyncio reserves 256 KiB for each.
+#: Strangers at a time, besides two connections for each container; at most half of the files that the process may open.
+#: With TLS asyncio reserves 256 KiB for each.
 STRANGERS, SECURED_STRANGERS = 2_048, 256
 #: Bytes of the headers of one request.
 HEADER_LIMIT = 16_384
 #: Seconds between two looks at the connections.
 _LOOK_S = 1.0
-#: Connections that are accepted, or closed, before reports get their turn: two thousand at once take a tenth of a second.
+#: Connections that are accepted, or closed, before reports get their turn: two thousand at once take a tenth of a
+#: second.
 ACCEPTED = _CLOSED = 32
 #: Connections that the system keeps until they are accepted.
 BACKLOG = 2_048
@@ -44,8 +49,8 @@ OPEN_FILES = 65_536
 
 
 def strangers_of(containers: int, open_files: int | None, secured: bool) -> int:
-    """The most strangers of a job with this number of containers and standbys. `open_files`: the most files of the process;
-    None: no limit. `secured`: whether containers connect by TLS."""
+    """The most strangers of a job with this number of containers and standbys. `open_files`: the most files of the
+    process; None: no limit. `secured`: whether containers connect by TLS."""
     most = (SECURED_STRANGERS if secured else STRANGERS) + 2 * containers
     return most if open_files is None else min(most, open_files // 2)
 

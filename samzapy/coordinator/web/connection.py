@@ -1,18 +1,18 @@
 """Answers the requests of one connection: through uvicorn and h11, or at once if the request repeats an earlier one.
 
-A container sends the same head with each heartbeat, except for the length of the body. To parse it again takes ten times as long as
-the heartbeat itself, so a connection keeps the heads that it knows:
+A container sends the same head with each heartbeat, except for the length of the body. To parse it again takes ten
+times as long as the heartbeat itself, so a connection keeps the heads that it knows:
 
-1. The first request with a head goes the whole way: h11 parses it, the guard looks at its token and host, the route finds the
-   call. A call that is going to be repeated offers itself in the request's scope (`REPEAT`).
-2. A later request of this connection with the same head, byte for byte except for the number of its Content-Length, is the same
-   request with another body. It is answered at once: no parser, no task, one write.
+1. The first request with a head goes the whole way: h11 parses it, the guard looks at its token and host, the route
+   finds the call. A call that is going to be repeated offers itself in the request's scope (`REPEAT`).
+2. A later request of this connection with the same head, byte for byte except for the number of its Content-Length, is
+   the same request with another body. It is answered at once: no parser, no task, one write.
 3. All other requests go the whole way: a head in pieces, a large body, several requests without waiting for answers.
 
 A connection that has not sent a byte is a `Doorstep`, so that thousands of silent ones cost little.
 
-Measured on two busy cores in turns with the whole way (40 connections, CPU of the coordinator's thread, least of eight rounds): 25 us
-instead of 230 us for a heartbeat, 0.32 ms instead of 1.05 ms for details with 1,000 metrics.
+Measured on two busy cores in turns with the whole way (40 connections, CPU of the coordinator's thread, least of eight
+rounds): 25 us instead of 230 us for a heartbeat, 0.32 ms instead of 1.05 ms for details with 1,000 metrics.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def kind_of(status: int) -> bytes:
 
 
 class Doorstep(asyncio.Protocol):
-    """A connection before its first byte; then a `Connection` takes over. It is a stranger of `admission` from the start."""
+    """A connection before its first byte; then a `Connection` takes over. It is a stranger of `admission` from the
+    start."""
 
     def __init__(self, serve: Callable[[Visit], Connection], admission: Admission) -> None:
         """`serve` makes the connection that answers requests."""
@@ -125,8 +126,8 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close, after the answer if there is one to come. An application that waits for its client to go, such as one with an
-        endless answer, has none: its connection is closed at once."""
+        """Close, after the answer if there is one to come. An application that waits for its client to go, such as one
+        with an endless answer, has none: its connection is closed at once."""
         super().shutdown()
         if self._listens:
             self.transport.abort()
@@ -135,8 +136,8 @@ class Connection(H11Protocol):
         self._listens = False
         self._is_over()
         super().on_response_complete()
-        # The states are equal only if both sides are idle: any other pair ends the connection. Data that came meanwhile has begun a
-        # request.
+        # The states are equal only if both sides are idle: any other pair ends the connection. Data that came meanwhile
+        # has begun a request.
         self._at_rest = self.conn.our_state is self.conn.their_state and not self.conn.trailing_data[0]
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,7 +1,7 @@
 """Keeps the pauses of Python's lock and garbage collector short while reports have to be answered.
 
-1. A computing thread releases Python's lock after `SWITCH_S`. The event loop needs the lock three or four times for a report, and
-   may wait that long each time.
+1. A computing thread releases Python's lock after `SWITCH_S`. The event loop needs the lock three or four times for a
+   report, and may wait that long each time.
 2. A full collection looks at every object that may be part of a cycle, and holds the lock meanwhile: a tenth of a
    second for the model of a job of 20,000 tasks and the connections of 1,000 containers, several times a minute.
    Objects that live as long as the job are therefore frozen, so no collection looks at them: all objects of the start,
@@ -31,7 +31,8 @@ class ShortPauses:
         self._not_before = 0.0
 
     def note(self) -> None:
-        """Note that a container has registered, so that there are new objects to freeze. Called by the event loop's thread."""
+        """Note that a container has registered, so that there are new objects to freeze. Called by the event loop's
+        thread."""
         loop = asyncio.get_running_loop()
         if self._due is not None:
             self._due.cancel()

@@ -1,4 +1,5 @@
-"""Looks keys up for the page in the stores of the running job: the containers of the keys answer, as they do for `/stores`."""
+"""Looks keys up for the page in the stores of the running job: the containers of the keys answer, as they do for
+`/stores`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Serves the stores of a running job over HTTP. The driver passes each question to the containers that may have the keys.
+"""Serves the stores of a running job over HTTP. The driver passes each question to the containers that may have the
+keys.
 
 =====================================  =============================================================
 GET /stores                            the stores, with the serdes of their keys and values
@@ -9,16 +10,16 @@ GET /stores/NAME?prefix=               entries with keys that start with it
 POST /containers/ID/questions          Handed, packed: Asked; for containers (`samzapy.queries`)
 =====================================  =============================================================
 
-Further parameters: `partition` asks one task only. `limit` is the number of entries on a page, and `after` the `next` of the
-previous page. `standby=true` lets a standby answer while there is no owner; the header `samzapy-standby-lag` then has the
-number of changelog offsets that it is behind. `as_of` in an answer is the changelog offset of a task's state, null without a
-changelog.
+Further parameters: `partition` asks one task only. `limit` is the number of entries on a page, and `after` the `next`
+of the previous page. `standby=true` lets a standby answer while there is no owner; the header `samzapy-standby-lag`
+then has the number of changelog offsets that it is behind. `as_of` in an answer is the changelog offset of a task's
+state, null without a changelog.
 
 The driver passes questions on and does not redirect clients to containers: clients need one address, one token and one
 certificate, executors need no open port, and only the attempt that holds the lease answers.
 
-An error is `{"error": LINE}` with the status 400 (a bad request), 404 (no such store or key), 409 (the store or the key cannot
-be shown) or 503 (with `retry-after`: the owner is moving).
+An error is `{"error": LINE}` with the status 400 (a bad request), 404 (no such store or key), 409 (the store or the key
+cannot be shown) or 503 (with `retry-after`: the owner is moving).
 """
 
 from __future__ import annotations
@@ -371,8 +372,8 @@ async def _left_before(news: asyncio.Event, receive: Receive) -> bool:
 
 
 def _parameters(request: Request, allowed: frozenset[str]) -> dict[str, str]:
-    """The parameters by name, decoded strictly, as the key in a path is. Raises BadQuestion for one that is unknown or given
-    twice."""
+    """The parameters by name, decoded strictly, as the key in a path is. Raises BadQuestion for one that is unknown or
+    given twice."""
     found: dict[str, str] = {}
     try:
         given = parse_qsl(request.scope["query_string"].decode(), keep_blank_values=True, errors="strict")

@@ -1,11 +1,11 @@
 """Runs uvicorn for the coordinator: with the admission's periodic checks, and with TLS on some of its sockets.
 
-1. uvicorn itself has TLS on all of its sockets or on none. Here a loopback port for people may do without it, and connections
-   count from before their handshakes.
-2. asyncio accepts as many connections in a row as the backlog of its sockets is long. Here the two differ, so that reports are
-   answered between a few connections.
-3. uvicorn gives every request the same time at the end. Here an answer that never ends, and a call that waits for news, end at
-   once.
+1. uvicorn itself has TLS on all of its sockets or on none. Here a loopback port for people may do without it, and
+   connections count from before their handshakes.
+2. asyncio accepts as many connections in a row as the backlog of its sockets is long. Here the two differ, so that
+   reports are answered between a few connections.
+3. uvicorn gives every request the same time at the end. Here an answer that never ends, and a call that waits for news,
+   end at once.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _TURNS = 5
 GRACE_S = 1.0
 
 
-#: The threads with a server of this module. uvicorn's lines about its start and end have one logger for all servers of a
-#: process, and a program may have one of its own.
+#: The threads with a server of this module. uvicorn's lines about its start and end have one logger for all servers of
+#: a process, and a program may have one of its own.
 _own_threads: set[int | None] = set()
 
 
@@ -89,8 +89,8 @@ class WatchedServer(uvicorn.Server):
             each.listen(BACKLOG)
 
     async def main_loop(self) -> None:
-        """Run uvicorn's loop, with the admission's checks beside it. uvicorn looks for its end ten times a second; `end` wakes
-        this loop."""
+        """Run uvicorn's loop, with the admission's checks beside it. uvicorn looks for its end ten times a second;
+        `end` wakes this loop."""
         loop, asked = asyncio.get_running_loop(), asyncio.Event()
         self._asked = partial(loop.call_soon_threadsafe, asked.set)
         serving = asyncio.ensure_future(super().main_loop())
@@ -105,8 +105,8 @@ class WatchedServer(uvicorn.Server):
                 each.cancel()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down without waiting for strangers, and without a pause if no request waits for its answer. Such requests get
-        `GRACE_S` seconds."""
+        """Shut down without waiting for strangers, and without a pause if no request waits for its answer. Such
+        requests get `GRACE_S` seconds."""
         self._admission.turn_away()
         for server in self.servers:
             server.close()

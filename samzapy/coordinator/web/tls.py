@@ -1,17 +1,17 @@
 """Secures the coordinator with TLS: makes or loads its certificate, and handles the handshakes of its connections.
 
-1. A run shows the user's certificate, or makes its own with a P-256 key. That key leaves the process only for the moment in
-   which OpenSSL reads it, from a folder that is private to this user.
-2. Containers check no signature. They pin the SHA-256 fingerprint, which they get together with the address, so a certificate
-   needs no authority and no matching name.
-3. asyncio passes a TLS connection to its protocol only after the handshake, and allows a minute for it. So `Handshake` first
-   accepts a connection without TLS: it is a stranger from the start, with the time limit of strangers.
+1. A run shows the user's certificate, or makes its own with a P-256 key. That key leaves the process only for the
+   moment in which OpenSSL reads it, from a folder that is private to this user.
+2. Containers check no signature. They pin the SHA-256 fingerprint, which they get together with the address, so a
+   certificate needs no authority and no matching name.
+3. asyncio passes a TLS connection to its protocol only after the handshake, and allows a minute for it. So `Handshake`
+   first accepts a connection without TLS: it is a stranger from the start, with the time limit of strangers.
 
-Measured on two busy cores, over keep-alive connections: with TLS a heartbeat takes a fifth to a quarter more CPU on both sides
-(server 940 us instead of 760), and a new connection with its handshake about 1.6 ms more on the server.
+Measured on two busy cores, over keep-alive connections: with TLS a heartbeat takes a fifth to a quarter more CPU on
+both sides (server 940 us instead of 760), and a new connection with its handshake about 1.6 ms more on the server.
 
-`cryptography` makes the certificate. It is a mandatory dependency, because TLS is on by default for a remote master: an extra
-would be missing on the first such run, and most images have no `openssl` command.
+`cryptography` makes the certificate. It is a mandatory dependency, because TLS is on by default for a remote master: an
+extra would be missing on the first such run, and most images have no `openssl` command.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Identity:
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(found[0])).hexdigest()
 
     def context(self) -> ssl.SSLContext:
-        """A server's context with this identity, for TLS 1.2 and newer. Raises ValueError if the key is not the certificate's."""
+        """A server's context with this identity, for TLS 1.2 and newer. Raises ValueError if the key is not the
+        certificate's."""
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         made.minimum_version = ssl.TLSVersion.TLSv1_2
         # OpenSSL reads them only from files. The folder is private to this user.
@@ -108,8 +109,8 @@ def made_for(host: str, now: datetime) -> Identity:
 class Handshake(asyncio.Protocol):
     """Handles a connection until its TLS handshake is over, and then passes it to the protocol that `serve` makes.
 
-    asyncio processes a handshake as its bytes arrive, so one that stalls blocks nothing. Until it is complete, the connection is
-    a stranger of `admission`, which closes it in time. A failed handshake is not reported.
+    asyncio processes a handshake as its bytes arrive, so one that stalls blocks nothing. Until it is complete, the
+    connection is a stranger of `admission`, which closes it in time. A failed handshake is not reported.
     """
 
     def __init__(self, context: ssl.SSLContext, serve: Callable[[], asyncio.Protocol], admission: Admission) -> None:

@@ -6,9 +6,10 @@ GET /status                     the JobStatus as JSON, without metrics
 GET /containers/ID/metrics      the metrics of one container as JSON, by group and name
 ```
 
-Readers never delay reports, however many there are. A separate thread renders a view from the job's status, one at a time
-(`Kept`), and all readers get the same answer until its age is `SHARE` times the CPU time of its rendering. So each view needs at
-most a fortieth of a core, and the view of a small job is a few milliseconds old. A long rendering makes `Pauses`.
+Readers never delay reports, however many there are. A separate thread renders a view from the job's status, one at a
+time (`Kept`), and all readers get the same answer until its age is `SHARE` times the CPU time of its rendering. So each
+view needs at most a fortieth of a core, and the view of a small job is a few milliseconds old. A long rendering makes
+`Pauses`.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ View = Callable[[JobStatus], Rendered]
 class Pauses:
     """Lets reports through while a view is rendered: after `WORK_S` of work the thread rests for `REST_S`.
 
-    A computing thread releases Python's lock only now and then, and the thread of the reports needs the lock again after each
-    read and write of a socket. Without rests it would be many times slower. Used by one thread at a time.
+    A computing thread releases Python's lock only now and then, and the thread of the reports needs the lock again
+    after each read and write of a socket. Without rests it would be many times slower. Used by one thread at a time.
     """
 
     def __init__(
@@ -83,8 +84,8 @@ class Kept:
         clock: Clock = SYSTEM_CLOCK,
         work_s: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`look` gets the job's status and `view` renders it, both in a thread of `worker`; `work_s` returns the CPU time of
-        that thread in seconds."""
+        """`look` gets the job's status and `view` renders it, both in a thread of `worker`; `work_s` returns the CPU
+        time of that thread in seconds."""
         self._look, self._view, self._worker, self._clock, self._work_s = look, view, worker, clock, work_s
         self._fresh_until = float("-inf")
         self._newest: asyncio.Future[Rendered] | None = None

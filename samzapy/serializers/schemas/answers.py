@@ -1,7 +1,7 @@
 """Asks a schema registry, and keeps its answers: in memory, and in a folder that restarts share.
 
-A file of the folder is one answer. Its name is the kind of question and a hash of the registry's address and the question;
-an answer is written to a file beside it and then renamed, so readers see whole files only.
+A file of the folder is one answer. Its name is the kind of question and a hash of the registry's address and the
+question; an answer is written to a file beside it and then renamed, so readers see whole files only.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Registry:
     """The registry of one serde. Connects with the first question; `kind` is AVRO, JSON or PROTOBUF.
 
     Raises SerdeError for a schema that is not there or not compatible, Unreachable if there is no answer,
-    EnvironmentFailure if the job has no right to ask. A certificate that is not trusted is a HandshakeFailed at first; once
-    there was an answer it is a registry that does not answer, since its operators may have to mend it.
+    EnvironmentFailure if the job has no right to ask. A certificate that is not trusted is a HandshakeFailed at first;
+    once there was an answer it is a registry that does not answer, since its operators may have to mend it.
     """
 
     def __init__(self, settings: SchemaSettings, kind: str) -> None:

@@ -44,8 +44,8 @@ class AvroSerde(SchemaSerde):
        precision of a float and to the unit of a timestamp. With `validate=false` an unknown field is lost, and a value
        that does not fit is changed.
     3. Logical types are Python's: datetime, date, time, Decimal, UUID.
-    4. A record in a union whose other branches would take it, too, has its full name under `-type` in its dict. One to write
-       must have it (or be a pair of name and dict); an enum or fixed that two branches take must be a pair.
+    4. A record in a union whose other branches would take it, too, has its full name under `-type` in its dict. One to
+       write must have it (or be a pair of name and dict); an enum or fixed that two branches take must be a pair.
     """
 
     name = "avro"

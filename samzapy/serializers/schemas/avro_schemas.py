@@ -1,13 +1,14 @@
-"""Mends what fastavro does with defaults and unions, by changes of the parsed schema and of values. So it also holds for
-other readers that stand on fastavro, such as Confluent's AvroDeserializer.
+"""Mends what fastavro does with defaults and unions, by changes of the parsed schema and of values. So it also holds
+for other readers that stand on fastavro, such as Confluent's AvroDeserializer.
 
 Seen in fastavro 1.13:
 
-1. A field that a message lacks gets the default as it is in the JSON of the schema: one list or dict for all messages, text in
-   place of bytes, a number in place of a date. `typed_defaults` gives each default its type; lists and dicts are made anew.
-2. A dict in a union becomes the branch with the most fields in common, the first of equal ones. So a record that was read from
-   one branch may be written to another. `Branches` names the branch of such a record in the dict, under `-type`, which is
-   fastavro's own convention, and refuses a value that fits several branches and names none.
+1. A field that a message lacks gets the default as it is in the JSON of the schema: one list or dict for all messages,
+   text in place of bytes, a number in place of a date. `typed_defaults` gives each default its type; lists and dicts
+   are made anew.
+2. A dict in a union becomes the branch with the most fields in common, the first of equal ones. So a record that was
+   read from one branch may be written to another. `Branches` names the branch of such a record in the dict, under
+   `-type`, which is fastavro's own convention, and refuses a value that fits several branches and names none.
 """
 
 from __future__ import annotations
@@ -105,9 +106,9 @@ def name_of(part: Any) -> str:
 
 
 def typed_defaults(schema: Any, carried: frozenset[str] = frozenset(), *, reading: bool = True) -> Any:
-    """The parsed `schema`, changed in place: its defaults have the types that a reader gives. Records of the names `carried`
-    name themselves in unions. Raises ValueError for a default that does not fit. `reading`: lists and dicts are made anew; the
-    writer needs none, and takes no other dicts than Python's."""
+    """The parsed `schema`, changed in place: its defaults have the types that a reader gives. Records of the names
+    `carried` name themselves in unions. Raises ValueError for a default that does not fit. `reading`: lists and dicts
+    are made anew; the writer needs none, and takes no other dicts than Python's."""
     known = _Schema(schema)
     found = [
         (fields, place, _default(known, field["type"], field["default"], carried))
@@ -173,7 +174,8 @@ class Branches:
         alike = [each for union in unions for pair in permutations(union, 2) if self._alike(*pair) for each in pair]
         #: The full names of the records among their branches.
         self.names = frozenset(name_of(each) for each in alike if _kind(each) in _RECORDS)
-        #: Names the branch of every value to write, and drops the names in dicts. Raises Misfit. None without such unions.
+        #: Names the branch of every value to write, and drops the names in dicts. Raises Misfit. None without such
+        #: unions.
         self.named: Convert | None = self._of(schema) if alike else None
 
     def _alike(self, one: Any, other: Any) -> bool:
@@ -294,8 +296,8 @@ def _within(step: str, convert: Convert, value: Any) -> Any:
 
 
 def with_branches(value: Any, names: frozenset[str]) -> Any:
-    """A value that was read with `return_record_name`: dicts in place of the pairs (name, record), of which the records of
-    these names have their name under `-type`."""
+    """A value that was read with `return_record_name`: dicts in place of the pairs (name, record), of which the records
+    of these names have their name under `-type`."""
     if type(value) is tuple:
         name, value = value
         if name in names:

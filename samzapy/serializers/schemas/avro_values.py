@@ -1,7 +1,8 @@
 """Finds the values that Avro's writer would change to make them fit: 1.9 as a long becomes 1, "no" as a boolean true.
 
-The writer checks values in unions only, and a full check of each message costs nearly as much as writing it. This one is
-made once for a schema and looks only where the writer is silent. Everything else is left to the writer, which refuses it.
+The writer checks values in unions only, and a full check of each message costs nearly as much as writing it. This one
+is made once for a schema and looks only where the writer is silent. Everything else is left to the writer, which
+refuses it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _NO_ARRAYS = (str, bytes, bytearray, Mapping, Iterator)
 
 
 def check_of(schema: Any) -> Callable[[Any], None] | None:
-    """The function that raises SerdeError, with the path of the place, for a value that the writer would change; None for
-    a schema whose writer changes none. `schema` is parsed."""
+    """The function that raises SerdeError, with the path of the place, for a value that the writer would change; None
+    for a schema whose writer changes none. `schema` is parsed."""
     names = schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
     return checked("avro", _Maker(names).of(schema))
 

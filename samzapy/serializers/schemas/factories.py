@@ -18,7 +18,8 @@ class _SchemaSerdeFactory(SerdeFactory):
     made: ClassVar[str]
 
     def serde(self, name: str, settings: dict[str, str]) -> Serde:
-        """Connects nowhere. Raises ConfigError with all problems of the settings, SerdeError if a library is missing."""
+        """Connects nowhere. Raises ConfigError with all problems of the settings, SerdeError if a library is
+        missing."""
         reader = Reader({f"serializers.registry.{name}.{leaf}": value for leaf, value in settings.items()})
         found = parse_schemas(reader, name, SERDES.short[self.name])
         if reader.problems:

@@ -138,8 +138,8 @@ class JsonSchemaSerde(SchemaSerde):
 
 
 def _lost_reference(schema: Any, documents: Documents[Any]) -> str | None:
-    """A reference in a schema, or in what it refers to, that leads nowhere; None if there is none. Validation would fail at the
-    first message that needs it."""
+    """A reference in a schema, or in what it refers to, that leads nowhere; None if there is none. Validation would
+    fail at the first message that needs it."""
     waiting, seen = [(schema, documents.resolver_with_root(schema))], set()
     while waiting:
         part, resolver = waiting.pop()

@@ -27,10 +27,10 @@ _WELL_KNOWN = "google/protobuf/"
 class ProtobufSerde(SchemaSerde):
     """Messages of protobuf: objects of a generated class, or dicts.
 
-    1. With a class, its file is the schema to write with; its imports are references, with their file names as subjects.
-       A message of a class with another full name is refused.
-    2. Dicts have the names of the `.proto` file, all fields but unset optional ones, enums as their names, 64-bit numbers
-       as ints, bytes as bytes. They are written by the first class of the subject's latest schema
+    1. With a class, its file is the schema to write with; its imports are references, with their file names as
+       subjects. A message of a class with another full name is refused.
+    2. Dicts have the names of the `.proto` file, all fields but unset optional ones, enums as their names, 64-bit
+       numbers as ints, bytes as bytes. They are written by the first class of the subject's latest schema
        (`use.latest.version=true`). A value that the class would change is refused, unless `validate=false`.
     """
 

@@ -34,8 +34,8 @@ class Rig:
         self.producer = self.owner()
 
     def owner(self):
-        """The producer of a new run. As in a job, it waits until the transactions of the previous one are complete: a broker
-        answers a commit before its markers are written."""
+        """The producer of a new run. As in a job, it waits until the transactions of the previous one are complete: a
+        broker answers a commit before its markers are written."""
         producer = system_factory(self.settings).producer(self.settings, "rig", self.transactional_id)
         producer.report_offsets()
         producer.init_transactions()

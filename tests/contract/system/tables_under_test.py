@@ -1,4 +1,5 @@
-"""A database as the contract suite reads it: streams are tables, and what is written are rows with numbers from 0 on."""
+"""A database as the contract suite reads it: streams are tables, and what is written are rows with numbers from 0
+on."""
 
 import sqlite3
 import uuid

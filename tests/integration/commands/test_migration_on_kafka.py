@@ -1,4 +1,5 @@
-"""`samzapy store migrate` on a real broker: killed inside the transaction of a partition, refused in between, completed."""
+"""`samzapy store migrate` on a real broker: killed inside the transaction of a partition, refused in between,
+completed."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Stores of jobs that run, asked from outside: through `samzapy run`, on the embedded system, in one process and on Spark."""
+"""Stores of jobs that run, asked from outside: through `samzapy run`, on the embedded system, in one process and on
+Spark."""
 
 from collections import Counter
 from pathlib import Path

@@ -85,7 +85,8 @@ def _plain(line: str) -> str:
 
 
 def run_commands(lines: list[str], folder: Path, overrides: Mapping[str, str]) -> str:
-    """Run the lines as one shell script in `folder`; returns what they print. Raises AssertionError at the first that fails."""
+    """Run the lines as one shell script in `folder`; returns what they print. Raises AssertionError at the first that
+    fails."""
     if not (folder / "configs").exists():
         shutil.copytree(CONFIGS, folder / "configs")
     added = " ".join(f"--config {key}={value}" for key, value in overrides.items())

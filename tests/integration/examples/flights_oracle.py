@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 
 class Expected(NamedTuple):
-    """Delays by (carrier, hour) and by (carrier, hour, model); departures, cancellations, departures without a model."""
+    """Delays by (carrier, hour) and by (carrier, hour, model); departures, cancellations, departures without a
+    model."""
 
     delays: dict[tuple[str, int], list[int]]
     of_models: dict[tuple[str, int, str], list[int]]

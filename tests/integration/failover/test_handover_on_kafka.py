@@ -1,4 +1,5 @@
-"""A job on a real Kafka that is started again while it runs: handed over in every guarantee, and killed at each step."""
+"""A job on a real Kafka that is started again while it runs: handed over in every guarantee, and killed at each
+step."""
 
 import os
 from collections import Counter

@@ -1,4 +1,5 @@
-"""A job on a Spark cluster of two hosts, each with local state of its own: a host keeps its tasks, is lost, comes back."""
+"""A job on a Spark cluster of two hosts, each with local state of its own: a host keeps its tasks, is lost, comes
+back."""
 
 import re
 import sys
@@ -102,8 +103,8 @@ def test_containers_go_back_to_the_host_that_has_their_state_and_elsewhere_while
     cluster.lose_host(THERE)
     assert sorted(scene.run().values()) == ["changelog", "local store"]
     assert scene.tasks_on(HERE) == here | there
-    # Both containers prefer the host that has kept running. If it has room for one, the other goes to the host that came back:
-    # there it reads the tail of what it left there, or everything if it was never there.
+    # Both containers prefer the host that has kept running. If it has room for one, the other goes to the host that
+    # came back: there it reads the tail of what it left there, or everything if it was never there.
     cluster.start_host(THERE)
     sources = sorted(scene.run().values())
     assert sources[-1] in {"local store", "local store + changelog"}

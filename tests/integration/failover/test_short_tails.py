@@ -1,4 +1,5 @@
-"""How much of a changelog a job reads when it is started again on the files that it left: nothing, or what was bounded."""
+"""How much of a changelog a job reads when it is started again on the files that it left: nothing, or what was
+bounded."""
 
 import re
 from contextlib import closing
@@ -49,7 +50,8 @@ def configure(folder, settings):
 
 
 def on_disk(folder):
-    """Whether a commit has come so far that a kill would not lose it. A file alone says nothing: the manifest has to name it."""
+    """Whether a commit has come so far that a kill would not lose it. A file alone says nothing: the manifest has to
+    name it."""
     for store in folder.glob("state/*/counts/*"):
         try:
             with closing(RocksDbStorageEngineFactory().open_read_only(store, EngineSettings("counts"))) as engine:

@@ -1,5 +1,5 @@
-"""A standby in another executor of a real Spark takes over, with only the tail to read; and a container whose worker alone
-is killed goes back to its own store."""
+"""A standby in another executor of a real Spark takes over, with only the tail to read; and a container whose worker
+alone is killed goes back to its own store."""
 
 import shutil
 from pathlib import Path
@@ -66,7 +66,8 @@ class Scene:
         self.written += count
 
     def settled(self, after: int = 0, records: int = 0) -> tuple[dict, dict]:
-        """Wait until everything written is processed and copied, by a standby of a later epoch than `after` if given."""
+        """Wait until everything written is processed and copied, by a standby of a later epoch than `after` if
+        given."""
         ends = self.streams.ends("in")
 
         def done(status):

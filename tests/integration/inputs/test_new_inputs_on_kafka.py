@@ -1,4 +1,5 @@
-"""A job with a regular expression for its inputs takes a new topic of a real Kafka while it runs, and after a kill at each step."""
+"""A job with a regular expression for its inputs takes a new topic of a real Kafka while it runs, and after a kill at
+each step."""
 
 import os
 from collections import Counter

@@ -1,4 +1,5 @@
-"""A job with a regular expression for its inputs takes a new stream while it runs on Spark, without another start of Spark."""
+"""A job with a regular expression for its inputs takes a new stream while it runs on Spark, without another start of
+Spark."""
 
 import json
 from contextlib import suppress

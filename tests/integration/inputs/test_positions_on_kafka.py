@@ -1,4 +1,5 @@
-"""A consumer's position is of a topic's id and of a leader epoch: topics that are created again, and logs that lose records."""
+"""A consumer's position is of a topic's id and of a leader epoch: topics that are created again, and logs that lose
+records."""
 
 import struct
 import threading

@@ -24,7 +24,8 @@ from samzapy.runner.prepare import prepare
 from samzapy.verify.processes import until
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-#: In how many portions inputs are written, and how much has to come out before a kill (more than a transaction's own records).
+#: In how many portions inputs are written, and how much has to come out before a kill (more than a transaction's own
+#: records).
 _PORTIONS, _ENOUGH = 100, 20
 _PAUSE = threading.Event()
 Inputs = Sequence[tuple[str, Sequence[Event]]]
@@ -96,8 +97,8 @@ class JoinJob:
         )
 
     def survive(self, inputs: Inputs, kills: int) -> None:
-        """Write the inputs bit by bit while the job runs and is killed again and again, in the middle of its work; then let
-        it run to the ends."""
+        """Write the inputs bit by bit while the job runs and is killed again and again, in the middle of its work; then
+        let it run to the ends."""
         load(self.config, [(stream, []) for stream, _ in inputs])
         writing = _Writing(self.streams.producer(), inputs)
         try:

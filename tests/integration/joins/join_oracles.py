@@ -45,8 +45,8 @@ def view_regions(views: Iterable[Partition], users: Iterable[Partition]) -> Coun
 
 
 def clicked(impressions: Iterable[Partition], clicks: Iterable[Partition]) -> Counter[str]:
-    """Impressions with each click on them within 30 minutes, and what is alone; older than a minute before the newest of
-    its partition does not count."""
+    """Impressions with each click on them within 30 minutes, and what is alone; older than a minute before the newest
+    of its partition does not count."""
     shown, made = (
         [each for partition in stream for each in _on_time(partition, 60_000)] for stream in (impressions, clicks)
     )

@@ -1,4 +1,5 @@
-"""The joining jobs against oracles over their complete inputs: as they stand, crashed at commits, and killed on Kafka."""
+"""The joining jobs against oracles over their complete inputs: as they stand, crashed at commits, and killed on
+Kafka."""
 
 from __future__ import annotations
 

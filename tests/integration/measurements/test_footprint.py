@@ -1,4 +1,5 @@
-"""The needs that `samzapy check` prints for a container, beside those of a container that runs in a process of its own."""
+"""The needs that `samzapy check` prints for a container, beside those of a container that runs in a process of its
+own."""
 
 import os
 from contextlib import closing

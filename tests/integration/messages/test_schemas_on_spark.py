@@ -1,4 +1,5 @@
-"""Messages with registered schemas in the workers of Spark, with a registry over TLS: a job with a stream of each format."""
+"""Messages with registered schemas in the workers of Spark, with a registry over TLS: a job with a stream of each
+format."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""The driver's pod of `configs/kubernetes`, but for Kubernetes: its command on a Spark of this machine, its probes, and its end."""
+"""The driver's pod of `configs/kubernetes`, but for Kubernetes: its command on a Spark of this machine, its probes, and
+its end."""
 
 import shutil
 import subprocess

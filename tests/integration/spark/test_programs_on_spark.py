@@ -13,7 +13,8 @@ from jobs.page_view_job import page_view_job
 
 from samzapy.cli.main import cli
 
-#: Seconds for a program with three runs. A session alone may take minutes to start on a machine that is busy with other versions.
+#: Seconds for a program with three runs. A session alone may take minutes to start on a machine that is busy with other
+#: versions.
 LONGEST_S = 400
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(LONGEST_S + 20)]
 

@@ -1,4 +1,5 @@
-"""A Spark that never starts, played by a program that only waits: the run names it, and ends by the limit, a signal or a stop."""
+"""A Spark that never starts, played by a program that only waits: the run names it, and ends by the limit, a signal or
+a stop."""
 
 from __future__ import annotations
 

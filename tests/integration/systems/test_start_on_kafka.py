@@ -116,8 +116,8 @@ def test_a_start_asks_no_more_for_more_stores_and_partitions(
             outcome, asked[stores] = start(config, calls)
             assert outcome.status.processed == partitions
     few, many = (sum(asked[number][name] for name in QUESTIONS) for number in asked)
-    # A busy broker is asked again, and a restore asks for each of a few topics. A first start looks at its new topics until
-    # they have leaders, which takes the longer the more there are.
+    # A busy broker is asked again, and a restore asks for each of a few topics. A first start looks at its new topics
+    # until they have leaders, which takes the longer the more there are.
     assert many <= few + (20 if again else 40)
     assert many <= 120
     assert asked[1]["clients"] == asked[6]["clients"]

@@ -1,5 +1,5 @@
-"""Windows against a naive computation over the complete inputs: partitions take turns in any order, windows are closed at
-any moment, and the task crashes at any message and goes on from its last commit with another order of turns."""
+"""Windows against a naive computation over the complete inputs: partitions take turns in any order, windows are closed
+at any moment, and the task crashes at any message and goes on from its last commit with another order of turns."""
 
 import tempfile
 from collections import defaultdict
@@ -30,8 +30,8 @@ LIMIT = st.sampled_from([10_000, 10_000, 10_000, 1, 3])
 
 
 def run(inputs, steps, windows, limit, fold=None, value=lambda number: number):
-    """The results as (key, start, end, values), and what was late, of a run with crashes; and after each `advance` up to
-    where event time had come, and how many results there were."""
+    """The results as (key, start, end, values), and what was late, of a run with crashes; and after each `advance` up
+    to where event time had come, and how many results there were."""
     spec = WindowedAggregation(windows, fold or Collect(), None, late=LATE, max_closes=limit)
     (size, batch, mode), often, steps = steps
     store = "stores.windows."

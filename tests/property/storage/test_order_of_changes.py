@@ -47,7 +47,8 @@ class LastChanges:
             (key.encode(), None if value is None else str(value).encode()) for key, value in self.values.items()
         ]
         found = list(stack.uncommitted.changes.items())
-        # A key that was read as absent, was put and is gone again leaves nothing; any other deletion leaves a tombstone.
+        # A key that was read as absent, was put and is gone again leaves nothing; any other deletion leaves a
+        # tombstone.
         passed = {key for key, value in expected if value is None and key.decode() in self.read} - dict(found).keys()
         assert found == [(key, value) for key, value in expected if key not in passed]
 

@@ -1,4 +1,5 @@
-"""A job on a cluster that is not well, and who sees from outside what comes of it: they ask the cluster as little as clients can."""
+"""A job on a cluster that is not well, and who sees from outside what comes of it: they ask the cluster as little as
+clients can."""
 
 import threading
 from collections import Counter
@@ -44,7 +45,8 @@ class Feeder:
         self._goes_on = True
 
     def pause(self, timeout_s):
-        """Write no more until `go_on`; how many numbers are in the topic then. Fails if they cannot be written in time."""
+        """Write no more until `go_on`; how many numbers are in the topic then. Fails if they cannot be written in
+        time."""
         with self._turn:
             self._goes_on = False
         assert not self._producer.flush(timeout_s), f"{self._topic}: cannot be written to"
@@ -181,7 +183,8 @@ class ClusterJob(NumberedJob):
         return self.observer.has(numbers)
 
     def differences(self, written, timeout_s):
-        """How many keys of its changelogs are not what so many numbers make, once it has had time for its last commit."""
+        """How many keys of its changelogs are not what so many numbers make, once it has had time for its last
+        commit."""
         with suppress(NoProgress):
             until(lambda: not self.observer.differences(written), "the state differs", timeout_s)
         return self.observer.differences(written)

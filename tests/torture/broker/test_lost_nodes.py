@@ -1,5 +1,5 @@
-"""The four guarantees on a cluster of three nodes that lag behind one another, and that loses the leader of what matters,
-again and again."""
+"""The four guarantees on a cluster of three nodes that lag behind one another, and that loses the leader of what
+matters, again and again."""
 
 import threading
 from contextlib import contextmanager

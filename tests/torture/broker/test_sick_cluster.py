@@ -1,7 +1,9 @@
-"""Exactly-once and at-least-once side by side on a cluster of three to which everything happens that happens to clusters.
+"""Exactly-once and at-least-once side by side on a cluster of three to which everything happens that happens to
+clusters.
 
-Each job is a process of its own, fed all the time. Nobody helps it: after a fault it must be the same run, with nothing lost, its
-outputs back within seconds, and little CPU used while the cluster was not whole. The faults follow one another on one cluster.
+Each job is a process of its own, fed all the time. Nobody helps it: after a fault it must be the same run, with nothing
+lost, its outputs back within seconds, and little CPU used while the cluster was not whole. The faults follow one
+another on one cluster.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +22,9 @@ from samzapy.verify.processes import resume, suspend, until, with_children
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TOGETHER = ("at-least-once", "exactly-once")
-#: Seconds that a node that was killed stays away, long enough that what a change of leaders costs for a second does not hide what the
-#: absence costs; that others stay frozen; that two are down; that a quota lasts; between two moves of all leaders.
+#: Seconds that a node that was killed stays away, long enough that what a change of leaders costs for a second does not
+#: hide what the absence costs; that others stay frozen; that two are down; that a quota lasts; between two moves of all
+#: leaders.
 AWAY_S, FROZEN_S, OUTAGE_S, LIMITED_S, MOVED_S = 25.0, 40.0, 120.0, 30.0, 10.0
 #: The node whose disk runs full, and its bytes.
 SMALL, DISK = 3, 400 << 20

@@ -20,7 +20,8 @@ _DEADLINE_S = 60.0
 
 
 class ChangelogRig:
-    """One changelog partition, written by hand and restored from; `expected` is what its committed records amount to."""
+    """One changelog partition, written by hand and restored from; `expected` is what its committed records amount
+    to."""
 
     def __init__(self, bootstrap, folder):
         self.stream = f"shape-{uuid.uuid4().hex[:10]}"

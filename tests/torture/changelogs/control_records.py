@@ -1,7 +1,7 @@
 """Ends of transactions that no producer has asked for, written as a transaction coordinator writes them to a broker.
 
-A coordinator that fails over sends what it is not sure of again, so a log may hold the end of a transaction twice, or one
-without any records before it. `WriteTxnMarkers` (API key 27), version 1, is what it sends.
+A coordinator that fails over sends what it is not sure of again, so a log may hold the end of a transaction twice, or
+one without any records before it. `WriteTxnMarkers` (API key 27), version 1, is what it sends.
 """
 
 import socket

@@ -1,5 +1,5 @@
-"""Somebody else writes to a changelog of a job, on a real Kafka: the job refuses to go on, and its state is never built on
-what it has not written. What leaves no records behind (aborted transactions, ends of transactions) does no harm.
+"""Somebody else writes to a changelog of a job, on a real Kafka: the job refuses to go on, and its state is never built
+on what it has not written. What leaves no records behind (aborted transactions, ends of transactions) does no harm.
 
 A foreign record says that its key has the id -1: whoever had read it would write it on.
 """
@@ -60,7 +60,8 @@ def run_twice(job):
 
 
 def without_the_foreign(job, before):
-    """The state as the job itself has written it: the records of the others taken out of the log, which held `before`."""
+    """The state as the job itself has written it: the records of the others taken out of the log, which held
+    `before`."""
     records = [(key.decode(), value) for key, value in job.new_records(f"{job.prefix}-changelog")]
     own = [(key, json.loads(value)) for key, value in records if value not in {None, FOREIGN}]
     assert not [ids for _, ids in own if -1 in ids], "the state was built on a foreign record"

@@ -21,8 +21,8 @@ class CrashRounds:
         self._round = 0
 
     def run(self, point, nth=1, look=lambda job: None):
-        """Crash at the `nth` passing of the point, start again, and return what happened to the round's messages. `look`
-        is called between the crash and the start."""
+        """Crash at the `nth` passing of the point, start again, and return what happened to the round's messages.
+        `look` is called between the crash and the start."""
         job = self.job
         before, outputs_before = job.state(), job.outputs()
         ids = range(job.sent, job.sent + self._events)

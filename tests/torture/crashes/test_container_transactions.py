@@ -80,7 +80,8 @@ def test_a_crash_leaves_the_state_of_all_tasks_of_a_container_at_one_commit(
 
 
 class StoppedRun:
-    """A run in a process of its own that stops itself, as by SIGSTOP, at the first passing of a step by one of its containers."""
+    """A run in a process of its own that stops itself, as by SIGSTOP, at the first passing of a step by one of its
+    containers."""
 
     def __init__(self, job, folder, step, containers):
         file, self._log = folder / "zombie.properties", folder / "zombie.log"
@@ -113,13 +114,15 @@ class StoppedRun:
 
 
 class Overlaps:
-    """One job of which, round after round, a run stops at a step and a successor with other containers does the rest."""
+    """One job of which, round after round, a run stops at a step and a successor with other containers does the
+    rest."""
 
     def __init__(self, job):
         self.job = job
 
     def run(self, step, containers, folder, stopped=2):
-        """A run of `stopped` containers stops, one of `containers` follows. Returns what happened to the round's messages."""
+        """A run of `stopped` containers stops, one of `containers` follows. Returns what happened to the round's
+        messages."""
         job, before, outputs_before = self.job, self.job.state(), self.job.outputs()
         ids = range(job.sent, job.sent + 80)
         job.send(40)
@@ -189,8 +192,8 @@ def test_without_transactions_a_successor_waits_out_the_lease_and_the_stopped_ru
     overlaps, tmp_path, guarantee, step, outcome
 ):
     with overlaps(guarantee, **{"task.state.transactions": "false"}) as job:
-        # Of one container: what a second one had on its way when the process stopped would arrive behind the successor's
-        # records, and nothing but a transaction refuses it.
+        # Of one container: what a second one had on its way when the process stopped would arrive behind the
+        # successor's records, and nothing but a transaction refuses it.
         numbers = job.run(step, 1, tmp_path, stopped=1)
     promise = PLAIN if guarantee == "at-least-once" else guarantee
     outcome("stopped in a commit, no transactions", **numbers | {"guarantee": promise})

@@ -1,7 +1,7 @@
 """The two guarantees that lose or repeat, held to how much: what a crash may take is the window since the last commit.
 
-The task commits every ten messages and polls bring ten at a time, so the window is known to the message. A crash at each
-step of the third commit of a run, and one amid its third window, must cost exactly what the step says:
+The task commits every ten messages and polls bring ten at a time, so the window is known to the message. A crash at
+each step of the third commit of a run, and one amid its third window, must cost exactly what the step says:
 
 lost       inputs that never came out            missing   inputs that the state does not have
 repeated   outputs beyond the first of an input  doubled   times that the state has an input beyond the first

@@ -1,4 +1,5 @@
-"""Tools and runs that are killed at random moments, alone or two at once: the job's next start works, and its state is exact."""
+"""Tools and runs that are killed at random moments, alone or two at once: the job's next start works, and its state is
+exact."""
 
 import os
 import random

@@ -1,7 +1,7 @@
 """Many containers on few cores, killed at random: workers, executors and drivers.
 
-A container has 16 tasks with three stores each. What is checked is the promise; a recovery of 64 containers on two cores takes
-minutes, because each of them is a process that has to start.
+A container has 16 tasks with three stores each. What is checked is the promise; a recovery of 64 containers on two
+cores takes minutes, because each of them is a process that has to start.
 """
 
 import pytest

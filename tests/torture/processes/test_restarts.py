@@ -91,7 +91,8 @@ def test_thirty_crashes_in_a_row_leave_nothing_behind(ledger, guarantee, point, 
 
 
 def resources():
-    """Open files and threads of this process, and its resident memory in bytes, once every sweep for orphans is over."""
+    """Open files and threads of this process, and its resident memory in bytes, once every sweep for orphans is
+    over."""
     for thread in threading.enumerate():
         if thread.name == "samzapy-orphans":
             thread.join()

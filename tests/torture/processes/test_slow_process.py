@@ -1,4 +1,5 @@
-"""A process() that outlasts its transaction: the broker aborts it and fences the producer, and the work is done again."""
+"""A process() that outlasts its transaction: the broker aborts it and fences the producer, and the work is done
+again."""
 
 import logging
 import uuid

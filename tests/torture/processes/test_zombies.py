@@ -1,7 +1,8 @@
-"""Who was given up writes nothing that counts once its successor has started: stopped processes, orphans, second copies.
+"""Who was given up writes nothing that counts once its successor has started: stopped processes, orphans, second
+copies.
 
-With transactions the broker refuses it. Without them there is the lease: what a zombie had handed to its producer before it
-was stopped may still go out, and is counted as duplicates here.
+With transactions the broker refuses it. Without them there is the lease: what a zombie had handed to its producer
+before it was stopped may still go out, and is counted as duplicates here.
 """
 
 import signal

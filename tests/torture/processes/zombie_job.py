@@ -1,4 +1,5 @@
-"""Jobs whose processes are stopped and let go on: on a broker of their own, through the command, looked at from outside."""
+"""Jobs whose processes are stopped and let go on: on a broker of their own, through the command, looked at from
+outside."""
 
 import os
 import uuid

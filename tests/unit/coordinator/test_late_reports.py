@@ -1,4 +1,5 @@
-"""Reports that the network delivers after later ones: the container has given them up, but the kernel sends them again."""
+"""Reports that the network delivers after later ones: the container has given them up, but the kernel sends them
+again."""
 
 import json
 

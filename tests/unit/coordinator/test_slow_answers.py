@@ -1,4 +1,5 @@
-"""Answers that take long, or are large: they come whole, nobody waits for a reader who has gone, and reports pass meanwhile."""
+"""Answers that take long, or are large: they come whole, nobody waits for a reader who has gone, and reports pass
+meanwhile."""
 
 import asyncio
 import json

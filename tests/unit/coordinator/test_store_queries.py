@@ -1,4 +1,5 @@
-"""Stores over HTTP: from the address through the driver to containers and back. Engines are real, containers are threads."""
+"""Stores over HTTP: from the address through the driver to containers and back. Engines are real, containers are
+threads."""
 
 import base64
 import json

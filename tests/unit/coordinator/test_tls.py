@@ -1,4 +1,5 @@
-"""The coordinator with TLS: containers pin its certificate, strangers' handshakes cost them their place and nobody else's."""
+"""The coordinator with TLS: containers pin its certificate, strangers' handshakes cost them their place and nobody
+else's."""
 
 import ssl
 from contextlib import closing

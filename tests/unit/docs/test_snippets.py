@@ -27,7 +27,8 @@ _TITLE = re.compile(r'title="([^"]+)"')
 
 
 class Block(NamedTuple):
-    """A block of code: its language, the file that it is (empty if none), and the last line before it, which may be a mark."""
+    """A block of code: its language, the file that it is (empty if none), and the last line before it, which may be a
+    mark."""
 
     language: str
     file: str

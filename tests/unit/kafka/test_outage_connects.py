@@ -1,4 +1,5 @@
-"""How often the clients connect while a broker that they need is dead: as many connects a second as a person would read."""
+"""How often the clients connect while a broker that they need is dead: as many connects a second as a person would
+read."""
 
 import json
 from contextlib import suppress
@@ -13,7 +14,8 @@ from samzapy.system.kafka.client import ClientErrors, make_client, reach
 from samzapy.system.kafka.settings import admin_properties
 
 REQUEST_S = 1.0
-#: librdkafka's own pace is about two a second for each dead broker, after some quick ones; a storm has over 5,000 a second.
+#: librdkafka's own pace is about two a second for each dead broker, after some quick ones; a storm has over 5,000 a
+#: second.
 MOST = 100
 
 REQUESTS = {

@@ -1,4 +1,5 @@
-"""A librdkafka that has no cluster: it hands out the messages that a test has put, and keeps the records that it is given.
+"""A librdkafka that has no cluster: it hands out the messages that a test has put, and keeps the records that it is
+given.
 
 It belongs to a copy of the extension, since the extension keeps librdkafka's addresses for the whole process.
 """
@@ -88,9 +89,10 @@ def _bytes(data, size):
 
 
 class FakeLibrdkafka:
-    """`events`: what a FetchQueue takes next: what `record` and `error` make, and (code, text) for a call of `error_cb`.
-    `produced`: what a ProduceQueue has put, as (topic, partition, key, value, time, headers). `living`: messages that were
-    not destroyed. `keeps_error_cb`: the client does not leave its `error_cb` to the extension."""
+    """`events`: what a FetchQueue takes next: what `record` and `error` make, and (code, text) for a call of
+    `error_cb`.
+    `produced`: what a ProduceQueue has put, as (topic, partition, key, value, time, headers). `living`: messages that
+    were not destroyed. `keeps_error_cb`: the client does not leave its `error_cb` to the extension."""
 
     def __init__(self, folder):
         path = folder / f"extension{next(_copies)}.so"

@@ -1,4 +1,5 @@
-"""Monoids, states and checkpoints as values; what a task makes of them is in tests/unit/container and tests/property."""
+"""Monoids, states and checkpoints as values; what a task makes of them is in tests/unit/container and
+tests/property."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,5 @@
-"""The order and the clock of a replay's records: the same whether they are shown or not, and within the commits' bounds."""
+"""The order and the clock of a replay's records: the same whether they are shown or not, and within the commits'
+bounds."""
 
 import pytest
 

@@ -179,9 +179,9 @@ def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point, monke
 
 
 def started_again(scene, at_end, asked_first, asked_last, held=None):
-    """A run that starts again for a new input, and the run that asks for its job meanwhile. `at_end`: the point of the first at which the
-    second starts. The first stops at `held`, by default there, until the second reaches `asked_first`, and the second goes on at
-    the first's `asked_last`."""
+    """A run that starts again for a new input, and the run that asks for its job meanwhile. `at_end`: the point of the
+    first at which the second starts. The first stops at `held`, by default there, until the second reaches
+    `asked_first`, and the second goes on at the first's `asked_last`."""
     scene.send(100)
     asked, goes_on = threading.Event(), threading.Event()
     runs = [scene.start()]

@@ -1,4 +1,5 @@
-"""What pydantic's models are written as, and that they come back: fields with aliases, strict models, values of many types."""
+"""What pydantic's models are written as, and that they come back: fields with aliases, strict models, values of many
+types."""
 
 from __future__ import annotations
 

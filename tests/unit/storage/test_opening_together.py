@@ -1,4 +1,5 @@
-"""The stores of a container's tasks, opened together: what that asks of the system, and what a failure leaves behind."""
+"""The stores of a container's tasks, opened together: what that asks of the system, and what a failure leaves
+behind."""
 
 from collections import Counter
 

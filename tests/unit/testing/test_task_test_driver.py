@@ -145,7 +145,8 @@ def test_a_key_goes_to_the_partition_that_a_java_producer_would_choose():
 
 
 # What a crash at each step costs: the table of promises, for one message ("a") after a commit.
-#   committed: the changelog and the checkpoint have it. mode -> (views of the outputs' messages, state) before and after.
+#   committed: the changelog and the checkpoint have it. mode -> (views of the outputs' messages, state) before and
+# after.
 PROMISES = {
     ("at-least-once", "commit.2"): ([1, 2, 2], 2),
     ("at-least-once", "commit.4"): ([1, 2, 2], 2),

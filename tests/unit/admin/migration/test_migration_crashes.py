@@ -1,4 +1,5 @@
-"""A crash after any step of a migration: the old store is usable, or the migration goes on and no reader sees a mixture."""
+"""A crash after any step of a migration: the old store is usable, or the migration goes on and no reader sees a
+mixture."""
 
 from dataclasses import replace
 

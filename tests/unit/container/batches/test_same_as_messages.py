@@ -98,8 +98,8 @@ def test_a_crash_in_a_commit_leaves_what_the_guarantee_says(guarantee, step):
 
 
 def _received(outputs):
-    """The outputs as a receiver takes them: one whose id is not greater than those before, of its source and partition, is
-    a repetition."""
+    """The outputs as a receiver takes them: one whose id is not greater than those before, of its source and partition,
+    is a repetition."""
     latest = {}
     received = type(outputs)()
     for each in outputs:

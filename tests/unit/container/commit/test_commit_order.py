@@ -1,4 +1,5 @@
-"""The order of a commit's steps: nothing is said before it is durable, and nothing is written by whoever does not own it."""
+"""The order of a commit's steps: nothing is said before it is durable, and nothing is written by whoever does not own
+it."""
 
 from contextlib import closing
 

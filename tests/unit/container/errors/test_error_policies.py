@@ -57,7 +57,8 @@ SECOND = {
 
 
 class FallibleTask(StreamTask, InitableTask, WindowableTask):
-    """Counts, lists and echoes; `do` says what goes wrong between its two outputs. `failures` is how often, None: always."""
+    """Counts, lists and echoes; `do` says what goes wrong between its two outputs. `failures` is how often, None:
+    always."""
 
     calls: ClassVar[list] = []
     failures: ClassVar[dict] = {}
@@ -351,7 +352,8 @@ def test_an_aborted_commit_leaves_no_dead_letter_and_the_next_one_leaves_one(tmp
             job.run()
     finally:
         disarm()
-    # The next attempt's take-over aborts what the crash left open; a reader would wait for that, so it reads afterwards.
+    # The next attempt's take-over aborts what the crash left open; a reader would wait for that, so it reads
+    # afterwards.
     job.run()
     assert len(job.letters()) == 1
 

@@ -79,7 +79,8 @@ def skipped(report):
     return report.metrics["errors"]["process.skipped"]
 
 
-# One try with three repetitions. A task that blocks has one try before, given back when the stop interrupts the first pause.
+# One try with three repetitions. A task that blocks has one try before, given back when the stop interrupts the first
+# pause.
 @pytest.mark.parametrize(("task", "tries"), [(StubbornTask, 5), (StubbornRow, 4)])
 def test_a_message_inside_a_group_that_is_committed_as_a_whole_gets_its_tries_at_once(tmp_path, task, tries):
     job = table_job(tmp_path, task, **{"task.error.process.policy": "retry(3, 60s) then skip"})

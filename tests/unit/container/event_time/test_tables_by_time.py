@@ -1,5 +1,5 @@
-"""A table that is read in the order of a timestamp: every version of a row is processed exactly once, however many rows share
-a time, wherever a run ends, and whatever happens to the table until the next."""
+"""A table that is read in the order of a timestamp: every version of a row is processed exactly once, however many rows
+share a time, wherever a run ends, and whatever happens to the table until the next."""
 
 import sqlite3
 from collections import Counter
@@ -19,8 +19,8 @@ GUARANTEES = ["effectively-once", "exactly-once"]
 
 
 class Versions(InitableTask):
-    """Counts the versions of rows, and asks for a commit after each message. `ends` maps the number of a message, over all
-    instances, to what happens after it."""
+    """Counts the versions of rows, and asks for a commit after each message. `ends` maps the number of a message, over
+    all instances, to what happens after it."""
 
     ends: ClassVar[dict] = {}
     seen: ClassVar[list] = []

@@ -33,8 +33,8 @@ class SlicedConsumer(LogConsumer):
 
 
 class Rig:
-    """Inputs over two partitions of a cluster of its own; `ends` by partition. With a `head`, IN is a bootstrap partition to
-    there."""
+    """Inputs over two partitions of a cluster of its own; `ends` by partition. With a `head`, IN is a bootstrap
+    partition to there."""
 
     def __init__(self, ends, decoder=Decoder, *, choosing=False, head=None, decoded=None):
         self.processed, finished = {IN: 0}, set()

@@ -1,4 +1,5 @@
-"""An input that was deleted and created again under its name: offsets of the earlier stream mean nothing in the new one."""
+"""An input that was deleted and created again under its name: offsets of the earlier stream mean nothing in the new
+one."""
 
 from dataclasses import replace
 from typing import ClassVar

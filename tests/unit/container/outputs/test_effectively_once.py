@@ -44,7 +44,8 @@ class Sending(StreamTask):
 
 
 class SendingAsync(CoroutineTask):
-    """As `Sending`, after so many turns of the event loop as the message says; `failures`: how often each fails first."""
+    """As `Sending`, after so many turns of the event loop as the message says; `failures`: how often each fails
+    first."""
 
     calls: ClassVar[list] = []
     failures: ClassVar[Counter] = Counter()

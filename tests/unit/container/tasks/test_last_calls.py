@@ -1,4 +1,5 @@
-"""The calls of a task that come beside its messages: what they change is committed, or a warning says that it is not."""
+"""The calls of a task that come beside its messages: what they change is committed, or a warning says that it is
+not."""
 
 import logging
 from collections import Counter

@@ -59,7 +59,8 @@ class JoinBench:
         inputs: Sequence[Sequence[tuple]] = ((), (), ()),
         types: Mapping[SystemStream, Any] = MappingProxyType({}),
     ):
-        """`inputs`: (key, time, value) of each of `SOURCES`, in order. `types`: the classes of the streams' messages."""
+        """`inputs`: (key, time, value) of each of `SOURCES`, in order. `types`: the classes of the streams'
+        messages."""
         self._opening = open_store(JOB, "joined", path)
         self.opened: OpenStore = self._opening.__enter__()
         self._make = make

@@ -203,7 +203,8 @@ def job_in(folder, text):
 
 @contextmanager
 def run_of(session, job=None, token="t"):
-    """A run on the session; gives the environment of its workers, and the text of the first `tasks` on their import path."""
+    """A run on the session; gives the environment of its workers, and the text of the first `tasks` on their import
+    path."""
     master = Master.parse(session.master)
     config = load_job(JOB) if job is None else job
     with SessionSpark(session).application(config, master, token, verbose=False, began=print) as application:

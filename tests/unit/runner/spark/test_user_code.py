@@ -111,7 +111,8 @@ def test_an_archive_that_is_there_stays_as_it_is_for_executors_that_read_it(fold
     assert list(scratch.iterdir()) == [Path(archive)], "no part is left"
 
 
-#: A Python worker as Spark starts it: with the folder of its executor as the current one, which `-m` puts on the import path.
+#: A Python worker as Spark starts it: with the folder of its executor as the current one, which `-m` puts on the import
+#: path.
 ARRIVAL = "import pickle, sys; pickle.loads(sys.stdin.buffer.read()).arrive(); import helpers, tasks; print(helpers.NAME, tasks.NAME)"
 
 

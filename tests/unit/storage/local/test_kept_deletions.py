@@ -1,4 +1,5 @@
-"""A changelog that forgets deletions: no local store brings deleted keys back, whatever the topic was set to meanwhile."""
+"""A changelog that forgets deletions: no local store brings deleted keys back, whatever the topic was set to
+meanwhile."""
 
 from dataclasses import replace
 

@@ -1,4 +1,5 @@
-"""The holder of a store's lock is found by the device and the inode of the lock's file. Other failures there have no holder."""
+"""The holder of a store's lock is found by the device and the inode of the lock's file. Other failures there have no
+holder."""
 
 import os
 import subprocess

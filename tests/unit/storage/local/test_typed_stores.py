@@ -1,4 +1,5 @@
-"""Stores of a class: what was written before, and after fields were added; what cannot be read is refused at the start."""
+"""Stores of a class: what was written before, and after fields were added; what cannot be read is refused at the
+start."""
 
 from __future__ import annotations
 

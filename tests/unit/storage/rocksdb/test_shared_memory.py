@@ -41,7 +41,8 @@ def test_memtables_of_many_stores_stay_near_their_common_limit(opened):
     for number in range(80):
         for engine in engines:
             fill(engine, number)
-    # 64 MiB were written, and each store alone would keep its 32. A flush takes its time, and comes with the next write of a store.
+    # 64 MiB were written, and each store alone would keep its 32. A flush takes its time, and comes with the next write
+    # of a store.
     memtables = shared_memory(SHARED_CACHE.default, limit).memtables
     until(lambda: memtables.get_usage() < 3 * limit, lambda: f"{memtables.get_usage():,} B")
 
