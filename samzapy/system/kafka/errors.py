@@ -25,9 +25,9 @@ from samzapy.errors import (
 UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001
 #: The metadata of the cluster do not have the topic, or the partition, at the moment.
 UNKNOWN_PARTITION = UNKNOWN_TOPIC | {KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
-_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 #: The broker refuses the record, and will refuse it again.
-REFUSED = frozenset({*_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})
+REFUSED = frozenset({*TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})
 
 #: Another producer has taken over, or the broker has ended the transaction: this producer is finished.
 _FENCED = frozenset(
@@ -97,6 +97,18 @@ _REFUSED = {
 _CUT_OFF = re.compile(r"failed: Local: |unexpected eof|connection reset|broken pipe", re.IGNORECASE)
 
 
+#: What happens to the other records after the failure of one: none of these is the cause.
+_CONSEQUENCES = frozenset(
+    {
+        KafkaError._FATAL,  # noqa: SLF001
+        KafkaError._GAPLESS_GUARANTEE,  # noqa: SLF001
+        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+        KafkaError._PURGE_QUEUE,  # noqa: SLF001
+        KafkaError._STATE,  # noqa: SLF001
+    }
+)
+
+
 def error_of(cause: KafkaException | KafkaError) -> KafkaError:
     """The KafkaError inside a KafkaException: its only argument."""
     found = cause.args[0] if isinstance(cause, KafkaException) else cause
@@ -106,6 +118,16 @@ def error_of(cause: KafkaException | KafkaError) -> KafkaError:
 def one_line(error: KafkaError) -> str:
     """Librdkafka's text, on one line."""
     return " ".join(str(error.str()).split())
+
+
+def is_final(error: KafkaError) -> bool:
+    """Whether a record with this error is refused, and would be again."""
+    return error.code() in REFUSED or error.code() in UNAUTHORISED or error.code() in UNKNOWN_TOPIC
+
+
+def remoteness(error: KafkaError) -> int:
+    """How far the error of a record is from the cause: 0 for a final refusal, 2 for what follows from other failures."""
+    return 0 if is_final(error) else 2 if error.code() in _CONSEQUENCES else 1
 
 
 def is_refused(error: KafkaError) -> bool:
@@ -161,10 +183,11 @@ def delivery_error(
         return RecordRefused(
             f"{where}: the broker refuses a record; in a compacted topic each needs a key ({one_line(error)})"
         )
-    if code in _TOO_LARGE:
+    if code in TOO_LARGE:
         # The client refuses records above its own limit. This refusal is the broker's, and it measures whole batches.
-        advice = f", alone or in its batch; systems.{system}.producer.batch.size must be below its max.message.bytes"
-        return RecordTooLarge(where, size, limit, advice)
+        below = "its max.message.bytes" + (f" {limit:,}" if limit else "")
+        advice = f", alone or in its batch; systems.{system}.producer.batch.size must be below {below}"
+        return RecordTooLarge(where, size, limit if limit and size > limit else None, advice)
     if code in _FENCED:
         return ProducerFenced(f"{where}: the producer was fenced: {one_line(error)}")
     if code in UNKNOWN_TOPIC or code in UNAUTHORISED:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing, suppress
 
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.errors import SamzapyError
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
 from samzapy.system.kafka.consumer import KafkaConsumer
@@ -36,8 +38,20 @@ class KafkaSystemFactory(SystemFactory):
         self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> SystemProducer:
         properties = producer_properties(settings, client_id, transactional_id, timeout_ms)
+
+        def limit_of(topic: str) -> int | None:
+            with closing(self.admin(settings, client_id)) as admin, suppress(SamzapyError):
+                described = admin.describe(topic)
+                said = "" if described is None else described.config.get("max.message.bytes", "")
+                return int(said) if said.isdigit() else None
+            return None
+
         return KafkaProducer(
-            properties, _client_errors(settings, settings.producer), transactional_id, call_s=self.transactional_call_s
+            properties,
+            _client_errors(settings, settings.producer),
+            transactional_id,
+            call_s=self.transactional_call_s,
+            limit_of=limit_of,
         )
 
     def admin(self, settings: SystemSettings, client_id: str) -> SystemAdmin:

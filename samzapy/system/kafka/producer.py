@@ -21,7 +21,16 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.system.kafka.client import LOGGER, ClientErrors, DeletedTopics, reach
-from samzapy.system.kafka.errors import REFUSED, UNAUTHORISED, delivery_error, error_of, transaction_error
+from samzapy.system.kafka.errors import (
+    REFUSED,
+    TOO_LARGE,
+    UNAUTHORISED,
+    delivery_error,
+    error_of,
+    is_final,
+    remoteness,
+    transaction_error,
+)
 from samzapy.system.kafka.library import extension
 from samzapy.system.kafka.queue import Failure, RecordColumns, RecordQueue, open_producer
 from samzapy.system.producer_calls import ProducerCalls
@@ -58,12 +67,15 @@ class KafkaProducer(SystemProducer):
         transactional_id: str | None,
         clock: Clock = SYSTEM_CLOCK,
         call_s: float = 30.0,
+        limit_of: Callable[[str], int | None] = lambda _: None,
     ) -> None:
-        """`call_s`: the most seconds that a transactional call may take; after that its outcome is unknown."""
+        """`call_s`: the most seconds that a transactional call may take; after that its outcome is unknown. `limit_of`: the
+        `max.message.bytes` of a topic, None if unknown; called for the error of a record that the broker refuses."""
         self._properties = properties
         self._client_errors = client_errors
         self._clock = clock
         self._call_s = call_s
+        self._limit_of = limit_of
         self._made: tuple[Any, RecordQueue] | None = None
         self._last_offsets: dict[tuple[str, int], int] = {}
         self._calls = ProducerCalls(client_errors.system, transactional_id)
@@ -218,11 +230,13 @@ class KafkaProducer(SystemProducer):
 
     def _flush(self, timeout_s: float) -> None:
         left, times = 1, max(1, ceil(timeout_s / _FLUSH_S))
-        while left and times:
+        failure: Failure | None = None
+        # After a final refusal in a transaction the client keeps the other records: nothing is left to wait for.
+        while left and times and (failure is None or not is_final(failure.error)):
             left, times = self._call("flush", lambda client: client.flush(min(timeout_s, _FLUSH_S))), times - 1
             if left and times % _DELETED_STEPS == 0:
                 self._check_deleted()
-        failure = next(self._queue.failures(), None)
+            failure = min(self._queue.failures(), key=lambda each: remoteness(each.error), default=None)
         if failure is not None:
             raise self._undelivered(failure)
         self._client_errors.check()
@@ -247,15 +261,15 @@ class KafkaProducer(SystemProducer):
         error, stream, partition, size = failure
         self._refused = error.code() in REFUSED
         system, who = self._client_errors.system, self._client_errors.who
-        found = delivery_error(error, system, f"{system}.{stream}[{partition}]", size, who=who)
-        return self._cause_of(found) if self._calls.in_transaction else found
+        limit = self._limit_of(stream) if error.code() in TOO_LARGE else None
+        found = delivery_error(error, system, f"{system}.{stream}[{partition}]", size, limit, who)
+        return self._cause_of(found) if self._calls.in_transaction and not is_final(error) else found
 
     def _refusal(self) -> SamzapyError | None:
         """The error of a record that the broker has refused, or that the client may not write; None if there is none. After its
         fatal error the client reports on all records at once."""
-        final = REFUSED | UNAUTHORISED.keys()
         for _ in self._served():
-            failure = next((each for each in self._queue.failures() if each.error.code() in final), None)
+            failure = next((each for each in self._queue.failures() if is_final(each.error)), None)
             if failure is not None:
                 return self._undelivered(failure)
         return None

@@ -67,7 +67,7 @@ def test_a_transaction_with_a_record_that_the_broker_refuses_is_aborted_and_anot
     spoilt.init_transactions()
     spoilt.begin()
     spoilt.send([OutgoingRecord(topic, b"k", b"x" * 2 * LIMIT, 0)])
-    with pytest.raises(RecordTooLarge, match=rf"kafka\.{topic}\[0\]: record of 40,001 B: larger than the system takes"):
+    with pytest.raises(RecordTooLarge, match=rf"kafka\.{topic}\[0\]: record of 40,001 B > max\.message\.bytes 20,000"):
         spoilt.flush()
     spoilt.abort()
     with pytest.raises(TransactionIndeterminate, match="the broker has refused a record of it"):
@@ -109,7 +109,7 @@ def test_nothing_overtakes_a_record_that_the_broker_refuses_so_what_is_there_is_
         writer.send([OutgoingRecord(topic, b"k", b"x" * size, 0) for size in sizes])
         list(iter(calls[later], "never"))
 
-    with pytest.raises(RecordTooLarge, match=rf"kafka\.{topic}\[0\]: record of 40,001 B: larger than the system takes"):
+    with pytest.raises(RecordTooLarge, match=rf"kafka\.{topic}\[0\]: record of 40,001 B > max\.message\.bytes 20,000"):
         send_all_and_go_on()
     writer.close()
     assert count(kafka_settings, kafka_admin, topic) == 10

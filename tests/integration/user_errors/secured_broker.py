@@ -42,8 +42,14 @@ class SecuredBroker:
         self._folder, self._authority = folder, authority
         tls, mutual, sasl = free_port(), free_port(), free_port()
         self.tls, self.mutual, self.sasl = (f"127.0.0.1:{port}" for port in (tls, mutual, sasl))
-        self._broker = DevBroker(
-            folder / "broker",
+        self._keys, self._closed = keys, closed
+        self._broker = self._made("alice", "bob")
+
+    def _made(self, *users: str) -> DevBroker:
+        known = " ".join(f'user_{user}="{user}"' for user in users)
+        tls, mutual, sasl = (int(address.rpartition(":")[2]) for address in (self.tls, self.mutual, self.sasl))
+        return DevBroker(
+            self._folder / "broker",
             tied=True,
             listeners=[
                 Listener("TLS", "SSL", tls),
@@ -52,16 +58,16 @@ class SecuredBroker:
             ],
             properties={
                 "listener.name.mutual.ssl.keystore.type": "PEM",
-                "listener.name.mutual.ssl.keystore.location": str(keys),
+                "listener.name.mutual.ssl.keystore.location": str(self._keys),
                 "listener.name.mutual.ssl.truststore.type": "PEM",
                 "listener.name.mutual.ssl.truststore.location": str(self.ca),
                 "listener.name.mutual.ssl.client.auth": "required",
                 "listener.name.tls.ssl.keystore.type": "PEM",
-                "listener.name.tls.ssl.keystore.location": str(keys),
+                "listener.name.tls.ssl.keystore.location": str(self._keys),
                 "listener.name.password.sasl.enabled.mechanisms": "PLAIN",
-                "listener.name.password.plain.sasl.jaas.config": f'{_PLAIN} user_alice="alice" user_bob="bob";',
+                "listener.name.password.plain.sasl.jaas.config": f"{_PLAIN} {known};",
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "allow.everyone.if.no.acl.found": str(not closed).lower(),
+                "allow.everyone.if.no.acl.found": str(not self._closed).lower(),
                 "super.users": "User:ANONYMOUS",
             },
         )
@@ -72,6 +78,12 @@ class SecuredBroker:
 
     def __exit__(self, *exception):
         self._broker.stop()
+
+    def restart_without(self, user: str | None = None) -> None:
+        """Restart it; from now on it does not know the password of this user."""
+        self._broker.stop()
+        self._broker = self._made(*({"alice", "bob"} - {user}))
+        self.plain = self._broker.start()
 
     def certificate(self, name: str, expiry: datetime | None = None) -> dict[str, str]:
         """The properties of a connection with a certificate of the client, for CN=name,OU=jobs,O=shop."""
