@@ -260,9 +260,9 @@ _INPUTS = (
 
 #: Where a task starts, and what it holds then.
 _STATE = (
-    Mutant("samzapy/checkpoint/offsets.py", "if log.oldest <= committed and (", "if (", (_OFFSETS,)),
+    Mutant("samzapy/checkpoint/offsets.py", "if log.oldest <= committed:", "if True:", (_OFFSETS,)),
     Mutant(
-        "samzapy/checkpoint/offsets.py", "committed <= log.upcoming)", "committed <= log.upcoming + 1)", (_OFFSETS,)
+        "samzapy/checkpoint/offsets.py", "committed > log.upcoming and", "committed > log.upcoming + 1 and", (_OFFSETS,)
     ),
     Mutant(
         "samzapy/checkpoint/offsets.py",
@@ -291,7 +291,7 @@ _STATE = (
     ),
     Mutant(
         "samzapy/storage/changelog/restore.py",
-        "            if active and now - moved > stall_s:\n",
+        "            if now - moved > stall_s:\n",
         "            if False:\n",
         (_RESTORE,),
     ),
