@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from samzapy.api.system import SystemAdmin, SystemSettings
+from samzapy.container.supervision.outage import OUTAGES
 from samzapy.devkafka import DevBroker
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import SPARK, find_java
@@ -35,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("unhurried")
     if config.option.markexpr == "not slow" and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+@pytest.fixture(autouse=True)
+def _no_outage_of_another_test() -> None:
+    """The outages of a process outlast the objects that have noticed them, and a process runs many tests."""
+    OUTAGES.__init__()  # type: ignore[misc]
 
 
 @pytest.fixture(autouse=True)

@@ -78,6 +78,8 @@ _ON_PURPOSE = "enable.gapless.guarantee"
 _CHANGED_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)$")
 #: Such a line contains this text if the first request of a connection was not answered.
 _FIRST_WORD = "in state APIVERSION_QUERY"
+#: A connection that was lost during a handshake, and a handshake that failed for that: the broker may speak no TLS.
+_LOST, _HANDSHAKE = ": Disconnected: ", "SSL handshake failed"
 
 
 #: The lines about disturbances that a process logs in a minute.
@@ -138,9 +140,11 @@ class ClientErrors:
     def note(self, error: KafkaError) -> None:
         """Take an error: librdkafka's `error_cb`."""
         self.disturbed = True
-        # After the reason for a lost connection librdkafka also reports that all are lost, which is less useful.
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self.last = one_line(error)
+        text = one_line(error)
+        # After the reason for a lost connection librdkafka also reports that it is lost, or that all are: less useful.
+        repeated = _LOST in text and _HANDSHAKE in self.last
+        if not repeated and error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self.last = text
         if error.code() in UNKNOWN_PARTITION:
             self.missing = True
         if is_refused(error):

@@ -22,7 +22,7 @@ class Table:
 
     def __init__(self):
         self.opened = self.closed = 0
-        self.checks = Checks(JobRecords(self._clients, kept=True))
+        self.checks = Checks(JobRecords(self._clients, kept=True), outages=outage.Outages())
 
     @contextmanager
     def _clients(self):
