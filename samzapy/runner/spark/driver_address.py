@@ -18,7 +18,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.spark import SparkConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import installed_spark
-from samzapy.runner.spark.master import DRIVER_HOST, TASK_CPUS, YARN, Master, default_settings
+from samzapy.runner.spark.master import DRIVER_HOST, DYNAMIC, TASK_CPUS, YARN, Master, default_settings
 from samzapy.runner.spark.yarn import resource_managers, yarn_settings
 
 #: The prefix of the settings for YARN's clients, which Spark passes on.
@@ -39,7 +39,7 @@ def known_settings(settings: Mapping[str, str], *sizes: str) -> dict[str, str]:
 def with_sparks_defaults(config: JobConfig) -> JobConfig:
     """The job with the defaults of Spark that samzapy itself uses. Raises ConfigError, EnvironmentFailure."""
     home = Path(os.environ.get("SPARK_HOME") or installed_spark().package)
-    known = known_settings(default_settings(home), TASK_CPUS)
+    known = known_settings(default_settings(home), TASK_CPUS, DYNAMIC)
     if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
         # On this machine the driver listens on the loopback address.
         known.pop(DRIVER_HOST, None)

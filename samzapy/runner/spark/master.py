@@ -39,9 +39,10 @@ _REMOTE = re.compile(r"^(spark|k8s|yarn)\b")
 _ON_DEMAND = re.compile(r"^(k8s|yarn)\b")
 
 _INSTANCES, _CORES = "spark.executor.instances", "spark.executor.cores"
-TASK_CPUS, _DYNAMIC = "spark.task.cpus", "spark.dynamicAllocation.enabled"
+TASK_CPUS, DYNAMIC = "spark.task.cpus", "spark.dynamicAllocation.enabled"
+_LEAST = "spark.dynamicAllocation.minExecutors"
 #: Spark's settings that decide how many containers run at a time on YARN and Kubernetes, and Spark's defaults of two.
-SIZES = (_INSTANCES, _CORES, TASK_CPUS, _DYNAMIC)
+SIZES = (_INSTANCES, _CORES, TASK_CPUS, DYNAMIC)
 SPARKS_SIZES = {_INSTANCES: "2", _CORES: "1"}
 
 
@@ -97,9 +98,9 @@ class Master:
         they name, else one for each container and standby, or fewer of several cores.
 
         1. On this machine the address names the cores.
-        2. A `spark://` master, and a master with dynamic allocation, is returned unchanged.
-        3. On YARN and Kubernetes, slots are known only if the settings name the cores: `spark-defaults.conf`, which is
-           not read here, may name them, too.
+        2. A `spark://` master without dynamic allocation is returned unchanged.
+        3. Otherwise slots are known only if the settings name the cores (`spark-defaults.conf`, which is not read here,
+           may name them, too), and never with dynamic allocation, which may add executors.
         4. Spark itself refuses a text that is not a number.
         """
         cpus = _task_cpus(conf)
@@ -107,14 +108,15 @@ class Master:
             of_one = self.slots // max(1, self.executors)
             return replace(self, slots=of_one // cpus * max(1, self.executors), task_cpus=cpus)
         numbers = [conf.get(key, "1") for key in (_INSTANCES, _CORES)]
-        if not self.on_demand or conf.get(_DYNAMIC, "").strip().lower() == "true" or not all(map(_positive, numbers)):
+        if not (self.on_demand or _is_dynamic(conf)) or not all(map(_positive, numbers)):
             return self
         instances, cores = map(int, numbers)
         each = max(1, cores // cpus)
         if _INSTANCES not in conf:
             # A container and its standbys each have an executor of their own.
             instances = max(-(-(containers + standbys) // each), 1 + standbys // max(1, containers))
-        return replace(self, executors=instances, slots=instances * each if _CORES in conf else None)
+        slots = instances * each if _CORES in conf and not _is_dynamic(conf) else None
+        return replace(self, executors=instances, slots=slots)
 
     def check_standbys(self, standbys: int) -> None:
         """Raise ConfigError if there are standbys but no second executor."""
@@ -136,6 +138,10 @@ class Master:
 
 def _positive(text: str) -> bool:
     return text.strip().isdecimal() and int(text) > 0
+
+
+def _is_dynamic(conf: Mapping[str, str]) -> bool:
+    return conf.get(DYNAMIC, "").strip().lower() == "true"
 
 
 def _task_cpus(conf: Mapping[str, str]) -> int:
@@ -301,7 +307,7 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     settings = {
         **_DEFAULTS,
         **(_PLACED if config.placement.chooses else {}),
-        **_on_demand(master),
+        **_asked_for(master, given),
         **given,
         **{key: value for key, (value, _) in FIXED.items()},
     }
@@ -318,17 +324,18 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     return settings
 
 
-def _on_demand(master: Master) -> dict[str, str]:
-    if not master.on_demand:
-        return {}
-    return {**_FORGIVING, **({_INSTANCES: str(master.executors)} if master.executors else {})}
+def _asked_for(master: Master, conf: Mapping[str, str]) -> dict[str, str]:
+    """Dynamic allocation asks for an executor only when a task waits for room. But a standby waits for an executor first."""
+    keys = [*([_INSTANCES] if master.on_demand else ()), *([_LEAST] if _is_dynamic(conf) else ())]
+    asked = dict.fromkeys(keys, str(master.executors)) if master.executors else {}
+    return {**(_FORGIVING if master.on_demand else {}), **asked}
 
 
 def added_settings(config: JobConfig, master: Master) -> dict[str, str]:
     """The settings for a driver's JVM that runs already, where it has none of its own. Raises ConfigError."""
     _refuse(config.spark.conf)
     placed = _PLACED if config.placement.chooses else {}
-    settings = {**_DEFAULTS, **placed, **_on_demand(master), **config.spark.conf}
+    settings = {**_DEFAULTS, **placed, **_asked_for(master, config.spark.conf), **config.spark.conf}
     if master.on_this_machine and _PYTHON not in config.spark.conf:
         settings.setdefault(_DAEMON, DAEMON_MODULE)
     return settings

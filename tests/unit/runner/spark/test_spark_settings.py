@@ -141,13 +141,17 @@ def test_losses_of_long_ago_do_not_end_a_job_where_executors_start_on_demand(int
 
 @pytest.mark.parametrize("settings_of", [added_settings, lambda job, master: spark_settings(job, master, Path("/l"))])
 def test_executors_are_asked_for_where_they_start_on_demand_unless_the_job_file_says_how_many(settings_of):
-    def instances(master: str, **keys: str) -> str | None:
-        job = load_job(
-            {**JOB, **{f"job.spark.conf.spark.{key.replace('_', '.')}": value for key, value in keys.items()}}
-        )
-        return settings_of(job, Master.parse(master).sized(job.spark.conf, 3, 1)).get("spark.executor.instances")
+    def asked(master: str, key: str = "spark.executor.instances", **keys: str) -> str | None:
+        given = {f"job.spark.conf.spark.{name.replace('_', '.')}": value for name, value in keys.items()}
+        job = load_job({**JOB, **given})
+        return settings_of(job, Master.parse(master).sized(job.spark.conf, 3, 1)).get(key)
 
-    assert instances("yarn") == instances("k8s://https://host") == "4"
-    assert instances("yarn", executor_instances="7") == "7"
-    assert instances("yarn", dynamicAllocation_enabled="true") is None
-    assert instances("spark://host:7077") is None
+    assert asked("yarn") == asked("k8s://https://host") == "4"
+    assert asked("yarn", executor_instances="7") == "7"
+    assert asked("yarn", dynamicAllocation_enabled="true") == "4"
+    assert asked("spark://host:7077") is None
+    least, dynamic = "spark.dynamicAllocation.minExecutors", {"dynamicAllocation_enabled": "true"}
+    assert asked("yarn", least, **dynamic) == asked("spark://host:7077", least, **dynamic) == "4"
+    assert asked("local-cluster[2,2,1024]", least, **dynamic) == "2"
+    assert asked("local[4,4]", least, **dynamic) is asked("yarn", least) is None
+    assert asked("yarn", least, dynamicAllocation_minExecutors="9", **dynamic) == "9"
