@@ -1,7 +1,10 @@
 """Standby containers and whoever takes their copies over, in one process on the memory system."""
 
+import errno
+import os
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 from jobs.memory_job import MemoryJob
@@ -12,7 +15,7 @@ from samzapy.config.loader import load_job
 from samzapy.container.standby import standby_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import Unreachable
+from samzapy.errors import StoreDiskFailed, Unreachable
 from samzapy.job.lease import ContainerReport
 from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.queries.questions import Problem, Question
@@ -106,6 +109,50 @@ def test_a_taken_over_copy_has_only_the_tail_to_read(job, tmp_path):
     counts = {key: message["count"] for key, message in job.outputs()}
     assert counts == {f"k{n}": 10 for n in range(50)}
     assert job.changelog() == counts
+
+
+@pytest.mark.parametrize(
+    ("step", "left", "copy", "source"),
+    [
+        (".stale-", {"", "standby"}, "kept", "standby + changelog"),
+        (".stale-", {"", "standby"}, "lost", "local store + changelog"),
+        (".standby-", {"stale", "standby"}, "kept", "standby + changelog"),
+        (".standby-", {"stale", "standby"}, "lost", "changelog"),
+    ],
+)
+def test_a_takeover_that_a_crash_ends_leaves_the_exact_state(tmp_path, monkeypatch, step, left, copy, source):
+    job = MemoryJob(tmp_path / "state", partitions=1, **{"job.standbytasks.replication.factor": "2"})
+
+    def process(first, count):
+        job.send(*((0, key, message) for _, key, message in messages(first, count)))
+        return job.run()
+
+    process(0, 100)
+    earlier = shutil.copytree(tmp_path / "state", tmp_path / "earlier")
+    process(100, 50)
+    standby = Standby(job)
+    standby.caught_up(100)
+    standby.stop()
+    process(150, 10)  # the tail: ten records that the copy has not
+    shutil.rmtree(own := own_stores(tmp_path)[0])
+    shutil.copytree(earlier, tmp_path / "state", dirs_exist_ok=True)  # the copy is further than this store
+    rename = Path.rename
+
+    def failing(path, target):
+        if step in path.name + target.name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(StoreDiskFailed, match="Input/output error"):
+        job.run()
+    monkeypatch.undo()
+    assert {path.name.partition(".")[2].partition("-")[0] for path in own.parent.iterdir()} == left
+    if copy == "lost":
+        shutil.rmtree(own.with_name(f"{own.name}.standby-1"))
+    assert sources(process(160, 40)) == {source}
+    counts = {key: message["count"] for key, message in job.outputs()}
+    assert counts == job.changelog() == {f"k{n}": 4 for n in range(50)}
 
 
 def test_a_standby_outlasts_an_outage_and_follows_the_records_after_it(job):
