@@ -240,7 +240,7 @@ class HttpLease(ContainerLease):
     def outgrow(self, newest: int) -> None:
         """Ask the coordinator for a greater epoch. Raises RetriableError if it does not answer."""
         grown = self._client.call(Outgrown, "POST", self._epoch_path, Epochs(self._epoch, newest)).epoch
-        if grown is None:
+        if grown is None or grown <= newest:
             super().outgrow(newest)
         else:
             self._epoch = grown

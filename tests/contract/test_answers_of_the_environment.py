@@ -1,23 +1,48 @@
 """What surrounds a job answers slowly, with nothing, with a part, or with what was true before: one table of
 adapters."""
 
-import pytest
-from confluent_kafka import KafkaError
+import os
+import shutil
+import socket
+import sqlite3
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, nullcontext
+from types import SimpleNamespace
 
+import pytest
+import urllib3
+from confluent_kafka import KafkaError, KafkaException
+
+from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition as Ssp
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.api.system import OffsetRange, OutgoingRecord, StreamSettings, StreamSpec, SystemSettings
 from samzapy.container.side_inputs import SideInputRestore, SideInputs
-from samzapy.errors import ProducerError
+from samzapy.coordinator import client as client_module
+from samzapy.coordinator.client import CoordinatorClient, HttpLease
+from samzapy.errors import (
+    EnvironmentFailure,
+    ProducerError,
+    RetriableError,
+    TaskMigrated,
+)
 from samzapy.storage.backup import newest_snapshot, open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader
-from samzapy.storage.local.marker import Marker, StoreIdentity
+from samzapy.storage.local.files import LocalStores
+from samzapy.storage.local.marker import Marker, StoreIdentity, misfit
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.system.database import DatabaseSystemFactory
+from samzapy.system.database import reader as table_module
 from samzapy.system.embedded.consumer import LogConsumer
 from samzapy.system.factories import system_factory
+from samzapy.system.kafka import admin as admin_module
+from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
+from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.queue import NativeQueue, ReportedQueue
 from samzapy.system.local.database import local_settings
 from samzapy.system.local.reader import LocalReader
 from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.partitioner import partition_of
 from samzapy.testing import ManualClock, open_store
 
 FULL = KafkaError._QUEUE_FULL
@@ -184,13 +209,8 @@ def test_a_store_that_is_behind_is_not_as_of_now(tmp_path):
 
 def test_a_sweep_keeps_up_with_any_rate_of_writing(tmp_path):
     below = {"factory": "inmemory", "key.serde": "string", "msg.serde": "string", "rocksdb.ttl.ms": "3000"}
-    job = {
-        "job.name": "swept",
-        "task.class": "some.module:Task",
-        "task.inputs": "memory.in",
-        "systems.memory.samza.factory": "memory",
-        **{f"stores.s.{key}": value for key, value in below.items()},
-    }
+    job = {"job.name": "swept", "task.class": "some.module:Task", "task.inputs": "memory.in"}
+    job |= {"systems.memory.samza.factory": "memory", **{f"stores.s.{key}": value for key, value in below.items()}}
     clock = ManualClock()
     with open_store(job, "s", tmp_path, clock) as opened:
         for commit in range(12):
@@ -199,3 +219,147 @@ def test_a_sweep_keeps_up_with_any_rate_of_writing(tmp_path):
             clock.advance(1.0)
         removed = opened.store.metrics()["expired-removed"]
     assert removed >= 3_000 * 12 / 2
+
+
+# Kafka's admin: metadata without the topic, with a part of it, of a time before
+
+
+class Metadata:
+    """Kafka's admin client; each description of topic `t` has the next of `leaders`, and then the last for ever."""
+
+    def __init__(self, clock, leaders):
+        self.poll, self.leaders = clock.advance, leaders
+        self.list_topics = lambda *_, **__: SimpleNamespace(brokers={1: "one", 2: "two"})
+        self.create_topics = self.delete_topics = lambda *_, **__: {"t": settled(None)}
+        self.describe_configs = lambda resources, **_: {resource: settled({}) for resource in resources}
+        self.list_offsets = lambda asked, **_: {at: settled(SimpleNamespace(offset=0)) for at in asked}
+
+    def describe_topics(self, *_, **__):
+        leaders, *self.leaders = self.leaders if len(self.leaders) > 1 else self.leaders * 2
+        found = [SimpleNamespace(leader=SimpleNamespace(id=leader), replicas=[1]) for leader in leaders]
+        unknown = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        return {"t": settled(SimpleNamespace(partitions=found, topic_id="id"), None if found else unknown)}
+
+
+def settled(result, error=None):
+    future = Future()
+    future.set_exception(error) if error else future.set_result(result)
+    return future
+
+
+@pytest.mark.parametrize(
+    ("call", "leaders", "found"),
+    [
+        ("create", [[], [1], [1, -1], [1, 2]], True),
+        *(("create", [still], "has no leaders after") for still in ([], [1], [1, -1])),
+        ("describe", [[1, 2], [], [], [1, 2]], 2),
+        ("delete", [[1, 2], [1, 2], [1, 2], []], None),
+        ("delete", [[1, 2]], "is still there after"),
+    ],
+)
+def test_kafkas_admin_waits_for_metadata_that_are_behind(monkeypatch, call, leaders, found):
+    clock = ManualClock()
+    client = Metadata(clock, leaders)
+    monkeypatch.setattr(admin_module, "make_client", lambda *_: client)
+    admin = KafkaAdmin({}, ClientErrors("s", "here:9092", Gate("here:9092", clock, clock.advance)), clock)
+    with pytest.raises(EnvironmentFailure, match=found) if isinstance(found, str) else nullcontext():
+        answer = admin.delete("t") if call == "delete" else admin.create(StreamSpec("t", 2))
+        answer = admin.describe("t").partitions if call == "describe" else answer
+        assert (answer, client.leaders) == (found, leaders[-1:])
+
+
+# A table: no rows, rows that come late, pages and polls that end anywhere
+
+
+@pytest.mark.parametrize(("page", "most"), [(1, 1), (1, 1_000), (3, 2), (3, 1_000), (2_000, 1), (2_000, 1_000)])
+def test_a_table_is_read_in_order_however_its_rows_come(tmp_path, monkeypatch, page, most):
+    monkeypatch.setattr(table_module, "_ROWS_A_PAGE", page)
+    keys = {"order.by": "id", "partitions": "2", "poll.interval.ms": "1000", "safety.lag.ms": "60000"}
+    streams = {"t": StreamSettings("streams.t.", {f"database.{key}": value for key, value in keys.items()})}
+    settings = SystemSettings("s", "x", properties={"database.url": f"sqlite:///{tmp_path / 'db'}"}, streams=streams)
+    clock, found = ManualClock(), {0: [], 1: []}
+    with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as table:
+        table.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+        with closing(DatabaseSystemFactory(clock).consumer(settings, "c")) as reader:
+            for partition in found:
+                reader.register(Ssp("s", "t", partition), 0)
+            reader.start()
+            for come, whole in [([], 0), (range(9), 9), ([10, 12], 9), ([11], 9), ([9], 13), ([13], 14)]:
+                table.executemany("INSERT INTO t VALUES (?)", [(number,) for number in come])
+                assert reader.poll(0.0, most) == []  # before the interval is over
+                clock.advance(1.0)
+                for _ in range(40):
+                    for batch in reader.poll(0.0, most):
+                        assert {partition_of(key, 2) for key in batch.keys} == {batch.ssp.partition}
+                        found[batch.ssp.partition] += batch.offsets
+                assert sorted(found[0] + found[1]) == list(range(whole))
+                assert all(reader.position(Ssp("s", "t", partition)) == whole for partition in found)
+    assert all(own and own == sorted(own) for own in found.values())
+
+
+# A store's files: half of one, an empty one, a marker of another time
+
+
+STORE = StoreIdentity("job-1", "s", 0, "t")
+
+
+def opened_files(base, refuse=lambda marker: None):
+    stores = LocalStores(base, "job-1", "Partition 0", lock_wait_s=0.0)
+    return stores.open_kept(RocksDbStorageEngineFactory(), EngineSettings("s"), refuse, 17)
+
+
+@pytest.mark.parametrize("part", [0.5, 0.0, None])
+def test_a_store_with_part_of_a_file_is_as_of_its_marker(tmp_path, part):
+    whole, found = tmp_path / "whole", set()
+    with closing(opened_files(whole).engine) as engine:
+        for offset in range(3):
+            engine.write({b"%d" % offset: b"v" * 5_000}, Marker(STORE, offset, 1).to_bytes())
+            engine.flush()
+    for file in [path.relative_to(whole) for path in whole.rglob("*") if path.is_file()]:
+        shutil.copytree(whole, tmp_path / file.name)
+        cut = tmp_path / file.name / file
+        cut.unlink() if part is None else os.truncate(cut, int(cut.stat().st_size * part))
+        local = opened_files(tmp_path / file.name)
+        marked = -1 if local.marker is None else local.marker.changelog_offset
+        found.add(marked)
+        with closing(local.engine):
+            assert [bool(local.engine.get(b"%d" % offset)) for offset in range(3)] == [n <= marked for n in range(3)]
+        assert local.reason or not (cut.suffix == ".sst" or (cut.name.startswith("MANIFEST") and not part))
+    assert {-1, 2} <= found
+    with closing(opened_files(whole, lambda marker: misfit(marker, STORE, OffsetRange(0, 2))).engine) as engine:
+        assert engine.get(b"0") is None
+
+
+# The coordinator: silence, no body, half of one, words of another time
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (None, r"does not answer \(ReadTimeoutError"),
+        (b"0\r\n\r\n", "unreadable answer"),
+        (b'20\r\n\r\n{"epoch": 9', r"does not answer \(ProtocolError"),
+        (b'11\r\n\r\n{"epoch": 9', "unreadable answer"),
+        (b'12\r\n\r\n{"epoch": 5}', "epoch 8 was seen"),
+    ],
+)
+def test_a_lease_takes_only_whole_answers_of_its_own_time(monkeypatch, answer, error):
+    def serve():
+        with closing(listening.accept()[0]) as connection:
+            connection.settimeout(20)
+            connection.recv(65_536)
+            if answer is None:
+                connection.recv(1)  # until the client has gone
+            else:
+                connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: " + answer)
+
+    if answer is None:
+        monkeypatch.setattr(client_module, "_PATIENCE", urllib3.Timeout(0.1))
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening, ThreadPoolExecutor(1) as pool:
+        served = pool.submit(serve)
+        client = CoordinatorClient(f"http://127.0.0.1:{listening.getsockname()[1]}", "token")
+        lease = HttpLease(client, "0", 7, 15.0)
+        with closing(client), pytest.raises((RetriableError, TaskMigrated), match=error):
+            lease.outgrow(8)
+        served.result(60)
+    assert lease.epoch == 7

@@ -2,11 +2,14 @@
 round what they were after the fifth. And what is counted, or kept until a commit, goes back to nothing."""
 
 import gc
+import json
 import linecache
 import logging
 import os
 import tracemalloc
 from collections import Counter
+from contextlib import closing
+from http.client import HTTPConnection
 from random import Random
 
 import pytest
@@ -16,6 +19,9 @@ from samzapy.api.stream import SystemStreamPartition as Ssp
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.container.errors.recovery import PolicyLog
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.page import routes
+from samzapy.coordinator.page.board import SECTIONS
+from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -95,9 +101,8 @@ def opened_store(number, folder):
 
 def clients_of(factory, **properties):
     def round_(number, folder):
-        settings = SystemSettings(
-            "s", factory, properties={name: text.format(folder) for name, text in properties.items()}
-        )
+        given = {name: text.format(folder) for name, text in properties.items()}
+        settings = SystemSettings("s", factory, properties=given)
         made = system_factory(settings)
         admin, ssp = made.admin(settings, "c"), Ssp("s", "t", 0)
         admin.create(StreamSpec("t", 1))
@@ -193,18 +198,32 @@ def test_a_life_cycle_leaves_nothing_behind(life, tmp_path, caplog):
     assert (after[2], after[3]) == (before[2], before[3])
 
 
+def test_a_reader_of_the_page_gives_back_its_place_and_connection(monkeypatch):
+    monkeypatch.setattr(routes, "READERS", 1)
+    with closing(CoordinatorService(COORDINATOR, "token")) as service:
+        for number in range(ROUNDS):
+            with closing(HTTPConnection(service.url.removeprefix("http://"), timeout=60)) as reader:
+                # The place of the one before is free a moment after its connection has ended.
+                for _ in range(1_000):
+                    reader.request("GET", "/events?search=in", headers={"authorization": "Bearer token"})
+                    events = reader.getresponse()
+                    if events.status == 200:
+                        break
+                    events.read()
+                with events:
+                    assert json.loads(events.readline().removeprefix(b"data: ")).keys() == set(SECTIONS)
+                    after = held()
+            if number == SETTLED:
+                before = after
+    assert not after[0] - before[0]
+    assert after[2:] == before[2:]
+
+
 def test_twenty_commits_keep_nothing_of_the_changes(caplog):
     caplog.set_level(logging.CRITICAL)
     sizes = []
-    with TaskTestDriver(
-        Counting,
-        {
-            **JOB,
-            "stores.counts.factory": "rocksdb",
-            "stores.counts.object.cache.size": "5",
-            "stores.counts.write.batch.size": "3",
-        },
-    ) as driver:
+    small = {"stores.counts.object.cache.size": "5", "stores.counts.write.batch.size": "3"}
+    with TaskTestDriver(Counting, {**JOB, **small}) as driver:
         tracemalloc.start()
         try:
             for number in range(ROUNDS):

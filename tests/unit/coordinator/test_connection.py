@@ -7,7 +7,6 @@ import pytest
 import uvicorn
 from jobs.job_models import job_model
 
-from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web import admission as admission_module
@@ -17,7 +16,6 @@ from samzapy.coordinator.web.admission import Admission
 from samzapy.coordinator.web.connection import REPEAT, connections
 from samzapy.coordinator.web.server import WatchedServer
 from samzapy.coordinator.wire import JobSpec
-from samzapy.job.lease import ContainerReport, Directive
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\nx-key: 1\r\n\r\n"
 
@@ -207,25 +205,6 @@ def test_a_body_that_does_not_come_ends_the_connection_though_its_head_is_known(
     caller.post(b"b")
     caller.send(HEAD % 2 + b"c")
     assert caller.is_closed()
-
-
-def test_a_container_that_reports_again_and_again_hears_of_a_stop_and_of_a_newer_attempt():
-    service = CoordinatorService(Coordinator("job", JobSpec(job_model(), {}), 15.0), "token")
-    client = CoordinatorClient(service.url, "token")
-    try:
-        lease, _ = client.register("0")
-        for number in range(16):
-            report = ContainerReport("0", lease.epoch, "running", 10**number, {"m.in[0]": 10**number})
-            assert lease.report(report) is Directive.CONTINUE
-            lease.details(report)
-        assert client.status()["processed"] == 10**15
-        client.stop()
-        assert lease.report(report) is Directive.STOP
-        client.register("0")
-        assert lease.report(report) is Directive.ABANDON
-    finally:
-        client.close()
-        service.close()
 
 
 def test_an_answer_without_an_end_does_not_hold_up_the_end_of_the_server(monkeypatch, caplog):

@@ -364,14 +364,6 @@ def test_a_coordinator_with_another_token_tells_a_container_to_let_go(service, c
     assert lease.report(ContainerReport("0", lease.epoch, "running")) is Directive.ABANDON
 
 
-def test_no_answer_is_retriable(service, client):
-    lease, _ = client.register("0")
-    service.close()
-    client.close()
-    with pytest.raises(RetriableError, match="does not answer"):
-        lease.report(ContainerReport("0", lease.epoch, "running"))
-
-
 def test_a_taken_port_is_an_environment_failure(coordinator):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -10,7 +10,6 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSettings, SystemSettings
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange
 from samzapy.system.database import DatabaseSystemFactory
-from samzapy.system.partitioner import partition_of
 from samzapy.testing import ManualClock
 
 SECOND = 2**30
@@ -134,40 +133,7 @@ def test_a_text_that_is_none_is_named_with_its_column(shop):
         shop.rest(shop.reader())
 
 
-def test_rows_are_spread_by_key_as_kafka_does(shop):
-    shop.write("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)")
-    shop.writer.executemany("INSERT INTO t VALUES (?, ?)", [(n, f"name-{n % 9}") for n in range(1, 51)])
-    shop.stream(order_by="id", key="name", partitions="3")
-    reader = shop.reader(partitions=3)
-    found = {0: [], 1: [], 2: []}
-    shop.clock.advance(1)
-    while batches := reader.poll(0.0, 7):
-        for batch in batches:
-            assert {partition_of(key, 3) for key in batch.keys} == {batch.ssp.partition}
-            found[batch.ssp.partition] += batch.offsets
-    assert sorted(offset for offsets in found.values() for offset in offsets) == list(range(1, 51))
-    assert all(offsets == sorted(offsets) and offsets for offsets in found.values())
-    assert all(reader.position(SystemStreamPartition("shop", "t", p)) >= 51 for p in range(3))
-
-
-def test_a_table_is_looked_at_again_after_its_interval(versions):
-    reader = versions.reader()
-    assert versions.rest(reader) == []
-    versions.write("INSERT INTO t VALUES ('a', 'ann', 0, 1)")
-    assert reader.poll(0.0, 10) == []
-    assert len(versions.rest(reader)) == 1
-
-
 # Rows that turn up late
-
-
-def test_with_a_safety_lag_a_gap_is_waited_for_and_what_comes_before_it_is_not(versions):
-    versions.stream(order_by="version", safety_lag_ms="5000", columns="name")
-    versions.write("INSERT INTO t VALUES ('a', 'ann', 0, 0), ('c', 'cay', 0, 2), ('d', 'dan', 0, 3)")
-    reader = versions.reader()
-    assert [offset for offset, _, _ in versions.rest(reader)] == [0]
-    versions.write("INSERT INTO t VALUES ('b', 'bob', 0, 1)")  # another transaction, drawn earlier, committed later
-    assert [offset for offset, _, _ in versions.rest(reader)] == [1, 2, 3]
 
 
 def test_a_gap_that_nobody_fills_is_passed_after_the_lag(versions):

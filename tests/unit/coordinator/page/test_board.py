@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import socket
 import threading
 from contextlib import suppress
@@ -186,16 +185,6 @@ def test_questions_come_in_the_address(address):
 def test_the_page_asks_nothing_of_another_host(address):
     texts = got(address, "/") + got(address, "/page.css") + got(address, "/page.js")
     assert "//" not in texts.replace("// ", "").replace("http://www.w3.org", "")
-
-
-def test_a_reader_who_stays_gets_every_section_first(address):
-    with urllib3.PoolManager() as pool:
-        news = pool.request("GET", f"{address}/events?search=in", preload_content=False)
-        event = b""
-        while not event.endswith(b"\n\n"):
-            event += news.read(1)
-        news.close()
-    assert set(json.loads(event.removeprefix(b"data: "))) == set(SECTIONS)
 
 
 def test_readers_who_come_at_once_get_no_more_places_than_there_are():

@@ -72,22 +72,10 @@ def indexes(tmp_path):
     return sorted((tmp_path / "backup").rglob("index/*"))
 
 
-def test_a_snapshot_comes_back_as_it_was(folder, checkpoint, tmp_path):
-    SnapshotUploader(folder, 2).upload(checkpoint(a="1", b="2"), marker(7))
-    assert restored(folder, tmp_path) == (7, {"a": "1", "b": "2"})
-
-
 def test_only_new_files_are_uploaded_whoever_has_uploaded_the_others(folder, checkpoint):
     SnapshotUploader(folder, 2).upload(checkpoint(a="1", b="22"), marker(1))
     made = SnapshotUploader(folder, 2).upload(checkpoint(a="1", renamed="22", c="333"), marker(2))
     assert (made.files, made.bytes) == (1, 3)
-
-
-def test_the_snapshot_that_is_furthest_is_used(folder, checkpoint, tmp_path):
-    uploader = SnapshotUploader(folder, 2)
-    uploader.upload(checkpoint(a="1"), marker(1))
-    uploader.upload(checkpoint(a="2"), marker(2))
-    assert restored(folder, tmp_path) == (2, {"a": "2"})
 
 
 def test_one_that_does_not_fit_is_passed_over(folder, checkpoint, tmp_path):
