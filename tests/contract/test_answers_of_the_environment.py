@@ -252,7 +252,7 @@ def settled(result, error=None):
     [
         ("create", [[], [1], [1, -1], [1, 2]], True),
         *(("create", [still], "has no leaders after") for still in ([], [1], [1, -1])),
-        ("describe", [[1, 2], [], [], [1, 2]], 2),
+        ("describe", [[1, 2], [1, 2], [], [], [1, 2]], 2),
         ("delete", [[1, 2], [1, 2], [1, 2], []], None),
         ("delete", [[1, 2]], "is still there after"),
     ],
