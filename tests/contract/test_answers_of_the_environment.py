@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import urllib3
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition as Ssp
@@ -221,9 +221,6 @@ def test_a_sweep_keeps_up_with_any_rate_of_writing(tmp_path):
     assert removed >= 3_000 * 12 / 2
 
 
-# Kafka's admin: metadata without the topic, with a part of it, of a time before
-
-
 class Metadata:
     """Kafka's admin client; each description of topic `t` has the next of `leaders`, and then the last for ever."""
 
@@ -237,13 +234,13 @@ class Metadata:
     def describe_topics(self, *_, **__):
         leaders, *self.leaders = self.leaders if len(self.leaders) > 1 else self.leaders * 2
         found = [SimpleNamespace(leader=SimpleNamespace(id=leader), replicas=[1]) for leader in leaders]
-        unknown = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        return {"t": settled(SimpleNamespace(partitions=found, topic_id="id"), None if found else unknown)}
+        unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return {"t": settled(SimpleNamespace(partitions=found, topic_id="id") if found else unknown)}
 
 
-def settled(result, error=None):
+def settled(result):
     future = Future()
-    future.set_exception(error) if error else future.set_result(result)
+    future.set_result(result)
     return future
 
 
@@ -266,9 +263,6 @@ def test_kafkas_admin_waits_for_metadata_that_are_behind(monkeypatch, call, lead
         answer = admin.delete("t") if call == "delete" else admin.create(StreamSpec("t", 2))
         answer = admin.describe("t").partitions if call == "describe" else answer
         assert (answer, client.leaders) == (found, leaders[-1:])
-
-
-# A table: no rows, rows that come late, pages and polls that end anywhere
 
 
 @pytest.mark.parametrize(("page", "most"), [(1, 1), (1, 1_000), (3, 2), (3, 1_000), (2_000, 1), (2_000, 1_000)])
@@ -295,9 +289,6 @@ def test_a_table_is_read_in_order_however_its_rows_come(tmp_path, monkeypatch, p
                 assert sorted(found[0] + found[1]) == list(range(whole))
                 assert all(reader.position(Ssp("s", "t", partition)) == whole for partition in found)
     assert all(own and own == sorted(own) for own in found.values())
-
-
-# A store's files: half of one, an empty one, a marker of another time
 
 
 STORE = StoreIdentity("job-1", "s", 0, "t")
@@ -328,9 +319,6 @@ def test_a_store_with_part_of_a_file_is_as_of_its_marker(tmp_path, part):
     assert {-1, 2} <= found
     with closing(opened_files(whole, lambda marker: misfit(marker, STORE, OffsetRange(0, 2))).engine) as engine:
         assert engine.get(b"0") is None
-
-
-# The coordinator: silence, no body, half of one, words of another time
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page import routes
 from samzapy.coordinator.page.board import SECTIONS
 from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.web import server
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -198,25 +199,28 @@ def test_a_life_cycle_leaves_nothing_behind(life, tmp_path, caplog):
     assert (after[2], after[3]) == (before[2], before[3])
 
 
-def test_a_reader_of_the_page_gives_back_its_place_and_connection(monkeypatch):
+def test_a_reader_of_the_page_gives_back_its_place_and_connection(monkeypatch, caplog):
     monkeypatch.setattr(routes, "READERS", 1)
+    monkeypatch.setattr(server, "GRACE_S", 600.0)
+    counts = []
     with closing(CoordinatorService(COORDINATOR, "token")) as service:
         for number in range(ROUNDS):
-            with closing(HTTPConnection(service.url.removeprefix("http://"), timeout=60)) as reader:
-                # The place of the one before is free a moment after its connection has ended.
-                for _ in range(200):
-                    reader.request("GET", "/events?search=in", headers={"authorization": "Bearer token"})
-                    events = reader.getresponse()
-                    if events.status == 200:
-                        break
-                    events.read()
-                with events:
-                    assert json.loads(events.readline().removeprefix(b"data: ")).keys() == set(SECTIONS)
-                    after = held()
-            if number == SETTLED:
-                before = after
-    assert not after[0] - before[0]
-    assert after[2:] == before[2:]
+            reader = HTTPConnection(service.url.removeprefix("http://"), timeout=60)
+            # The place of the one before is free a moment after its connection has ended.
+            for _ in range(200):
+                reader.request("GET", "/events?search=in", headers={"authorization": "Bearer token"})
+                if (events := reader.getresponse()).status == 200:
+                    break
+                events.read()
+            assert json.loads(events.readline().removeprefix(b"data: ")).keys() == set(SECTIONS)
+            counts.append(held())
+            for each in (events, reader) if number < ROUNDS - 1 else ():
+                each.close()
+    # The last one was still there when the service ended.
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    events.close(), reader.close()
+    assert not counts[-1][0] - counts[SETTLED][0]
+    assert counts[-1][2:] == counts[SETTLED][2:]
 
 
 def test_twenty_commits_keep_nothing_of_the_changes(caplog):

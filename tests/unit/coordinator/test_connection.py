@@ -5,17 +5,12 @@ import threading
 
 import pytest
 import uvicorn
-from jobs.job_models import job_model
 
-from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.web import admission as admission_module
-from samzapy.coordinator.web import server as server_module
 from samzapy.coordinator.web.access import TRUST
 from samzapy.coordinator.web.admission import Admission
 from samzapy.coordinator.web.connection import REPEAT, connections
 from samzapy.coordinator.web.server import WatchedServer
-from samzapy.coordinator.wire import JobSpec
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\nx-key: 1\r\n\r\n"
 
@@ -205,18 +200,3 @@ def test_a_body_that_does_not_come_ends_the_connection_though_its_head_is_known(
     caller.post(b"b")
     caller.send(HEAD % 2 + b"c")
     assert caller.is_closed()
-
-
-def test_an_answer_without_an_end_does_not_hold_up_the_end_of_the_server(monkeypatch, caplog):
-    monkeypatch.setattr(server_module, "GRACE_S", 600.0)
-    service = CoordinatorService(Coordinator("job", JobSpec(job_model(), {}), 15.0), "token")
-    host, _, port = service.url.removeprefix("http://").partition(":")
-    reader = Caller(socket.create_connection((host, int(port)), timeout=60))
-    reader.send(
-        b"GET /events HTTP/1.1\r\nHost: %s:%s\r\nauthorization: Bearer token\r\n\r\n" % (host.encode(), port.encode())
-    )
-    assert reader._read.readline().startswith(b"HTTP/1.1 200")
-    service.close()
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
-    reader._read.read()
-    reader.close()

@@ -136,14 +136,6 @@ def test_a_text_that_is_none_is_named_with_its_column(shop):
 # Rows that turn up late
 
 
-def test_a_gap_that_nobody_fills_is_passed_after_the_lag(versions):
-    versions.stream(order_by="version", safety_lag_ms="5000")
-    versions.write("INSERT INTO t VALUES ('a', 'ann', 0, 5), ('b', 'bob', 0, 9)")
-    reader = versions.reader()
-    seen = [[offset for offset, _, _ in versions.rest(reader)] for _ in range(6)]
-    assert seen == [[], [], [], [], [], [5, 9]]
-
-
 def test_a_row_that_comes_after_the_look_waits_for_a_lag_of_its_own(versions):
     versions.stream(order_by="version", safety_lag_ms="3000")
     versions.write("INSERT INTO t VALUES ('a', 'ann', 0, 5)")

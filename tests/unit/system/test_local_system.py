@@ -303,18 +303,6 @@ def test_a_stream_deleted_under_its_producer_is_unknown(local):
 # Transactions
 
 
-def test_an_abort_leaves_a_hole_and_no_rows(local):
-    producer = local.producer("id")
-    send(producer, b"a", b"b")
-    producer.flush()
-    producer.abort()
-    other = local.producer()
-    send(other, b"c")
-    other.flush()
-    assert local.read() == ([b"c"], 3)
-    assert other.last_offset("s", 0) == 2
-
-
 def test_a_transaction_past_its_time_out_is_ended_by_a_reader(local):
     slow = local.producer("id", timeout_ms=1000)
     send(slow, b"slow")
