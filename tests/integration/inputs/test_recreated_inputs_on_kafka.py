@@ -6,7 +6,6 @@ import shlex
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from samzapy.runner.base import RunOptions, StopSwitch
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.kafka import KafkaSystemFactory
+from samzapy.verify.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(240)]
 DEADLINE_S = 60.0
@@ -103,13 +103,6 @@ class Rig:
         subprocess.run([sys.executable, "-m", "samzapy", *words], cwd=Path(__file__).parent, check=True, timeout=60)
 
 
-def until(condition):
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def rig(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic):
     Totals.processed.clear()
@@ -136,7 +129,7 @@ def test_an_input_recreated_under_its_job_is_counted_once(rig, kind):
     rig.send(other, [("k", b"other")] * 10)
 
     run = Run(rig.flat)
-    until(lambda: Totals.processed == {topic: 100, other: 10})
+    until(lambda: Totals.processed == {topic: 100, other: 10}, "the first records are processed", DEADLINE_S)
     rig.again(topic, [("k", b"new")] * 400)
     run.end()
 
@@ -168,7 +161,7 @@ def test_a_side_input_recreated_under_its_job_leaves_no_mix(rig):
     rig.send(side, [(f"k{number}", b"old") for number in range(100)])
     rig.send(topic, [("k", b"look")])
     run = Run(rig.flat)
-    until(lambda: len(rig.outputs()) == 1)
+    until(lambda: len(rig.outputs()) == 1, "an output", DEADLINE_S)
     assert rig.outputs() == [{f"k{number}": "old" for number in range(100)}]
 
     rig.again(side, [(f"k{number}", b"new") for number in range(50, 450)])
@@ -179,7 +172,7 @@ def test_a_side_input_recreated_under_its_job_leaves_no_mix(rig):
         return rig.outputs()[-1] == expected
 
     try:
-        until(is_new)
+        until(is_new, "the new stream is read", DEADLINE_S)
     finally:
         run.switch.ask()
         run.end()
