@@ -10,8 +10,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock, Measured
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
-from samzapy.coordinator.progress import Progress
-from samzapy.coordinator.same_failures import SameFailures
+from samzapy.coordinator.progress import Progress, SameFailures
 from samzapy.coordinator.status import ChangelogSize, ContainerFailure, JobStatus
 from samzapy.coordinator.wire import METRICS_S, STANDBY_BEATS, AttemptProcess, JobSpec, Overdue, Pace
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from samzapy.clock import STALE_AFTER, Measured
+from samzapy.clock import STALE_AFTER, Clock, Measured
 from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.leases import Standing
 from samzapy.coordinator.status import HISTORY, ContainerFailure, ContainerStatus, RestoredStore
@@ -203,3 +203,42 @@ def _remaining(report: ContainerReport) -> int | None:
     if not report.ends or not positions:
         return None
     return sum(max(0, end - positions[ssp]) for ssp, end in report.ends.items() if ssp in positions)
+
+
+#: Seconds between two failures without a message after which the second is a new one.
+SOUND_S = 300.0
+#: Distinct failures that are kept; the oldest is dropped first.
+MOST = 1_000
+
+
+@dataclass
+class _Seen:
+    failure: UserFailure
+    times: int
+    at: float
+
+
+class SameFailures:
+    """Counts repeated failures of the user's code; `most` of one kind end the job. One caller at a time.
+
+    The driver sees the end of every attempt, so it counts them all: Spark's retries, attempts at other places, and
+    resubmitted jobs. A failure at a message counts for the whole run: once a message is processed, it does not come
+    again. A failure without a message (`init`, `window`, a commit) is a repetition only within `SOUND_S` of the last one.
+    """
+
+    def __init__(self, most: int, clock: Clock) -> None:
+        self.most = most
+        self._clock = clock
+        self._seen: list[_Seen] = []
+
+    def times(self, failure: UserFailure) -> int:
+        """Count the failure that ended an attempt; returns the number of attempts that failed in this way, including
+        this one."""
+        now = self._clock.monotonic()
+        for seen in self._seen:
+            if failure.is_again(seen.failure):
+                again = bool(failure.partition) or now - seen.at < SOUND_S
+                seen.times, seen.at, seen.failure = (seen.times + 1 if again else 1), now, failure
+                return seen.times
+        self._seen = [*self._seen[1 - MOST :], _Seen(failure, 1, now)]
+        return 1

@@ -1,16 +1,8 @@
 """Serves the coordinator over HTTP, in a thread of the driver.
 
-==============================  =================================================
-POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, spec, predecessor,
-                                checkpoint_clock}
-POST /containers/ID/heartbeat   {epoch, phase, processed, commits, sequence}: {directive, checkpoint_clock, pace, again}
-POST /containers/ID/details     Details, packed: {again}
-POST /containers/ID/epoch       have a greater epoch {epoch, newest}: {epoch}, null if superseded
-POST /containers/ID/failure     {epoch, error, message, exit_code, permanent, user}: {final}
-POST /stop                      stop everything: {}
+POST ...                        samzapy.coordinator.calls
 POST /containers/ID/questions   samzapy.coordinator.web.queries, as GET /stores/...
 GET ...                         samzapy.coordinator.web.views
-==============================  =================================================
 
 A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`). uvicorn serves both.
 `samzapy.coordinator.web.admission` limits its connections, and `samzapy.coordinator.web.connection` answers a call that
@@ -20,24 +12,20 @@ repeats without uvicorn, or any framework.
 from __future__ import annotations
 
 import errno
-import logging
 import os
-import re
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from urllib.parse import unquote
 
 import uvicorn
-from starlette.types import Receive, Scope, Send
 
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.coordinator.changes import Reported
+from samzapy.coordinator.calls import Calls
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page.board import Board
 from samzapy.coordinator.page.routes import page_routes
@@ -50,186 +38,18 @@ from samzapy.coordinator.web.admission import (
     Admission,
     strangers_of,
 )
-from samzapy.coordinator.web.connection import REPEAT, Call, connections, kind_of
+from samzapy.coordinator.web.connection import connections
 from samzapy.coordinator.web.interpreter import ShortPauses
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.web.server import WatchedServer
 from samzapy.coordinator.web.tls import Identity
 from samzapy.coordinator.web.views import Pauses, View, views
-from samzapy.coordinator.wire import (
-    PACKED_LIMIT,
-    Answer,
-    Attempt,
-    CoordinatorAddress,
-    Epochs,
-    Heartbeat,
-    Outgrown,
-    Taken,
-    Verdict,
-    WireError,
-    read,
-    read_failure,
-    registration,
-    unpack,
-)
+from samzapy.coordinator.wire import CoordinatorAddress
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.files import raise_limit
-from samzapy.job.lease import Directive
-from samzapy.strict_json import encode
-from samzapy.version import VERSION
-
-logger = logging.getLogger(__name__)
-
-#: Largest body of a call: pieces of details stay far below.
-BODY_LIMIT = PACKED_LIMIT
 
 _NO_VIEWS: Mapping[str, View] = MappingProxyType({})
 _NO_RECORDS = Records()
-
-
-class Calls:
-    """The ASGI application for calls with the token that acts, most of them by containers. One event loop runs it.
-
-    The network may deliver a report after later reports of its attempt, or after the attempt's failure. The coordinator
-    answers such a late report, but the report changes nothing and renews no lease.
-    """
-
-    def __init__(self, coordinator: Coordinator, registered: Callable[[], None]) -> None:
-        """`registered` is called after each registration."""
-        self._coordinator = coordinator
-        self._registered = registered
-        self._reported: dict[str, Reported] = {}
-        self._counters: dict[str, Heartbeat] = {}
-        self._failed: dict[str, int] = {}
-        self._routes: dict[str, Callable[[str, bytes], bytes]] = {
-            "attempts": self._register,
-            "heartbeat": self._heartbeat,
-            "details": self._details,
-            "epoch": self._epoch,
-            "failure": self._failure,
-        }
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one POST."""
-        answer = self._answering(scope)
-        status, body = 413, b""
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            parts.append(message["body"])
-            size += len(message["body"])
-            if size > BODY_LIMIT:
-                body = f"body larger than {BODY_LIMIT:,} B\n".encode()
-                break
-            if not message["more_body"]:
-                status, body = answer(b"".join(parts))
-                break
-        headers = [(b"content-type", kind_of(status)), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    def _answering(self, scope: Scope) -> Call:
-        """The function that answers the body of a request; it offers itself for more, if containers repeat such
-        requests."""
-        path: str = scope["path"]
-        if path == "/stop":
-            return partial(_answered, path, self._stop)
-        matched = _CONTAINER.fullmatch(path)
-        call = None if matched is None else self._routes.get(matched[2])
-        if matched is None or call is None:
-            return lambda body: (404, b"no such call\n")  # noqa: ARG005
-        container_id = unquote(matched[1])
-        if not self._coordinator.knows(container_id):
-            return lambda body: (404, b"unknown container\n")  # noqa: ARG005
-        answer = partial(_answered, path, partial(call, container_id))
-        if matched[2] in _REPEATED:
-            scope[REPEAT](answer)
-        return answer
-
-    def _stop(self, body: bytes) -> bytes:
-        self._coordinator.stop()
-        return b"{}"
-
-    def _register(self, container_id: str, body: bytes) -> bytes:
-        coordinator = self._coordinator
-        process = read(Attempt, body).process
-        # No other call comes between the two, because one event loop runs them all.
-        predecessor, resumes = coordinator.predecessor(container_id), coordinator.has_run(container_id)
-        epoch = coordinator.register(container_id, process)
-        self._registered()
-        clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s
-        spec = coordinator.spec.of(container_id)
-        return registration(spec, VERSION, epoch, lease_s, clock, predecessor, resumes=resumes)
-
-    def _heartbeat(self, container_id: str, body: bytes) -> bytes:
-        beat = read(Heartbeat, body)
-        coordinator = self._coordinator
-        if self._is_late(container_id, beat):
-            directive = coordinator.directive(container_id, beat.epoch)
-            return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace_of(container_id)))
-        reported = self._reported.get(container_id)
-        again = reported is None or reported.epoch != beat.epoch
-        if reported is None or again:
-            reported = Reported(beat.epoch)
-        report = reported.report(container_id, beat.phase, beat.processed, beat.commits)
-        directive = coordinator.report(report, has_details=False)
-        if directive is not Directive.ABANDON:
-            self._counters[container_id] = beat
-            self._reported[container_id] = reported
-        return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace_of(container_id), again))
-
-    def _is_late(self, container_id: str, beat: Heartbeat) -> bool:
-        """Whether a later heartbeat of this attempt, or its failure, has arrived."""
-        if self._failed.get(container_id) == beat.epoch:
-            return True
-        newest = self._counters.get(container_id)
-        return newest is not None and newest.epoch == beat.epoch and 0 < beat.sequence <= newest.sequence
-
-    def _details(self, container_id: str, body: bytes) -> bytes:
-        piece = unpack(body)
-        known = self._reported.get(container_id)
-        if known is not None and known.is_late(piece):
-            return _TAKEN
-        if known is None or known.epoch != piece.epoch:
-            if not piece.first:
-                return _AGAIN
-            known = Reported(piece.epoch)
-        beat = self._counters.get(container_id)
-        if beat is None or beat.epoch != piece.epoch:
-            beat = Heartbeat(piece.epoch, "starting")
-        changed = known.changed(piece)
-        report = changed.report(container_id, beat.phase, beat.processed, beat.commits, piece, self._coordinator.now)
-        if self._coordinator.detail(report):
-            self._reported[container_id] = changed
-        return _TAKEN
-
-    def _epoch(self, container_id: str, body: bytes) -> bytes:
-        asked = read(Epochs, body)
-        return encode(Outgrown(self._coordinator.outgrow(container_id, asked.epoch, asked.newest)))
-
-    def _failure(self, container_id: str, body: bytes) -> bytes:
-        failure = read_failure(container_id, body)
-        self._failed[container_id] = max(failure.epoch, self._failed.get(container_id, failure.epoch))
-        return encode(Verdict(self._coordinator.fail(failure)))
-
-
-def _answered(path: str, call: Callable[[bytes], bytes], body: bytes) -> tuple[int, bytes]:
-    try:
-        return 200, call(body)
-    except WireError as error:
-        return 400, f"{error}\n".encode()
-    except Exception as error:
-        logger.exception("%s failed", path)
-        return 500, f"{type(error).__name__}\n".encode()
-
-
-_CONTAINER = re.compile(r"/containers/([^/]+)/([a-z]+)")
-#: The calls that a container makes again and again.
-_REPEATED = frozenset({"heartbeat", "details"})
-_AGAIN, _TAKEN = encode(Taken(again=True)), encode(Taken())
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import urllib3
 from jobs.job_models import job_model
 
 from samzapy.coordinator import service as service_module
+from samzapy.coordinator.calls import BODY_LIMIT
 from samzapy.coordinator.client import ANSWER_S, CONNECT_S, CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.service import BODY_LIMIT, Addresses, CoordinatorService
+from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.web.views import Pauses, Rendered
 from samzapy.coordinator.wire import DETAILS_LIMIT, AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated

@@ -2,7 +2,7 @@ import pytest
 
 from samzapy.container.errors.user_failures import user_failure
 from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
-from samzapy.coordinator.same_failures import SOUND_S, SameFailures
+from samzapy.coordinator.progress import SOUND_S, SameFailures
 from samzapy.coordinator.status import ContainerFailure
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.facts import UserFailure
