@@ -12,7 +12,7 @@ import pytest
 import urllib3
 from jobs.job_models import job_model
 
-from samzapy.coordinator import service as service_module
+from samzapy.coordinator import calls as calls_module
 from samzapy.coordinator.calls import BODY_LIMIT
 from samzapy.coordinator.client import ANSWER_S, CONNECT_S, CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
@@ -105,7 +105,7 @@ def test_a_container_registers_reports_and_hears_what_to_do(client, coordinator)
 
 
 def test_a_container_with_another_samzapy_than_the_drivers_is_refused_with_both_versions(client, monkeypatch):
-    monkeypatch.setattr(service_module, "VERSION", "99.1")
+    monkeypatch.setattr(calls_module, "VERSION", "99.1")
     with pytest.raises(EnvironmentFailure) as caught:
         client.register("0")
     installed = f"samzapy {VERSION} is installed for the executor's Python"
