@@ -23,7 +23,6 @@ from starlette.types import Receive, Scope, Send
 
 from samzapy.coordinator.changes import Reported
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.web.connection import REPEAT, Call, kind_of
 from samzapy.coordinator.wire import (
     PACKED_LIMIT,
     Answer,
@@ -48,6 +47,9 @@ logger = logging.getLogger(__name__)
 #: Largest body of a call: pieces of details stay far below.
 BODY_LIMIT = PACKED_LIMIT
 
+#: Answers the body of a call: the HTTP status, and the body of the answer. It raises nothing.
+Call = Callable[[bytes], tuple[int, bytes]]
+
 
 class Calls:
     """The ASGI application for calls with the token that acts, most of them by containers. One event loop runs it.
@@ -56,10 +58,8 @@ class Calls:
     answers such a late report, but the report changes nothing and renews no lease.
     """
 
-    def __init__(self, coordinator: Coordinator, registered: Callable[[], None]) -> None:
-        """`registered` is called after each registration."""
+    def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self._registered = registered
         self._reported: dict[str, Reported] = {}
         self._counters: dict[str, Heartbeat] = {}
         self._failed: dict[str, int] = {}
@@ -89,13 +89,13 @@ class Calls:
             if not message["more_body"]:
                 status, body = answer(b"".join(parts))
                 break
-        headers = [(b"content-type", kind_of(status)), (b"content-length", str(len(body)).encode())]
+        kind = b"application/json" if status == 200 else b"text/plain; charset=utf-8"
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     def _answering(self, scope: Scope) -> Call:
-        """The function that answers the body of a request; it offers itself for more, if containers repeat such
-        requests."""
+        """The function that answers the body of a request."""
         path: str = scope["path"]
         if path == "/stop":
             return partial(_answered, path, self._stop)
@@ -106,10 +106,7 @@ class Calls:
         container_id = unquote(matched[1])
         if not self._coordinator.knows(container_id):
             return lambda body: (404, b"unknown container\n")  # noqa: ARG005
-        answer = partial(_answered, path, partial(call, container_id))
-        if matched[2] in _REPEATED:
-            scope[REPEAT](answer)
-        return answer
+        return partial(_answered, path, partial(call, container_id))
 
     def _stop(self, body: bytes) -> bytes:
         self._coordinator.stop()
@@ -121,7 +118,6 @@ class Calls:
         # No other call comes between the two, because one event loop runs them all.
         predecessor, resumes = coordinator.predecessor(container_id), coordinator.has_run(container_id)
         epoch = coordinator.register(container_id, process)
-        self._registered()
         clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s
         spec = coordinator.spec.of(container_id)
         return registration(spec, VERSION, epoch, lease_s, clock, predecessor, resumes=resumes)
@@ -189,6 +185,4 @@ def _answered(path: str, call: Callable[[bytes], bytes], body: bytes) -> tuple[i
 
 
 _CONTAINER = re.compile(r"/containers/([^/]+)/([a-z]+)")
-#: The calls that a container makes again and again.
-_REPEATED = frozenset({"heartbeat", "details"})
 _AGAIN, _TAKEN = encode(Taken(again=True)), encode(Taken())

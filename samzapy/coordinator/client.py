@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.coordinator.changes import Changes
@@ -77,7 +76,7 @@ class CoordinatorClient:
         TLS."""
         self._url = url
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
-        self._pool = _Pools(headers=headers, retries=False, **pinned_to(fingerprint))
+        self._pool = urllib3.PoolManager(headers=headers, retries=False, **pinned_to(fingerprint))
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> tuple[HttpLease, JobSpec]:
         """Register an attempt that runs as `process`; returns its lease and the job."""
@@ -333,48 +332,6 @@ class HttpQuestions(QuestionSource):
         if not asked.owned:
             raise TaskMigrated("a newer attempt runs this container")
         return asked.questions
-
-
-class _Together(HTTPConnection):
-    """A connection that sends the head and the body of a request together. urllib3 sends them one after the other, so
-    that the coordinator is woken twice for a heartbeat."""
-
-    _parts: list[bytes] | None = None
-
-    def request(self, *arguments: Any, **more: Any) -> None:
-        """Send a request, as urllib3 does."""
-        parts: list[bytes] = []
-        self._parts = parts
-        try:
-            super().request(*arguments, **more)
-        finally:
-            self._parts = None
-        self.send(b"".join(parts))
-
-    def send(self, data: Any) -> None:
-        """Send bytes, or keep them while there are more to come."""
-        if self._parts is None:
-            super().send(data)
-        else:
-            self._parts.append(data)
-
-
-class _TogetherWithTls(_Together, HTTPSConnection):
-    """The same with TLS."""
-
-
-class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Together
-
-
-class _PoolWithTls(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _TogetherWithTls
-
-
-class _Pools(urllib3.PoolManager):
-    def __init__(self, **more: Any) -> None:
-        super().__init__(**more)
-        self.pool_classes_by_scheme = {"http": _Pool, "https": _PoolWithTls}
 
 
 def _line(data: bytes) -> str:

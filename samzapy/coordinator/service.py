@@ -4,9 +4,7 @@ POST ...                        samzapy.coordinator.calls
 POST /containers/ID/questions   samzapy.coordinator.web.queries, as GET /stores/...
 GET ...                         samzapy.coordinator.web.views
 
-A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`). uvicorn serves both.
-`samzapy.coordinator.web.admission` limits its connections, and `samzapy.coordinator.web.connection` answers a call that
-repeats without uvicorn, or any framework.
+A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`).
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,31 +19,22 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-import uvicorn
-
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.coordinator.calls import Calls
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page.board import Board
 from samzapy.coordinator.page.routes import page_routes
 from samzapy.coordinator.web.access import Guard, Tokens
-from samzapy.coordinator.web.admission import (
-    ACCEPTED,
-    HEADER_LIMIT,
-    IDLE_S,
-    OPEN_FILES,
-    Admission,
-    strangers_of,
-)
-from samzapy.coordinator.web.connection import connections
-from samzapy.coordinator.web.interpreter import ShortPauses
 from samzapy.coordinator.web.queries import Records
-from samzapy.coordinator.web.server import WatchedServer
+from samzapy.coordinator.web.server import BACKLOG, HttpServer
 from samzapy.coordinator.web.tls import Identity
 from samzapy.coordinator.web.views import Pauses, View, views
 from samzapy.coordinator.wire import CoordinatorAddress
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.files import raise_limit
+
+#: Open files that the process needs at most: each container holds a connection, and so may others.
+OPEN_FILES = 65_536
 
 _NO_VIEWS: Mapping[str, View] = MappingProxyType({})
 _NO_RECORDS = Records()
@@ -106,47 +94,22 @@ class CoordinatorService:
         self.ports: tuple[int, int | None] = (first, further[0] if further else None)
         self.page = f"{page}/?token={self.tokens.read}"
         self.pinned_page = f"{self.page}#{fingerprint}" if page == self.url and fingerprint else self.page
-        open_files = raise_limit(OPEN_FILES)
+        raise_limit(OPEN_FILES)
         self._worker = ThreadPoolExecutor(1, "coordinator-views")
-        containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
-        admission = Admission(strangers_of(containers, open_files, identity is not None))
         hosts = {host.lower(), *addresses.names, *(name for each in self._sockets for name in _names(each))}
-        secured = {} if identity is None else {self._sockets[0]: identity.context()}
-        plain = [each for each in self._sockets if each not in secured]
         self._board = _board(coordinator, records)
         self._board.start()
         shown = views(coordinator, [*page_routes(self._board), *records.queries.routes], added, self._worker)
-        self._pauses = ShortPauses()
-        calls = Calls(coordinator, self._pauses.note)
+        calls = Calls(coordinator)
         guard = Guard(records.queries.over(calls), shown, self.tokens, hosts, first, frozenset(open_to_all))
-        settings = uvicorn.Config(
-            guard,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            loop="asyncio",
-            http=connections(admission),
-            ws="none",
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=int(IDLE_S),
-            # The connections that asyncio accepts in a row; the sockets themselves keep more.
-            backlog=ACCEPTED,
-            h11_max_incomplete_event_size=HEADER_LIMIT,
-        )
-        self._server = WatchedServer(settings, admission, secured)
-        self._thread = threading.Thread(target=self._server.run, args=(plain,), name="coordinator", daemon=True)
-        self._thread.start()
+        secured = dict.fromkeys(self._sockets, None) | {self._sockets[0]: identity}
+        self._server = HttpServer(guard, secured, "coordinator")
 
     def close(self) -> None:
         """Stop serving; closing twice is allowed."""
-        self._server.end()
-        self._thread.join()
+        self._server.close()
         self._board.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
-        self._pauses.end()
-        for each in self._sockets:
-            each.close()
 
 
 def _board(coordinator: Coordinator, records: Records) -> Board:
@@ -171,7 +134,7 @@ def _host_of(coordinator: Coordinator, container_id: str) -> str:
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port))
+        return socket.create_server((host, port), backlog=BACKLOG)
     except OSError as cause:
         unknown = isinstance(cause, socket.gaierror)
         # Python's text repeats the address.

@@ -22,7 +22,6 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page import routes
 from samzapy.coordinator.page.board import SECTIONS
 from samzapy.coordinator.service import CoordinatorService
-from samzapy.coordinator.web import server
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -201,7 +200,6 @@ def test_a_life_cycle_leaves_nothing_behind(life, tmp_path, caplog):
 
 def test_a_reader_of_the_page_gives_back_its_place_and_connection(monkeypatch, caplog):
     monkeypatch.setattr(routes, "READERS", 1)
-    monkeypatch.setattr(server, "GRACE_S", 600.0)
     counts = []
     with closing(CoordinatorService(COORDINATOR, "token")) as service:
         for number in range(ROUNDS):

@@ -21,7 +21,6 @@ from starlette.types import Receive, Scope, Send
 
 from samzapy.coordinator.page.board import Board
 from samzapy.coordinator.page.inspector import Asked
-from samzapy.coordinator.web.admission import take_time
 from samzapy.strict_json import encode
 
 #: Readers that may listen for events at a time. Each holds a connection; the page of any further reader reloads itself.
@@ -62,7 +61,6 @@ class _Page:
         search = _given(request, "search")
         if not asked.is_question:
             return HTMLResponse(await run_in_threadpool(self._board.page, search))
-        take_time(request.scope)
         async with self._asking:  # one at a time: a question may read a whole changelog partition
             if await request.is_disconnected():
                 return Response(status_code=499)

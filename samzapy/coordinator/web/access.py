@@ -18,16 +18,12 @@ import hashlib
 import hmac
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-#: The key in a request's scope for the function that marks its connection as trusted.
-TRUST = "samzapy.trust"
 
 
 class Tokens:
@@ -90,7 +86,6 @@ class Guard:
         given = headers.get(b"authorization", b"")
         known = _name(headers.get(b"host", b"")) in self._hosts
         if known and scope["method"] == "POST" and hmac.compare_digest(given, self._act):
-            _trust(scope)
             await self._calls(scope, receive, send)
             return
 
@@ -112,7 +107,6 @@ class Guard:
         if may_read and not reads:
             return PlainTextResponse("this token may only read\n", 403, _CLOSING)
         if may_read or hmac.compare_digest(given, self._act) or (reads and self._has_cookie(headers)):
-            _trust(scope)
             return self._views
         if reads and scope["path"] == "/" and self._is_token(_from_query(scope)):
             welcome = RedirectResponse("/", 303)
@@ -147,9 +141,3 @@ def _same(given: str, token: str) -> bool:
 def _from_query(scope: Scope) -> str:
     query: str = scope.get("query_string", b"").decode("latin-1")
     return parse_qs(query).get("token", [""])[0]
-
-
-def _trust(scope: Scope) -> None:
-    trust: Any = scope.get(TRUST)
-    if trust is not None:
-        trust()

@@ -45,7 +45,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from samzapy.config.supervision import QueryConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page.inspector import Inspector, NoInspector
-from samzapy.coordinator.web.admission import take_time
 from samzapy.errors import SerdeError
 from samzapy.queries.exchange import WAIT_S, Exchange
 from samzapy.queries.owners import Owners, StoreOwners
@@ -171,8 +170,6 @@ class StoreQueries(Queries):
         self, request: Request, answer: Callable[[Request, StoreText], Coroutine[Any, Any, Response]]
     ) -> Response:
         name = request.path_params["name"]
-        # Each container has its own time limit, and standbys are asked after their owner.
-        take_time(request.scope)
         try:
             return await answer(request, self._text(name))
         except BadQuestion as bad:
@@ -310,8 +307,6 @@ class StoreQueries(Queries):
 
         taken = exchange.take(container, epoch, wake)
         if taken == []:
-            # REQUEST_S counts from the start of the request: slow answers would leave too little of it for the wait.
-            take_time(scope)
             left = await _left_before(news, receive)
             if left:
                 exchange.leave(container, epoch, wake)

@@ -1,132 +1,109 @@
-"""Runs uvicorn for the coordinator: with the admission's periodic checks, and with TLS on some of its sockets.
+"""Serves an application over HTTP with uvicorn, in a thread of its own.
 
-1. uvicorn itself has TLS on all of its sockets or on none. Here a loopback port for people may do without it, and
-   connections count from before their handshakes.
-2. asyncio accepts as many connections in a row as the backlog of its sockets is long. Here the two differ, so that
-   reports are answered between a few connections.
-3. uvicorn gives every request the same time at the end. Here an answer that never ends, and a call that waits for news,
-   end at once.
+uvicorn limits a request's headers, the time of an idle connection and the time of its own end. It waits for a first
+request without a limit, so connections that have made none are closed after `SILENT_S` to twice as many seconds.
+Nothing limits the number of connections: a container that gets no answer for the length of its lease stops, so a flood
+of other connections must not be answered in its place.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
-import ssl
 import threading
-from collections.abc import Callable, Mapping
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Any
 
+import h11
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from samzapy.coordinator.web.admission import BACKLOG, Admission
-from samzapy.coordinator.web.tls import Handshake
+from samzapy.coordinator.web.tls import Identity
 
-_NONE: Mapping[socket.socket, ssl.SSLContext] = MappingProxyType({})
+logger = logging.getLogger(__name__)
 
-#: Turns of the event loop in which a connection that was just accepted arrives, is closed, and is gone.
-_TURNS = 5
-#: Seconds that requests under way get at the end.
-GRACE_S = 1.0
-
-
-#: The threads with a server of this module. uvicorn's lines about its start and end have one logger for all servers of
-#: a process, and a program may have one of its own.
-_own_threads: set[int | None] = set()
+#: Seconds in which a new connection has to make a request, until an idle one is closed, and for requests in progress at
+#: the end.
+SILENT_S, IDLE_S, GRACE_S = 10, 90, 1
+#: Connections that the system keeps until they are accepted: all containers of a job may come at once.
+BACKLOG = 2_048
+_THREAD = "samzapy-http-"
 
 
-def _not_ours(line: logging.LogRecord) -> bool:
-    return line.levelno >= logging.ERROR or line.thread not in _own_threads
+def _is_foreign(line: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn is of a server that is not ours. The application logs its own failures; of the rest, a
+    stranger could fill the job's log."""
+    return not str(line.threadName).startswith(_THREAD)
 
 
-logging.getLogger("uvicorn.error").addFilter(_not_ours)
+logging.getLogger("uvicorn.error").addFilter(_is_foreign)
 
 
-def _nothing() -> None:
-    """Wakes no loop: there is none before the server serves, and after it."""
+class HttpServer:
+    """Serves `app` until closed, at listening sockets; those with an identity have TLS."""
+
+    def __init__(self, app: ASGIApp, sockets: Mapping[socket.socket, Identity | None], name: str) -> None:
+        """`name` is for the thread. The sockets are closed with the server."""
+        self._servers = [(_server(app, identity), listening) for listening, identity in sockets.items()]
+        self._thread = threading.Thread(target=self._run, name=f"{_THREAD}{name}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving; closing twice is allowed."""
+        for server, _ in self._servers:
+            server.should_exit = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        watch = asyncio.ensure_future(self._close_silent())
+        await asyncio.gather(*(server.serve([listening]) for server, listening in self._servers))
+        watch.cancel()
+
+    async def _close_silent(self) -> None:
+        before: set[Any] = set()
+        while True:
+            await asyncio.sleep(SILENT_S)
+            connections: list[Any] = [each for server, _ in self._servers for each in server.server_state.connections]
+            silent = {each for each in connections if each.cycle is None}
+            for each in silent & before:
+                each.transport.abort()
+            before = silent
 
 
-class WatchedServer(uvicorn.Server):
-    """Serves the sockets passed to `run` without TLS, and the sockets of `secured` with TLS, until `end`."""
+def _server(app: ASGIApp, identity: Identity | None) -> uvicorn.Server:
+    settings = uvicorn.Config(
+        _contained(app),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    settings.load()
+    settings.ssl = None if identity is None else identity.context()
+    return uvicorn.Server(settings)
 
-    def __init__(
-        self, config: uvicorn.Config, admission: Admission, secured: Mapping[socket.socket, ssl.SSLContext] = _NONE
-    ) -> None:
-        """`secured`: further listening sockets, each with its TLS context."""
-        super().__init__(config)
-        self._admission = admission
-        self._secured = secured
-        self._asked: Callable[[], object] = _nothing
 
-    def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until `end`; of uvicorn's lines only errors are logged."""
-        thread = threading.get_ident()
-        _own_threads.add(thread)
+def _contained(app: ASGIApp) -> ASGIApp:
+    """The application with its failures in the log."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            super().run(sockets)
-        finally:
-            _own_threads.discard(thread)
+            await app(scope, receive, send)
+        except h11.LocalProtocolError:
+            logger.debug("A request that is not HTTP has its answer already")
+        except Exception:
+            logger.exception("%s failed", scope["path"])
+            raise
 
-    def end(self) -> None:
-        """Ask for the end, at once; callable from any thread, and more than once."""
-        self.should_exit = True
-        # The loop may be closed by now.
-        with contextlib.suppress(RuntimeError):
-            self._asked()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, and listen for TLS as well."""
-        await super().startup(sockets)
-        loop = asyncio.get_running_loop()
-        for each, context in self._secured.items():
-            made = partial(Handshake, context, self._connection, self._admission)
-            self.servers.append(await loop.create_server(made, sock=each, backlog=self.config.backlog))
-        for each in (*(sockets or ()), *self._secured):
-            each.listen(BACKLOG)
-
-    async def main_loop(self) -> None:
-        """Run uvicorn's loop, with the admission's checks beside it. uvicorn looks for its end ten times a second;
-        `end` wakes this loop."""
-        loop, asked = asyncio.get_running_loop(), asyncio.Event()
-        self._asked = partial(loop.call_soon_threadsafe, asked.set)
-        serving = asyncio.ensure_future(super().main_loop())
-        others = [asyncio.ensure_future(self._admission.watch()), asyncio.ensure_future(asked.wait())]
-        try:
-            await asyncio.wait({serving, others[1]}, return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                serving.result()
-        finally:
-            self._asked = _nothing
-            for each in (serving, *others):
-                each.cancel()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down without waiting for strangers, and without a pause if no request waits for its answer. Such
-        requests get `GRACE_S` seconds."""
-        self._admission.turn_away()
-        for server in self.servers:
-            server.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        tasks = set(self.server_state.tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=GRACE_S)
-        late = list(self.server_state.tasks)
-        for _ in range(_TURNS):
-            self._admission.close_all()
-            await asyncio.sleep(0)
-        for task in late:
-            task.cancel()
-        for each in sockets or []:
-            each.close()
-
-    def _connection(self) -> asyncio.Protocol:
-        made: Any = self.config.http_protocol_class
-        connection: asyncio.Protocol = made(
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        return connection
+    return run

@@ -1,14 +1,9 @@
-"""Secures the coordinator with TLS: makes or loads its certificate, and handles the handshakes of its connections.
+"""Makes or loads the certificate of an HTTP port.
 
 1. A run shows the user's certificate, or makes its own with a P-256 key. That key leaves the process only for the
    moment in which OpenSSL reads it, from a folder that is private to this user.
-2. Containers check no signature. They pin the SHA-256 fingerprint, which they get together with the address, so a
+2. Clients check no signature. They pin the SHA-256 fingerprint, which they get together with the address, so a
    certificate needs no authority and no matching name.
-3. asyncio passes a TLS connection to its protocol only after the handshake, and allows a minute for it. So `Handshake`
-   first accepts a connection without TLS: it is a stranger from the start, with the time limit of strangers.
-
-Measured on two busy cores, over keep-alive connections: with TLS a heartbeat takes a fifth to a quarter more CPU on
-both sides (server 940 us instead of 760), and a new connection with its handshake about 1.6 ms more on the server.
 
 `cryptography` makes the certificate. It is a mandatory dependency, because TLS is on by default for a remote master: an
 extra would be missing on the first such run, and most images have no `openssl` command.
@@ -16,18 +11,14 @@ extra would be missing on the first such run, and most images have no `openssl` 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import ipaddress
 import re
 import ssl
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-
-from samzapy.coordinator.web.admission import Admission, Visit
 
 #: The validity of a certificate made for a run, longer than any run. It begins a day early, for clocks that are slow.
 _VALID, _EARLY = timedelta(days=3_650), timedelta(days=1)
@@ -104,53 +95,3 @@ def made_for(host: str, now: datetime) -> Identity:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode("ascii"),
     )
-
-
-class Handshake(asyncio.Protocol):
-    """Handles a connection until its TLS handshake is over, and then passes it to the protocol that `serve` makes.
-
-    asyncio processes a handshake as its bytes arrive, so one that stalls blocks nothing. Until it is complete, the
-    connection is a stranger of `admission`, which closes it in time. A failed handshake is not reported.
-    """
-
-    def __init__(self, context: ssl.SSLContext, serve: Callable[[], asyncio.Protocol], admission: Admission) -> None:
-        self._context = context
-        self._serve = serve
-        self._admission = admission
-        self._early: list[bytes] = []
-        self._lost = False
-        self._task: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        # No byte may be read before TLS reads it.
-        transport.pause_reading()
-        loop = asyncio.get_running_loop()
-        visit = Visit(transport.abort, loop.time())
-        self._admission.arrive(visit)
-        self._task = loop.create_task(self._shake(transport, visit))
-
-    def data_received(self, data: bytes) -> None:
-        """Keep a request that came with the end of the handshake."""
-        self._early.append(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lost = True
-
-    async def _shake(self, transport: asyncio.Transport, visit: Visit) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            secured = await loop.start_tls(transport, self, self._context, server_side=True)
-        except OSError:
-            # The client speaks no TLS or an unsupported version, or has disconnected.
-            return
-        finally:
-            self._admission.leave(visit)
-        # If the connection was aborted meanwhile, start_tls may return None instead of raising.
-        if secured is None or self._lost:
-            return
-        served = self._serve()
-        secured.set_protocol(served)
-        served.connection_made(secured)
-        for data in self._early:
-            served.data_received(data)

@@ -1,9 +1,5 @@
-import asyncio
-import http.client
 import json
-import logging
 import socket
-import sys
 import time
 import zlib
 
@@ -50,16 +46,6 @@ def ask(service, method, path, *, token=TOKEN, body=None, **headers):
     return urllib3.request(
         method, service.url + path, body=body, headers={**sent, **headers}, retries=False, redirect=False, timeout=60
     )
-
-
-def test_a_program_that_embeds_a_job_gets_no_lines_of_its_server(coordinator, caplog):
-    caplog.set_level(logging.DEBUG)
-    running = CoordinatorService(coordinator, TOKEN)
-    assert ask(running, "GET", "/status").status == 200
-    running.close()
-    assert [each for each in caplog.records if each.name.startswith("uvicorn")] == []
-    logging.getLogger("uvicorn.error").info("a server of the program itself")
-    assert [each.message for each in caplog.records][-1] == "a server of the program itself"
 
 
 def test_a_call_waits_for_a_connection_and_for_its_answer_each_as_long_as_it_may(client, monkeypatch):
@@ -291,32 +277,6 @@ def test_a_thread_that_takes_over_from_another_rests_as_often():
     assert rests == [0.008, 0.008, 0.008]
 
 
-def test_while_reports_are_served_a_thread_that_computes_gives_way_sooner(coordinator):
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(0.005)
-    try:
-        service = CoordinatorService(coordinator, TOKEN)
-        assert sys.getswitchinterval() == pytest.approx(0.001)
-        service.close()
-        assert sys.getswitchinterval() == pytest.approx(0.005)
-    finally:
-        sys.setswitchinterval(before)
-
-
-def test_a_heartbeat_is_sent_in_one_piece(client, monkeypatch):
-    lease, _ = client.register("0")
-    sent, send = [], http.client.HTTPConnection.send
-
-    def noted(connection, data):
-        sent.append(data)
-        send(connection, data)
-
-    monkeypatch.setattr(http.client.HTTPConnection, "send", noted)
-    for number in range(2):
-        assert lease.report(ContainerReport("0", lease.epoch, "running", number)) is Directive.CONTINUE
-    assert [data.startswith(b"POST /containers/0/heartbeat ") and data.endswith(b"}") for data in sent] == [True, True]
-
-
 def until(condition, patience_s=20.0):
     """Whether it comes true; asks again and again."""
     end = time.monotonic() + patience_s
@@ -394,26 +354,6 @@ def test_the_page_names_the_task_of_a_partition_and_the_host_of_its_container(se
     page = ask(service, "GET", "/").data.decode()
     assert '<td data-label="Task">Partition 0</td>' in page
     assert '<td data-label="Host">worker-7</td>' in page
-
-
-@pytest.mark.parametrize("connected", [False, True])
-def test_a_service_that_answers_nothing_ends_without_a_pause(monkeypatch, connected):
-    pauses, sleep = [], asyncio.sleep
-    service = CoordinatorService(Coordinator("j", JobSpec(job_model(), {}), 15.0), TOKEN)
-
-    async def noted(seconds, *result):
-        if service._server.should_exit:
-            pauses.append(seconds)
-        return await sleep(seconds, *result)
-
-    monkeypatch.setattr(asyncio, "sleep", noted)
-    with urllib3.PoolManager() as pool:
-        if connected:
-            assert pool.request("GET", service.url, retries=False).status == 403
-        assert until(lambda: service._server.started)
-        service.close()
-    assert not any(pauses)
-    service.close()
 
 
 def test_an_attempt_does_not_hear_of_a_process_whose_attempt_has_ended_well(client, coordinator):

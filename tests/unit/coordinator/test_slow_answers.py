@@ -20,7 +20,6 @@ from samzapy.coordinator.page.board import Board
 from samzapy.coordinator.page.inspector import Asked, Inspector
 from samzapy.coordinator.page.routes import page_routes
 from samzapy.coordinator.service import CoordinatorService
-from samzapy.coordinator.web import admission as admission_module
 from samzapy.coordinator.web import queries as queries_module
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError
@@ -61,25 +60,6 @@ class Scene:
 
     def close(self):
         self.service.close()
-
-
-@pytest.mark.parametrize(
-    ("path", "status"), [("/stores/counts/a", 503), ("/stores/counts", 503), ("/?store=counts&key=a", 200)]
-)
-def test_a_question_may_take_longer_than_other_requests(monkeypatch, path, status):
-    monkeypatch.setattr(admission_module, "_LOOK_S", 0.02)
-    with closing(Scene(1)) as scene:
-        monkeypatch.setattr(admission_module, "REQUEST_S", 0.1)
-        answer = scene.get(path)
-    assert (answer.status, b"has not answered for 0.3 s" in answer.data) == (status, True)
-
-
-def test_a_container_waits_for_questions_however_long_its_answers_were_on_their_way(monkeypatch):
-    monkeypatch.setattr(admission_module, "_LOOK_S", 0.02)
-    monkeypatch.setattr(queries_module, "WAIT_S", 0.5)
-    with closing(Scene(1)) as scene, closing(CoordinatorClient(scene.service.url, TOKEN)) as client:
-        monkeypatch.setattr(admission_module, "REQUEST_S", 0.2)
-        assert HttpQuestions(client, "0", lambda: scene.epochs[0]).exchange([]) == []
 
 
 def test_silent_containers_cost_the_page_the_time_of_one():

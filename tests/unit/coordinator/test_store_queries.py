@@ -17,7 +17,6 @@ from samzapy.coordinator.client import CONNECT_S, CoordinatorClient, HttpQuestio
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.web import queries as queries_module
-from samzapy.coordinator.web import server as server_module
 from samzapy.coordinator.web.tls import made_for
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError, TaskMigrated
@@ -459,11 +458,3 @@ def test_with_tls_containers_and_clients_ask_the_certificate_that_they_know():
                 job.store("counts").get("a", partition=0)
     finally:
         made.close()
-
-
-def test_a_container_that_waits_for_questions_does_not_hold_up_the_end_of_the_coordinator(monkeypatch):
-    monkeypatch.setattr(server_module, "GRACE_S", 600.0)
-    scene = Scene(FLAT)
-    scene.container("0", {"counts": {0: engine_with({}, 0)}})
-    scene.service.close()
-    scene.close()

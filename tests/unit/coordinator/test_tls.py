@@ -18,7 +18,7 @@ from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import Addresses, CoordinatorService
-from samzapy.coordinator.web import admission as admission_module
+from samzapy.coordinator.web import server as server_module
 from samzapy.coordinator.web.tls import made_for
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import ConfigError, RetriableError
@@ -91,34 +91,8 @@ def test_a_page_with_tls_gives_a_cookie_that_only_tls_carries(service):
     assert "secure" in answer.headers["set-cookie"].lower()
 
 
-def test_connections_without_a_handshake_do_not_keep_a_container_out_nor_one_that_is_in(service):
-    early = client_of(service)
-    lease, _ = early.register("0")
-    hello = ssl_hello()
-    strangers = [connect(service) for _ in range(600)]
-    for number, each in enumerate(strangers):
-        if number % 2:
-            each.sendall(hello[: number % len(hello)])
-    assert lease.report(running(lease)) is Directive.CONTINUE
-    with closing(client_of(service)) as late:
-        newest, _ = late.register("0")
-        assert newest.report(running(newest)) is Directive.CONTINUE
-    assert is_closed(strangers[0])
-    for each in strangers:
-        each.close()
-    early.close()
-
-
-@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01"])
-def test_a_handshake_that_never_ends_is_closed_in_time(monkeypatch, service, sent):
-    monkeypatch.setattr(admission_module, "STRANGER_S", 0.5)
-    with connect(service) as silent:
-        silent.sendall(sent)
-        assert is_closed(silent)
-
-
 def test_a_finished_handshake_without_a_token_is_closed_in_time(monkeypatch, service):
-    monkeypatch.setattr(admission_module, "STRANGER_S", 0.5)
+    monkeypatch.setattr(server_module, "SILENT_S", 0.2)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with connect(service) as plain, context.wrap_socket(plain) as silent:
@@ -157,16 +131,6 @@ def job_at(folder) -> JobConfig:
             "job.log.dir": str(folder),
         }
     )
-
-
-def ssl_hello():
-    """The first message of a TLS client."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with pytest.raises(ssl.SSLWantReadError):
-        context.wrap_bio(incoming, outgoing).do_handshake()
-    return outgoing.read()
 
 
 def test_a_key_is_not_shown(identity):
