@@ -18,7 +18,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.checkpoint.records import refuse_unfinished, startpoints_from_json
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
+from samzapy.config.guarantee_warnings import GuaranteeWarning, weak_copies
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import with_inputs
 from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_stream
@@ -282,7 +282,7 @@ _TRANSACTIONS = "__transaction_state"
 
 
 def weakly_kept(config: JobConfig, describe: Describe) -> tuple[GuaranteeWarning, ...]:
-    """The warnings about existing topics and tables; missing ones are left out."""
+    """The warnings about existing topics; missing ones are left out."""
     found: list[GuaranteeWarning] = []
     for key, stream in _foundations(config):
         description = describe(stream)
@@ -293,10 +293,6 @@ def weakly_kept(config: JobConfig, describe: Describe) -> tuple[GuaranteeWarning
         # The job does not need to see the settings of these.
         if description is not None:
             found += weak_copies(key, replace(description, hidden=""))
-    for stream in config.task.inputs:
-        system = config.systems[stream.system]
-        if load_factory(system).orders_by_time and (description := describe(stream)) is not None:
-            found += late_rows(system.streams[stream.stream].prefix, description, config.task.guarantee)
     return tuple(found)
 
 

@@ -198,13 +198,6 @@ class SystemConsumer(ABC):
     def position(self, ssp: SystemStreamPartition) -> int:
         """The next offset that poll will read: after every returned record and the known holes behind it."""
 
-    def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
-        """The first offset from `offset` on at which a reader may start; commits use only such offsets.
-
-        It is `offset` itself, except in a system with groups of records that are read again as a whole.
-        """
-        return offset
-
     @abstractmethod
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
         """Continue at `offset`; records fetched before are dropped."""
@@ -408,9 +401,6 @@ class SystemFactory(ABC):
     read_only = False
     #: Whether an admin lists streams that the job file does not describe, so that regular expressions can find inputs.
     lists_streams = True
-    #: Whether a record may come too late to be read, or get another offset in another read. The description of a stream
-    #: then names the column that orders it (`database.order.by`).
-    orders_by_time = False
 
     @abstractmethod
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:

@@ -99,21 +99,6 @@ def weak_copies(key: str, description: StreamDescription) -> Iterator[GuaranteeW
         yield GuaranteeWarning(key, message, True)
 
 
-def late_rows(prefix: str, description: StreamDescription, guarantee: Guarantee) -> Iterator[GuaranteeWarning]:
-    """Warn of a table with rows that may be missed, or may change their offsets; `prefix` is the prefix of its keys."""
-    if description.config.get("database.order.kind") != "timestamp":
-        return
-    key, order = f"{prefix}database.order.by", description.config["database.order.by"]
-    message = f"a row that is committed later than database.safety.lag.ms after the second in its {order} is not read"
-    yield GuaranteeWarning(key, message)
-    if guarantee.outputs_have_ids:
-        message = (
-            "rows are numbered within their second: if one of them is changed or deleted between a crash and the restart, the "
-            "outputs of others repeat under other ids"
-        )
-        yield GuaranteeWarning(key, message)
-
-
 def counts_in_words(counts: Mapping[str, int]) -> list[str]:
     """The counters that are not 0, in words."""
     return [f"{counts[name]:,} {what}" for name, what in COUNTS.items() if counts.get(name)]

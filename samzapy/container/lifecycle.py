@@ -72,8 +72,8 @@ class _NotStarted:
     def commits(self) -> int:
         return 0
 
-    def may_stop(self) -> bool:
-        """Whether a last commit is possible, once no message is in flight."""
+    def wind_down(self) -> bool:
+        """Wait until no message is in flight; returns whether a last commit is possible."""
         return False
 
     def stop(self, tasks: Sequence[TaskInstance]) -> None:
@@ -105,9 +105,9 @@ class _AtWork(_NotStarted):
         self._loop.ask_where()
         return self._loop.caught_up
 
-    def may_stop(self) -> bool:
+    def wind_down(self) -> bool:
         self._loop.wind_down()
-        return self._loop.commits.possible
+        return True
 
     def stop(self, tasks: Sequence[TaskInstance]) -> None:
         """The last commit, and the end of the inputs."""
@@ -220,7 +220,7 @@ class Container:
         """Commit what is processed, since the records may be gone and nothing could process them again; returns the error
         with the positions. Nothing is committed in a failed start."""
         try:
-            if not self._at_work.may_stop():
+            if not self._at_work.wind_down():
                 self.abandon()
                 return void
             at = sorted((ssp, offset) for task in self._tasks for ssp, offset in task.committable().items())

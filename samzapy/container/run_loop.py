@@ -8,7 +8,6 @@ One turn:
 3. poll, and give each task the messages of its partitions
 4. let the executor go on with messages in flight
 5. tell tasks that all their partitions have ended
-6. make the commit that had to wait for a boundary
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock, Schedule
-from samzapy.container.commit.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.inputs import Inputs, Messages
@@ -157,7 +155,7 @@ class RunLoop:
         self.tasks = tasks
         self.inputs = inputs
         self._executor = executor
-        self.commits = BoundedCommits(committer, inputs.boundaries, tasks)
+        self._committer = committer
         self._side = side
         self.should_stop = control.should_stop
         self._drain_to = control.drain_to
@@ -190,7 +188,7 @@ class RunLoop:
     def run(self) -> None:
         """Process until the end. The caller makes the final commit."""
         self._end_streams()
-        while not self.may_stop():
+        while not self.stop_asked:
             self.turn()
         self.wind_down()
 
@@ -205,22 +203,16 @@ class RunLoop:
         found = False
         for ssp, envelopes in self._poll(longest_wait_s):
             found = True
-            if self.stopped:
+            if self.stopping:
                 break
             for task in self._by_ssp[ssp]:
-                if not self.stopped:
+                if not self.stopping:
                     self._take(task, ssp, envelopes)
             del envelopes  # processed messages are freed before the next ones are decoded
         busy = executor.advance(self)
         if executor.lingers or not self.stopping:
             self._end_streams()
-        self._catch_up()
         return found or busy
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the tasks, or the ends of their inputs, have ended the loop at a place where a commit is possible."""
-        return self.stopping and self.commits.possible
 
     @property
     def due_at(self) -> float:
@@ -239,9 +231,9 @@ class RunLoop:
         """Commit now every task that has run user code. The state of all of them is one transaction."""
         busy = self._executor.busy_for_commit(self)
         if busy:
-            self.commits.leave_out(f"messages are in flight for longer than task.commit.max.delay.ms: {busy}")
+            self._committer.leave_out(f"messages are in flight for longer than task.commit.max.delay.ms: {busy}")
         else:
-            self.commits.commit()
+            self._committer.commit(self.tasks)
 
     def wind_down(self) -> None:
         """Wait for the messages in flight; called after the last turn."""
@@ -264,7 +256,7 @@ class RunLoop:
         self._asked_until = self.clock.monotonic() if ends else inf
         if ends:
             self._polled.update(ends)
-            self.commits.before(ends)
+            self._committer.before(self.tasks, ends)
         elif self._asked_where and executor.idle and executor.due_at == inf:
             self._asked_where = False
             self.caught_up = {ssp: self.inputs.position(ssp) for ssp in self._by_ssp}
@@ -286,12 +278,8 @@ class RunLoop:
 
     @property
     def stop_asked(self) -> bool:
-        """Whether the loop must end as soon as a commit is possible."""
+        """Whether the loop must end."""
         return self.stopping or self.should_stop()
-
-    def may_stop(self) -> bool:
-        """Whether the loop must end, at a place where a commit is possible."""
-        return self.stop_asked and self.commits.possible
 
     def _hear(self, task: TaskInstance, ssp: SystemStreamPartition, run: Sequence[IncomingMessageEnvelope]) -> bool:
         """Take a control message for the task's clock; False for messages of the user."""
@@ -346,13 +334,8 @@ class RunLoop:
             self.fire(task)
         if now >= self._commit.due_at and self._commit.due(now):
             self.commit()
-        self._catch_up()
         # Not the timers: to ask all of many tasks costs more than a look every `_MAX_LOOK_S`.
         self._look_at = min(now + _MAX_LOOK_S, self._window.due_at, self._commit.due_at)
-
-    def _catch_up(self) -> None:
-        if self.commits.owed and self._executor.idle:
-            self.commits.catch_up()
 
     def _look_for_idle(self, now: float) -> None:
         held_back, polled = self.inputs.held_back(), self._polled

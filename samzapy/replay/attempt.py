@@ -213,8 +213,8 @@ class ReplayAttempt:
         self._container.abandon()
 
     def _ended(self, loop: RunLoop) -> bool:
-        self.stopped_by_task = loop.stopped and self.failure is None
-        return loop.stopped or self.failure is not None
+        self.stopped_by_task = loop.stopping and self.failure is None
+        return loop.stopping or self.failure is not None
 
     def _is_first(self, row: Row) -> bool:
         first = self._begin.first
@@ -235,7 +235,7 @@ class ReplayAttempt:
     def _until(self, loop: RunLoop, time_ms: int) -> Iterator[Step]:
         """Run everything that is due before that time, in order."""
         end = self.clock.monotonic() + max(0, time_ms - self.clock.wall_ms()) / 1000
-        while self.failure is None and not loop.stopped and loop.due_at <= end:
+        while self.failure is None and not loop.stopping and loop.due_at <= end:
             self.clock.advance_to(max(loop.due_at, self.clock.monotonic()))
             yield self._step("windows and timers", (), partial(_turns, loop))
 
@@ -284,7 +284,7 @@ class ReplayAttempt:
 def _turns(loop: RunLoop) -> None:
     """Run the loop until there is nothing more to do. Raises TaskFailed for a message that does not end."""
     try:
-        while loop.turn(0.0) and not loop.stopped:
+        while loop.turn(0.0) and not loop.stopping:
             pass
     except TimeoutError as cause:
         raise TaskFailed(str(cause)) from cause

@@ -89,7 +89,7 @@ class PastFactory(SystemFactory):
     def __init__(self, real: SystemFactory, past: Past) -> None:
         self._real = real
         self._past = past
-        self.orders_by_time = real.orders_by_time
+        self.read_only = real.read_only
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
         return PastConsumer(settings.name, lambda: self._real.consumer(settings, client_id), self._past)

@@ -247,8 +247,8 @@ def _unknown(config: JobConfig, kind: type[AnyTask], task: TaskModel, checkpoint
     if len(task.ssps) > 1:
         yield "the order across partitions is not recorded: between two commits records come by their times"
     for system in sorted({ssp.system for ssp in task.ssps}):
-        if load_factory(config.systems[system]).orders_by_time:
-            yield f"the rows of system '{system}' may have changed since, or stand at other offsets"
+        if load_factory(config.systems[system]).read_only:
+            yield f"the rows of system '{system}' may have changed since, and have other offsets then"
     if issubclass(kind, BatchTask):
         yield "the sizes of batches are not recorded: they are as large as one poll"
     if issubclass(kind, (AsyncStreamTask, CoroutineTask)):

@@ -172,11 +172,11 @@ class TaskTestDriver:
         # Waits for messages in flight do not count here: the event loop limits them.
         began = thread_time()
         with attempt.alive():
-            while not loop.stopped and loop.turn(0.0):
+            while not loop.stopping and loop.turn(0.0):
                 self._check_patience(thread_time() - began)
-            if loop.stopped:
+            if loop.stopping:
                 loop.wind_down()
-        if loop.stopped:
+        if loop.stopping:
             attempt.finish()
 
     def turn(self) -> bool:
@@ -209,11 +209,11 @@ class TaskTestDriver:
         """Let time pass, stopping at every commit and window that comes due on the way."""
         end = self.clock.monotonic() + seconds
         _, loop = self._running()
-        while not loop.stopped and loop.due_at <= end:
+        while not loop.stopping and loop.due_at <= end:
             self.clock.advance_to(max(loop.due_at, self.clock.monotonic()))
             self.run()
         self.clock.advance_to(max(end, self.clock.monotonic()))
-        if not loop.stopped:
+        if not loop.stopping:
             self.run()
 
     # State

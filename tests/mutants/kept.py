@@ -21,7 +21,6 @@ _POLICIES = "tests/unit/container/errors/test_error_policies.py"
 _BATCHES = "tests/unit/container/batches"
 _QUEUES = ("tests/unit/native/test_native_queues.py",)
 _RESTORE = "tests/unit/storage/changelog/test_restore.py"
-_ROWS_BY_TIME = "tests/unit/container/event_time/test_tables_by_time.py"
 _TWENTY = "tests/property/test_twenty_times.py"
 _TABLES = "tests/unit/system/test_database_system.py"
 
@@ -195,36 +194,6 @@ _INPUTS = (
         "owner.id not in {self._occasion.renews, self._run.id}",
         "False",
         ("tests/unit/runner/test_new_inputs.py",),
-    ),
-    Mutant(
-        "samzapy/system/database/order.py",
-        "            if following != second:\n",
-        "            if False:\n",
-        (_TABLES,),
-    ),
-    Mutant(
-        "samzapy/system/database/order.py",
-        "            return Page(self._numbered([each for each in own if each[0] < last], position), last << ROW_BITS)\n",
-        "            return Page(self._numbered(own, position), last << ROW_BITS)\n",
-        (_TABLES,),
-    ),
-    Mutant(
-        "samzapy/container/commit/boundaries.py",
-        "        if not self.owed:\n            self._committer.commit(self._tasks)\n",
-        "        self._committer.commit(self._tasks)\n",
-        (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
-    ),
-    Mutant(
-        "samzapy/container/commit/boundaries.py",
-        "{ssp: behind(ssp, end) for ssp, end in ends.items()}",
-        "ends",
-        (_ROWS_BY_TIME + "::test_at_most_once_repeats_no_row_of_a_second_that_was_processed_in_part",),
-    ),
-    Mutant(
-        "samzapy/container/run_loop.py",
-        "        return self.stop_asked and self.commits.possible\n",
-        "        return self.stop_asked\n",
-        (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(
         "samzapy/system/kafka/fetching.py",

@@ -37,8 +37,8 @@ ORDER_BY = Key(
     "streams.{stream}.database.order.by",
     TEXT,
     None,
-    "database: a column that grows with each new or changed row: a unique integer (an id, or a version that each "
-    "change draws from a sequence), or a timestamp (the primary key orders ties).",
+    "database: a column of unique integers that grows with each new or changed row: an id, or a version that each "
+    "change draws from a sequence.",
     "required",
     _older("order.by"),
 )
@@ -70,7 +70,7 @@ TIMESTAMP_COLUMN = Key(
     TEXT,
     None,
     "database: the messages' time, by which `samzapy checkpoint set TIME` finds a row.",
-    "order.by, if it is a timestamp",
+    "none",
     _older("timestamp.column"),
 )
 PARTITIONS = Key(
@@ -93,8 +93,7 @@ SAFETY_LAG_MS = Key(
     optional(integer(0, _DAY_MS)),
     None,
     "database: the longest time in milliseconds from the assignment of a row's order.by to its commit. A longer "
-    "transaction loses rows. Integers in SQLite and PostgreSQL do not need it, because open transactions are "
-    "visible there.",
+    "transaction loses rows. SQLite and PostgreSQL do not need it, because open transactions are visible there.",
     "10000 where it is needed",
     _older("safety.lag.ms"),
 )
@@ -106,7 +105,7 @@ _LEAVES = [key.name.removeprefix("streams.{stream}.") for key in KEYS if key is 
 @dataclass(frozen=True)
 class TableConfig:
     """The settings of a table that is read as a stream. `prefix` is the prefix of its keys in the job file.
-    `safety_lag_ms` None: as long as the database and the column require."""
+    `safety_lag_ms` None: as long as the database requires."""
 
     stream: str
     prefix: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from samzapy.api.collector import MessageCollector
@@ -151,10 +150,9 @@ class AsyncMessages:
         self._complete(ssp, offset, self._order.mark())
         self.task.touched = True
 
-    def start(self, now: float, *, only_overtaken: bool = False, hurry: bool = False) -> None:
-        """Start messages while there is room; with `only_overtaken`, only messages that a commit waits for. In a `hurry`
-        repetitions do not wait for their times."""
-        until = math.inf if hurry else self._events.time()
+    def start(self, now: float, *, only_overtaken: bool = False) -> None:
+        """Start messages while there is room; with `only_overtaken`, only messages that a commit waits for."""
+        until = self._events.time()
         for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
             if self._failure is not None or (self.task.requests.pending and not only_overtaken):
                 return

@@ -28,8 +28,7 @@ class AsynchronousExecutor(TaskExecutor):
        not wait, and its offsets are the end of the contiguous prefix.
     3. A stop waits for the messages in flight, `shutdown_ms` at most. After that the attempt ends without a commit.
     4. A stop leaves a message that waits for its repetition to the next start, as in a synchronous task. If later
-       messages of the partition are done, the stop waits for the repetition. A stop inside a group of records that are
-       committed together comes after the group, so repetitions in it follow without their pauses.
+       messages of the partition are done, the stop waits for the repetition.
     """
 
     lingers = True
@@ -50,10 +49,8 @@ class AsynchronousExecutor(TaskExecutor):
         return not any(each.waiting or each.unsettled for each in self._all)
 
     def wants_input(self, loop: RunLoop) -> bool:
-        """False while every task has enough to do, and while a commit or the stop waits for polled messages."""
+        """False while every task has enough to do."""
         if all(each.waiting for each in self._all):
-            return False
-        if self._awaits_boundary(loop) and not loop.inputs.boundaries.halved:
             return False
         self._hold_back(loop)
         return True
@@ -75,9 +72,9 @@ class AsynchronousExecutor(TaskExecutor):
 
     def advance(self, loop: RunLoop) -> bool:
         """Start, check, and wait a little."""
-        now, hurry = loop.clock.monotonic(), loop.stop_asked and not loop.commits.possible
+        now = loop.clock.monotonic()
         for each in self._all:
-            each.start(now, hurry=hurry)
+            each.start(now)
         for each in self._all:
             each.check(now)
             loop.after_call(each.task)
@@ -123,16 +120,9 @@ class AsynchronousExecutor(TaskExecutor):
         return True
 
     def wind_down(self, loop: RunLoop) -> None:
-        """Wait until nothing is in flight, and a commit may stand there."""
+        """Wait until nothing is in flight."""
         loop.stopping = True
         self._settle(loop, self._all)
-        while not loop.commits.possible:
-            loop.turn()
-            self._settle(loop, self._all)
-
-    def _awaits_boundary(self, loop: RunLoop) -> bool:
-        commits = loop.commits
-        return commits.owed or (not commits.possible and loop.stop_asked)
 
     def _hold_back(self, loop: RunLoop) -> None:
         """Let a partition wait for the slowest of its tasks."""
@@ -161,20 +151,18 @@ class AsynchronousExecutor(TaskExecutor):
         stop_asked_at: float | None = None
         began = loop.clock.monotonic()
         while awaited := [each for each in messages if busy(each)]:
-            now, hurry, going_on = loop.clock.monotonic(), False, messages
+            now, going_on = loop.clock.monotonic(), messages
             if now - began > longest_s and not loop.stopping:
                 return False
             if loop.stop_asked:
                 stop_asked_at = now if stop_asked_at is None else stop_asked_at
-                hurry = not loop.commits.possible
-                if not hurry:
-                    going_on = awaited = [each for each in awaited if each.holds_up_stop]
-                    self._check_repetitions(awaited, now - stop_asked_at)
+                going_on = awaited = [each for each in awaited if each.holds_up_stop]
+                self._check_repetitions(awaited, now - stop_asked_at)
                 if not awaited:
                     break
                 self._check_patience(awaited, now - stop_asked_at)
             for each in going_on:
-                each.start(now, only_overtaken=True, hurry=hurry)
+                each.start(now, only_overtaken=True)
             for each in self._all:
                 each.check(now)
             self._events.run(MAX_WAIT_S)

@@ -9,7 +9,6 @@ from typing import TypeGuard
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.dead_letters import NoDeadLetters
@@ -52,12 +51,11 @@ class Recovery:
     The counters are `errors.STAGE.skipped`, `.retried` and `.dead-lettered`.
 
     A container that is to stop does not wait for a repetition: the message at hand is given back, unprocessed, if it can be
-    (`gives_back`). If the same message comes again, the container cannot stop before it, as inside a group of records that are
-    committed together. Then, and for a failure that is about no message, the repetitions follow without pauses.
+    (`gives_back`). For a failure that is about no message, the repetitions follow without pauses.
     """
 
     __slots__ = (
-        "_counts", "_errors", "_given_back", "_gives_back", "_last", "_letters", "_log", "_numbered", "_pause", "_task_name", "input",
+        "_counts", "_errors", "_gives_back", "_last", "_letters", "_log", "_numbered", "_pause", "_task_name", "input",
     )  # fmt: skip
 
     def __init__(
@@ -74,7 +72,6 @@ class Recovery:
     ) -> None:
         self._task_name = task_name
         self._gives_back = gives_back
-        self._given_back: tuple[SystemStreamPartition, int] | None = None
         self._errors = errors
         self._pause = pause
         self._log = log
@@ -116,9 +113,7 @@ class Recovery:
         try:
             self._pause(seconds)
         except RetryInterrupted:
-            at = None if self.input is None else (self.input.ssp, self.input.offset)
-            if self._gives_back and at not in {None, self._given_back}:
-                self._given_back = at
+            if self._gives_back and self.input is not None:
                 raise
 
     def retrying(self, stage: Stage, failure: BaseException, seconds: float) -> None:

@@ -12,7 +12,6 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
-from samzapy.container.commit.boundaries import Boundaries
 from samzapy.container.errors.dead_letters import NoRawRecords
 from samzapy.container.inputs.decode import Decoder
 
@@ -69,8 +68,6 @@ class Inputs:
         self._ended: set[SystemStreamPartition] = set()
         self._finished: set[SystemStreamPartition] = set() if finished is None else finished
         self._held: frozenset[SystemStreamPartition] = frozenset()
-        self._asked: frozenset[SystemStreamPartition] = frozenset()
-        self.boundaries = Boundaries(self._consumers)
         self._clock = clock
         self._limits = limits
         self._raw = raw
@@ -83,7 +80,6 @@ class Inputs:
     ) -> None:
         """Begin to fetch from `offsets`, which are of the streams with these `ids` and of these leader `epochs`, where
         they are known. Partitions that start at or past their end have ended at once."""
-        self.boundaries.start(offsets)
         ids, epochs = ids or {}, epochs or {}
         for ssp, offset in offsets.items():
             self._consumers[ssp.system].register(ssp, offset)
@@ -100,8 +96,6 @@ class Inputs:
         if not batches:
             self._look_for_ends()
             return _NOTHING
-        if self.boundaries.polled(batches):
-            self._hold()
         if self._ends:
             batches = list(self._before_ends(batches))
         self._raw.keep(batches)
@@ -136,8 +130,11 @@ class Inputs:
 
     def hold(self, ssps: set[SystemStreamPartition]) -> None:
         """Return nothing of these partitions from now on; the partitions of an earlier call are released."""
-        self._asked = frozenset(ssps)
-        self._hold()
+        for ssp in ssps - self._held - self._finished:
+            self._consumers[ssp.system].pause([ssp])
+        for ssp in self._held - ssps - self._finished:
+            self._consumers[ssp.system].resume([ssp])
+        self._held = frozenset(ssps)
 
     def held_back(self) -> set[SystemStreamPartition]:
         """The partitions that may have messages that polls do not return for now."""
@@ -206,14 +203,6 @@ class Inputs:
             if batch.offsets[0] < end:
                 yield batch.part(0, bisect_left(batch.offsets, end))
 
-    def _hold(self) -> None:
-        ssps = self._asked | self.boundaries.waiting()
-        for ssp in ssps - self._held - self._finished:
-            self._consumers[ssp.system].pause([ssp])
-        for ssp in self._held - ssps - self._finished:
-            self._consumers[ssp.system].resume([ssp])
-        self._held = frozenset(ssps)
-
     def _look_for_ends(self) -> None:
         """Holes before an end (control records, compaction) deliver nothing: only the position passes them."""
         for ssp, end in list(self._ends.items()):
@@ -225,5 +214,3 @@ class Inputs:
         self._ended.add(ssp)
         self._finished.add(ssp)
         self._consumers[ssp.system].pause([ssp])
-        if self.boundaries.ended(ssp):
-            self._hold()

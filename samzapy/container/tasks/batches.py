@@ -125,7 +125,7 @@ class BatchExecutor(SynchronousExecutor):
         for (name, ssp), gathered in self._gathered.items():
             if name == task.name:
                 self._flush(loop, task, ssp, gathered)
-        return not loop.stopped
+        return not loop.stopping
 
     def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
         gathered = self._gathered.get((task.name, ssp))
@@ -148,12 +148,12 @@ class BatchExecutor(SynchronousExecutor):
     ) -> None:
         """Process gathered messages until the loop stops. The rest stays gathered, so that no end of a partition comes
         before it."""
-        if loop.stopped:
+        if loop.stopping:
             return
         runs = gathered.take(multiple)
         for run in runs:
             super().process(loop, task, ssp, run)
-            if loop.stopped:
+            if loop.stopping:
                 gathered.give_back([run[bisect_left(run, task.offsets[ssp], key=_offset) :], *runs])
                 return
 

@@ -114,7 +114,7 @@ class SynchronousExecutor(TaskExecutor):
                 loop.look_at_clock(amid_poll=True)
             else:
                 loop.look_between_runs(ended)
-            if loop.may_stop():
+            if loop.stop_asked:
                 loop.stopping = True
                 return
 

@@ -259,9 +259,6 @@ class ChoosingConsumer(SystemConsumer):
         buffer = self._buffers[ssp]
         return buffer.offset if len(buffer) else self._consumers[ssp.system].position(ssp)
 
-    def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
-        return self._consumers[ssp.system].boundary(ssp, offset)
-
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
         self._consumers[ssp.system].seek(ssp, offset)
         self._buffers[ssp].clear()

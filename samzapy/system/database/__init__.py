@@ -4,16 +4,10 @@ A table is a stream of changes, as Samza's state documentation asks for: a job t
 table's present rows. A row that is changed again moves to a new place in the order and is read there only, as in a
 compacted topic that is always clean.
 
-    order.by a unique integer   offset = the integer
-    order.by a timestamp        offset = whole seconds since 1970 x 2^30 + the row's number within its second, and
-                                         2^30 - 1 as the number of the last one
-
-1. Rows come in this order, each at least once. `settled` decides when a row may be read, so that no row that is committed
+1. The order column is a unique integer, and the offset of a row. Offsets are the same in every read.
+2. Rows come in this order, each at least once. `settled` decides when a row may be read, so that no row that is committed
    later takes a place that has already been passed.
-2. With an integer, offsets are the same in every read.
-3. With a timestamp, the rows of a second may change between two reads, so a second is read as a whole: a commit stands
-   between two seconds (`boundary`). A reader that starts inside a second gets its rows again, under later numbers.
-4. Deleted rows are not seen: mark rows as deleted instead.
+3. Deleted rows are not seen: mark rows as deleted instead.
 """
 
 try:

@@ -16,7 +16,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc, pool
 
-from samzapy.clock import Clock
 from samzapy.config.reading.secrets import without_password
 from samzapy.config.streams.database import URL, DatabaseConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError
@@ -27,7 +26,7 @@ _TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
 
 class Database:
     """Connects when first used, and again after a failure. Every statement is a separate transaction, so no transaction stays
-    open between two looks. One thread, and only in the process that connected.
+    open between two polls. One thread, and only in the process that connected.
     """
 
     def __init__(self, config: DatabaseConfig) -> None:
@@ -113,13 +112,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TEXT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
 _MICROSECOND = timedelta(microseconds=1)
 
-#: Seconds since 1970 by the clock of the machine that dates the rows. SQLite has none but this machine's.
-_CLOCKS = {
-    "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
-    "mysql": "SELECT unix_timestamp(sysdate(6))",
-    "mariadb": "SELECT unix_timestamp(sysdate(6))",
-}
-
 
 def micros(value: Any, where: str) -> int:
     """Microseconds since 1970 of a time that was read; without a time zone it is UTC. Raises EnvironmentFailure, naming
@@ -144,11 +136,3 @@ def bound(dialect: str, column: sa.ColumnElement[Any], time_us: int) -> sa.Colum
         return sa.literal(text.rstrip("0") if "." in text else text, sa.String())
     aware = getattr(column.type, "timezone", False)
     return sa.literal(time if aware else time.replace(tzinfo=None), column.type)
-
-
-def now_s(connection: sa.Connection, clock: Clock) -> float:
-    """Seconds since 1970 by the database's clock, or by `clock` where the database is this machine's, or unknown."""
-    statement = _CLOCKS.get(connection.dialect.name)
-    if statement is None:
-        return clock.wall_ms() / 1000
-    return float(connection.scalar(sa.text(statement)) or 0)

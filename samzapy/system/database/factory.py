@@ -1,25 +1,38 @@
-"""`systems.NAME.samza.factory=database`."""
+"""`systems.NAME.samza.factory=database`: the clients of a database, and its admin, which changes nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import closing
+from typing import NoReturn
 
-from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+import sqlalchemy as sa
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import (
+    OffsetRange,
+    StreamDescription,
+    StreamSpec,
+    SystemAdmin,
+    SystemConsumer,
+    SystemFactory,
+    SystemProducer,
+    SystemSettings,
+)
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.streams.database import database_config
-from samzapy.errors import EnvironmentFailure
-from samzapy.system.database.admin import DatabaseAdmin
-from samzapy.system.database.connection import Database
+from samzapy.config.streams.database import DatabaseConfig, database_config
+from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
+from samzapy.system.database.connection import Database, bound
 from samzapy.system.database.reader import DatabaseReader
+from samzapy.system.database.table import SourceTable, find_table
 from samzapy.system.embedded.consumer import LogConsumer
 
 
 class DatabaseSystemFactory(SystemFactory):
-    """Clients of the database at `systems.NAME.database.url`. `clock` decides when to look again, and is SQLite's clock."""
+    """Clients of the database at `systems.NAME.database.url`. `clock` decides when to poll again."""
 
     read_only = True
     lists_streams = False
-    orders_by_time = True
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -43,4 +56,88 @@ class DatabaseSystemFactory(SystemFactory):
         )
 
     def admin(self, settings: SystemSettings, client_id: str) -> DatabaseAdmin:
-        return DatabaseAdmin(database_config(settings), self._clock)
+        return DatabaseAdmin(database_config(settings))
+
+
+class DatabaseAdmin(SystemAdmin):
+    """Streams are the tables that the job file names. The log of each begins at 0, so that a job can be set back there."""
+
+    upcoming_goes_back = True
+
+    def __init__(self, config: DatabaseConfig) -> None:
+        self._config = config
+        self._database = Database(config)
+
+    def create(self, spec: StreamSpec) -> bool:
+        self._refuse(spec.stream, "create")
+
+    def describe(self, stream: str) -> StreamDescription | None:
+        table = self._config.tables.get(stream)
+        if table is None:
+            return None
+        with self._database.connected() as connection:
+            source = find_table(self._database, connection, table)
+        config = {"database.order.by": table.order_by, "database.table": table.table}
+        stream_id = f"{self._database.dialect}:{source.table.fullname}"
+        return StreamDescription(stream, table.partitions, stream_id, config)
+
+    def list_streams(self) -> list[str]:
+        return sorted(self._config.tables)
+
+    def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
+        wanted, upcoming = list(ssps), {}
+        with self._database.connected() as connection:
+            for source in self._sources(connection, wanted):
+                upcoming[source.config.stream] = source.upcoming(connection)
+        return {ssp: OffsetRange(0, upcoming[ssp.stream]) for ssp in wanted}
+
+    def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
+        wanted, first = list(ssps), {}
+        with self._database.connected() as connection:
+            for source in self._sources(connection, wanted):
+                offset = _first_not_older(connection, source, time_ms)
+                first[source.config.stream] = source.upcoming(connection) if offset is None else offset
+        return {ssp: first[ssp.stream] for ssp in wanted}
+
+    def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
+        self._refuse(ssp.stream, "delete records of")
+
+    def grow(self, stream: str, partitions: int) -> None:
+        table = self._config.tables.get(stream)
+        prefix = table.prefix if table else f"streams.{stream}.database."
+        raise EnvironmentFailure(
+            f"{self._config.system}.{stream}: its partitions are {prefix}partitions of the job file"
+        )
+
+    def delete(self, stream: str) -> None:
+        self._refuse(stream, "delete")
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _sources(self, connection: sa.Connection, ssps: Iterable[SystemStreamPartition]) -> list[SourceTable]:
+        """The tables of the partitions. Raises UnknownStream, UnknownPartition."""
+        tables = {}
+        for ssp in ssps:
+            table = tables[ssp.stream] = self._config.tables.get(ssp.stream)
+            if table is None:
+                raise UnknownStream(ssp.system, ssp.stream, self._database.shown)
+            if not 0 <= ssp.partition < table.partitions:
+                raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, table.partitions)
+        return [find_table(self._database, connection, table) for table in tables.values() if table is not None]
+
+    def _refuse(self, stream: str, what: str) -> NoReturn:
+        raise EnvironmentFailure(
+            f"{self._config.system}.{stream}: cannot {what} it: tables of a database are read, never changed"
+        )
+
+
+def _first_not_older(connection: sa.Connection, source: SourceTable, time_ms: int) -> int | None:
+    """The offset of the first row that is not older."""
+    column = source.timestamp
+    if column is None:
+        raise EnvironmentFailure(
+            f"{source.where}: a time needs {source.config.prefix}timestamp.column, the column that says how old a row is"
+        )
+    not_older = column >= bound(connection.dialect.name, column, time_ms * 1000)
+    return connection.scalar(sa.select(sa.func.min(source.order)).where(not_older))

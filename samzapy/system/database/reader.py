@@ -14,10 +14,8 @@ from samzapy.clock import Clock
 from samzapy.config.streams.database import DatabaseConfig
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownPartition, UnknownStream
 from samzapy.system.database.connection import Database
-from samzapy.system.database.order import ByNumber, ByTime, Order, Page, upcoming_of, whole_seconds
-from samzapy.system.database.rows import Record, Row, Rows
-from samzapy.system.database.settled import SettledNumbers, SettledSeconds, writers_of
-from samzapy.system.database.table import SourceTable, find_table
+from samzapy.system.database.settled import SettledNumbers
+from samzapy.system.database.table import Record, Row, Rows, SourceTable, find_table
 from samzapy.system.embedded.consumer import Fetch, LogReader
 from samzapy.system.partitioner import partition_of
 
@@ -44,7 +42,7 @@ def last_number(connection: sa.Connection, source: SourceTable) -> int | None:
 logger = logging.getLogger(__name__)
 
 #: Rows of one statement; drivers hold all of them in memory.
-_ROWS_A_PAGE = 2000
+_ROWS_PER_QUERY = 2000
 
 
 class TableStream:
@@ -57,16 +55,12 @@ class TableStream:
         self._clock = clock
         self._due = clock.monotonic()
         self._pause_s = source.config.poll_interval_ms / 1000
-        self._order: Order | None = None
+        self._settled: SettledNumbers | None = None
 
     @property
     def wait_s(self) -> float:
-        """Seconds until the table should be looked at."""
+        """Seconds until the next poll of the table."""
         return self._due - self._clock.monotonic()
-
-    def boundary(self, offset: int) -> int:
-        """The first offset from `offset` on at which a reader can start again."""
-        return whole_seconds(offset) if self._source.by_time else offset
 
     def check(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Raise UnknownPartition for a partition that the stream does not have."""
@@ -80,18 +74,19 @@ class TableStream:
         """The records that may be read now, at most `max_records`; none before the table is due."""
         if self.wait_s > 0:
             return {}
-        if self._order is None:
-            self._order = self._begin(connection, positions)
+        if self._settled is None:
+            self._refuse_new_numbers(connection, positions)
+            # From the lowest position: a reader may seek back later, and a settled number stays settled.
+            self._settled = SettledNumbers(self._source, min(positions.values()), connection, self._clock)
         self._refuse_lost_rows(connection)
-        end = self._order.end(connection, positions.values())
+        end = self._settled.end(connection)
         fetched, idle = {}, True
         for ssp, position in positions.items():
             if position >= end:
                 fetched[ssp] = Fetch(position, None)
                 continue
-            page = self._order.page(connection, ssp, (position, end), min(max_records, _ROWS_A_PAGE))
-            fetched[ssp] = self._fetch(ssp, page)
-            idle = idle and page.position >= end
+            fetched[ssp] = self._fetch(connection, ssp, (position, end), min(max_records, _ROWS_PER_QUERY))
+            idle = idle and fetched[ssp].position >= end
             batch = fetched[ssp].batch
             max_records -= len(batch.offsets) if batch else 0
             if max_records <= 0:
@@ -101,30 +96,27 @@ class TableStream:
             self._due = self._clock.monotonic() + self._pause_s
         return fetched
 
-    def _fetch(self, ssp: SystemStreamPartition, page: Page) -> Fetch:
-        found: list[tuple[int, Record]] = [(offset, self._rows.record(row, offset)) for offset, row in page.rows]
-        if not found:
-            return Fetch(page.position, None)
-        offsets, records = zip(*found, strict=True)
+    def _fetch(self, connection: sa.Connection, ssp: SystemStreamPartition, span: tuple[int, int], limit: int) -> Fetch:
+        """The partition's records among at most `limit` rows of the table inside `span` (first offset, end)."""
+        order, (position, end) = self._source.order, span
+        statement = sa.select(*self._rows.selected).where(order >= position, order < end).order_by(order).limit(limit)
+        rows = connection.execute(statement).all()
+        after = end if len(rows) < limit else int(rows[-1][0]) + 1
+        own: list[tuple[int, Record]] = [
+            (int(row[0]), self._rows.record(row, row[0])) for row in rows if self._is_of(ssp, row)
+        ]
+        if not own:
+            return Fetch(after, None)
+        offsets, records = zip(*own, strict=True)
         keys, values, times = zip(*records, strict=True)
-        return Fetch(page.position, RecordBatch(ssp, offsets, keys, values, times))
+        return Fetch(after, RecordBatch(ssp, offsets, keys, values, times))
 
     def _is_of(self, ssp: SystemStreamPartition, row: Row) -> bool:
         return self._partitions == 1 or partition_of(self._rows.key(row) or b"", self._partitions) == ssp.partition
 
-    def _begin(self, connection: sa.Connection, positions: dict[SystemStreamPartition, int]) -> Order:
-        source = self._source
-        if source.by_time:
-            return ByTime(source, self._rows, self._is_of, SettledSeconds(source, self._clock))
-        self._refuse_new_numbers(connection, positions)
-        writers = writers_of(connection, source.table)
-        # From the lowest position: a reader may seek back later, and a settled number stays settled.
-        settled = SettledNumbers(source, min(positions.values()), writers, self._clock)
-        return ByNumber(source, self._rows, self._is_of, settled)
-
     def _refuse_new_numbers(self, connection: sa.Connection, positions: dict[SystemStreamPartition, int]) -> None:
         """Raise if the numbers begin again: the stream would be silent until they have passed the old positions."""
-        upcoming = upcoming_of(connection, self._source, 0)
+        upcoming = self._source.upcoming(connection)
         ahead = {ssp: position for ssp, position in positions.items() if position > upcoming}
         if not ahead:
             return
@@ -139,18 +131,13 @@ class TableStream:
     def _refuse_lost_rows(self, connection: sa.Connection) -> None:
         """Raise if rows have no place in the order, or one before the first: they would never be read."""
         source, order = self._source, self._source.order
-        lost: list[sa.ColumnElement[bool]] = [order.is_(None)] if source.may_be_null else []
-        if not source.by_time:
-            lost.append(order < 0)
-        if not lost:
-            return
-        row = connection.execute(sa.select(*self._rows.selected).where(sa.or_(*lost)).limit(1)).first()
+        lost = sa.or_(order < 0, order.is_(None)) if source.may_be_null else order < 0
+        row = connection.execute(sa.select(*self._rows.selected).where(lost).limit(1)).first()
         if row is not None:
             key = (self._rows.key(row) or b"NULL").decode(errors="replace")
-            allowed = "a timestamp" if source.by_time else "an integer >= 0"
             raise EnvironmentFailure(
                 f"{source.where}: {source.config.prefix}order.by: the row with key {key} has "
-                f"{order.name}={self._rows.order(row)}, expected {allowed} in every row of table {source.config.table}"
+                f"{order.name}={row[0]}, expected an integer >= 0 in every row of table {source.config.table}"
             )
 
 
@@ -201,9 +188,6 @@ class DatabaseReader(LogReader):
         pause = min(timeout_s, max(due, _LEAST_WAIT_S))
         time.sleep(pause)
         return pause
-
-    def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
-        return self._streams[ssp.stream].boundary(offset)
 
     def close(self) -> None:
         self._database.close()

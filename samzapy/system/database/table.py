@@ -1,77 +1,89 @@
-"""Finds a table in the database, and checks that it can be read with the settings of the job file."""
+"""Finds a table in the database, checks that it can be read with the settings of the job file, and makes records of its rows.
+
+1. The value is the row as a JSON object, column by column, written by orjson: times in ISO 8601, decimals as strings (a JSON
+   number may lose digits), UUIDs as strings, bytes in base64, JSON columns unchanged. SQLite's times and decimals stay as
+   they are stored.
+2. The key is the value of its column as text (serde `string`; for integers also `json`), or unchanged bytes. Several
+   columns are a JSON array. A NULL key means no key.
+"""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from samzapy.config.streams.database import TableConfig
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.system.database.connection import Database
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError
+from samzapy.system.database.connection import Database, micros
 
 Column = sa.Column[Any]
+Row = Any
+
+_UNIQUE_INTEGER = (
+    "a column that grows with each new or changed row and is unique: an identity column, or a version that each change draws "
+    "from a sequence"
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SourceTable:
-    """The columns of a stream by their parts. `ties` order rows of the same time; they are empty for a unique integer.
-    `may_be_null`: the order column is declared nullable."""
+    """The columns of a stream by their parts. `may_be_null`: the order column is declared nullable."""
 
     config: TableConfig
     where: str
     table: sa.Table
     order: Column
-    ties: tuple[Column, ...]
     key: tuple[Column, ...]
     columns: tuple[Column, ...]
     deleted: Column | None
     timestamp: Column | None
     may_be_null: bool
 
-    @property
-    def by_time(self) -> bool:
-        """Whether the order column is a timestamp."""
-        return isinstance(self.order.type, sa.DateTime)
+    def upcoming(self, connection: sa.Connection) -> int:
+        """The offset after the table's last row."""
+        greatest = connection.scalar(sa.select(sa.func.max(self.order)))
+        return 0 if greatest is None else int(greatest) + 1
 
 
 def find_table(database: Database, connection: sa.Connection, config: TableConfig) -> SourceTable:
     """The table of a stream. Raises EnvironmentFailure if it does not exist, ConfigError with every mismatch."""
     table = _reflect(database, connection, config.table)
     named = _Columns(table, config, database)
-    order = named.one("order.by", config.order_by)
+    order = named.order()
     key = named.some("key", config.key) if config.key else tuple(table.primary_key.columns)
     deleted = None if config.deleted_column is None else named.one("deleted.column", config.deleted_column)
     timestamp = None if config.timestamp_column is None else named.one("timestamp.column", config.timestamp_column)
     columns = named.some("columns", config.columns) or tuple(c for c in table.columns if c is not deleted)
     if not key:
         named.problem("key", None, f"required, since table {config.table} has no primary key")
-    by_time = order is not None and isinstance(order.type, sa.DateTime)
     if timestamp is not None and not isinstance(timestamp.type, sa.DateTime):
         named.problem("timestamp.column", timestamp.name, f"a timestamp, this is {timestamp.type}")
-    ties = named.ties(order) if order is not None else ()
     if named.problems:
         raise ConfigError(named.problems)
     assert order is not None
     return SourceTable(
-        config,
-        f"{database.config.system}.{config.stream}",
-        table,
-        order,
-        ties,
-        key,
-        columns,
-        deleted,
-        timestamp if timestamp is not None else order if by_time else None,
-        bool(order.nullable) and not order.primary_key,
+        config=config,
+        where=f"{database.config.system}.{config.stream}",
+        table=table,
+        order=order,
+        key=key,
+        columns=columns,
+        deleted=deleted,
+        timestamp=timestamp,
+        may_be_null=bool(order.nullable) and not order.primary_key,
     )
 
 
 class _Columns:
-    """Looks columns up, and collects the problems."""
+    """Finds columns by their names in the job file, and collects the problems."""
 
     def __init__(self, table: sa.Table, config: TableConfig, database: Database) -> None:
         self.problems: list[ConfigProblem] = []
@@ -83,37 +95,32 @@ class _Columns:
         self.problems.append(ConfigProblem(f"{self._config.prefix}{leaf}", value, message))
 
     def one(self, leaf: str, name: str) -> Column | None:
-        found = self._table.columns.get(name)
-        if found is None:
+        column = self._table.columns.get(name)
+        if column is None:
             known = ", ".join(self._table.columns.keys())
             self.problem(leaf, name, f"a column of table {self._config.table} in {self._shown}: {known}")
-        return found
+        return column
 
     def some(self, leaf: str, names: Iterable[str]) -> tuple[Column, ...]:
-        return tuple(found for name in names if (found := self.one(leaf, name)) is not None)
+        return tuple(column for name in names if (column := self.one(leaf, name)) is not None)
 
-    def ties(self, order: Column) -> tuple[Column, ...]:
-        """The columns that order rows with the same order column; a problem if rows stay equal."""
-        primary = tuple(self._table.primary_key.columns)
-        if isinstance(order.type, sa.Integer):
-            if not self._is_unique((order.name,)):
-                message = "an integer must be unique: the primary key, or with a unique index of its own"
-                self.problem("order.by", order.name, message)
-            return ()
-        if not isinstance(order.type, sa.DateTime):
-            self.problem("order.by", order.name, f"an integer or a timestamp, this is {order.type}")
-        elif primary:
-            return primary
-        else:
-            ties = self.some("key", self._config.key)
-            if ties and not any(column.nullable for column in ties) and self._is_unique(self._config.key):
-                return ties
-            message = "a timestamp may repeat: the table needs a primary key, or a unique, not null key"
+    def order(self) -> Column | None:
+        """The order column; a problem unless it is a unique integer."""
+        order = self.one("order.by", self._config.order_by)
+        if order is None:
+            return None
+        if isinstance(order.type, sa.DateTime):
+            message = f"rows can share a time; name {_UNIQUE_INTEGER}"
             self.problem("order.by", order.name, message)
-        return ()
+        elif not isinstance(order.type, sa.Integer):
+            self.problem("order.by", order.name, f"an integer, {_UNIQUE_INTEGER}; this is {order.type}")
+        elif not self._is_unique(order.name):
+            message = "an integer must be unique: the primary key, or with a unique index of its own"
+            self.problem("order.by", order.name, message)
+        return order
 
-    def _is_unique(self, names: Iterable[str]) -> bool:
-        table, wanted = self._table, set(names)
+    def _is_unique(self, name: str) -> bool:
+        table = self._table
         sets = [{column.name for column in table.primary_key.columns}]
         sets += [
             {c.name for c in constraint.columns}
@@ -121,7 +128,7 @@ class _Columns:
             if isinstance(constraint, sa.UniqueConstraint)
         ]
         sets += [{c.name for c in index.columns} for index in table.indexes if index.unique and not _is_partial(index)]
-        return wanted in sets
+        return {name} in sets
 
 
 def _is_partial(index: sa.Index) -> bool:
@@ -138,3 +145,84 @@ def _reflect(database: Database, connection: sa.Connection, name: str) -> sa.Tab
     except exc.NoSuchTableError:
         tables = ", ".join(sorted(sa.inspect(connection).get_table_names(schema or None))) or "none"
     raise EnvironmentFailure(f"{database}: table {name} does not exist; there are: {tables}")
+
+
+class Record(NamedTuple):
+    """Key, value and time of a message; `time_ms` is -1 for none."""
+
+    key: bytes | None
+    value: bytes | None
+    time_ms: int
+
+
+class Rows:
+    """The columns to select of a table, and the records of its rows."""
+
+    def __init__(self, source: SourceTable, dialect: str) -> None:
+        self._source = source
+        parts: list[Column | None] = [source.order, source.deleted, source.timestamp]
+        self.selected = [
+            sa.null().label(f"none_{n}") if column is None else _read(column, dialect).label(f"{column.name}_{n}")
+            for n, column in enumerate((*parts, *source.key, *source.columns))
+        ]
+        self._key = slice(3, 3 + len(source.key))
+        self._values = slice(self._key.stop, None)
+        # Plain strings: orjson accepts no subclass.
+        self._names = [str(column.name) for column in source.columns]
+
+    def record(self, row: Row, offset: int) -> Record:
+        """The record. Raises SerdeError, naming stream, offset and column, for a value that JSON cannot hold."""
+        where = f"{self._source.where}@{offset}"
+        time_ms = (
+            -1 if row[2] is None else micros(row[2], f"{where}: {self._source.config.prefix}timestamp.column") // 1000
+        )
+        value = None if row[1] else self._json(row, where)
+        return Record(self.key(row), value, time_ms)
+
+    def key(self, row: Row) -> bytes | None:
+        """The record's key."""
+        key = tuple(row[self._key])
+        if len(key) > 1:
+            return orjson.dumps(key, default=_plain)
+        return _text(key[0])
+
+    def _json(self, row: Row, where: str) -> bytes:
+        values = row[self._values]
+        try:
+            return orjson.dumps(dict(zip(self._names, values, strict=True)), default=_plain)
+        except TypeError as cause:
+            for name, value in zip(self._names, values, strict=True):
+                try:
+                    orjson.dumps(value, default=_plain)
+                except TypeError as reason:
+                    shown = f"{type(value).__name__} {str(value)[:40]!r} cannot be written as JSON ({reason})"
+                    raise SerdeError(
+                        f"{where}: column {name}: {shown}; name the others in {self._source.config.prefix}columns"
+                    ) from cause
+            raise SerdeError(f"{where}: {cause}") from cause
+
+
+def _read(column: Column, dialect: str) -> sa.ColumnElement[Any]:
+    # SQLite stores any value in a column of such a type: text, a number.
+    if dialect == "sqlite" and isinstance(column.type, (sa.DateTime, sa.Date, sa.Time, sa.Numeric)):
+        return sa.type_coerce(column, sa.types.NullType())
+    return column
+
+
+def _text(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    plain = orjson.dumps(value, default=_plain)
+    return plain[1:-1] if plain.startswith(b'"') else plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -49,10 +49,6 @@ class LogReader(ABC):
     def wait(self, timeout_s: float) -> float:
         """Wait for records that the last `read` has not seen. Returns the seconds spent, `timeout_s` if none came."""
 
-    def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
-        """Like the consumer's."""
-        return offset
-
     @abstractmethod
     def close(self) -> None:
         """Release the client."""
@@ -103,9 +99,6 @@ class LogConsumer(SystemConsumer):
 
     def position(self, ssp: SystemStreamPartition) -> int:
         return self._positions[ssp]
-
-    def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
-        return offset if self._reader is None else self._reader.boundary(ssp, offset)
 
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
         if ssp not in self._positions:

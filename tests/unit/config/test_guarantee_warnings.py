@@ -2,7 +2,6 @@
 
 import ast
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,11 @@ from samzapy.api.task import (
     WindowableTask,
 )
 from samzapy.config import guarantee_warnings as announcing
-from samzapy.config.guarantee import Guarantee
 from samzapy.config.guarantee_warnings import (
     COUNTS,
     GuaranteeWarning,
     counts_in_words,
     guarantee_warnings,
-    late_rows,
     weak_copies,
 )
 from samzapy.config.tasks.error_policy import Action, Stage
@@ -257,22 +254,6 @@ def test_what_a_topic_does_not_survive_is_announced(copies, config, message):
     assert any(message in str(each) for each in found)
 
 
-BY_TIME = StreamDescription(
-    "orders", 1, "id", {"database.order.kind": "timestamp", "database.order.by": "changed"}, None
-)
-
-
-@pytest.mark.parametrize(
-    ("guarantee", "messages"),
-    [(Guarantee.EXACTLY_ONCE, ["is not read"]), (Guarantee.EFFECTIVELY_ONCE, ["is not read", "under other ids"])],
-)
-def test_what_a_table_in_the_order_of_time_may_miss_is_announced(guarantee, messages):
-    found = list(late_rows("systems.x.streams.orders.", BY_TIME, guarantee))
-    assert [each.key for each in found] == ["systems.x.streams.orders.database.order.by"] * len(messages)
-    for each, message in zip(found, messages, strict=True):
-        assert message in each.message
-
-
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
@@ -322,8 +303,7 @@ def test_no_place_that_announces_is_without_a_case(load, monkeypatch):
         guarantee_warnings(load(guarantee), load_factory, type("Weak", (StreamTask, kind), {}))
     for copies, config, _ in BY_TOPIC:
         list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
-    list(weak_copies("the.key", replace(BY_TIME, replicas=1, hidden="not authorised")))
-    list(late_rows("systems.x.streams.orders.", BY_TIME, Guarantee.EFFECTIVELY_ONCE))
+    list(weak_copies("the.key", StreamDescription("t", 1, "id", {}, 1, "not authorised")))
     weakened_state(load(LOGGED).stores, refused("kafka", "not authorised"))
     missed = [
         f"{path}:{first}"

@@ -306,28 +306,6 @@ def test_the_copies_of_inputs_changelogs_checkpoints_and_transactions_are_looked
     assert len(weakly_kept(load_job(keys), describe)) == 3
 
 
-@pytest.mark.parametrize(("guarantee", "announced"), [("exactly-once", 1), ("effectively-once", 2)])
-def test_what_a_table_in_the_order_of_a_timestamp_does_not_promise_is_announced(guarantee, announced):
-    table = {
-        "task.inputs": "shop.t",
-        "systems.shop.samza.factory": "database",
-        "systems.shop.database.url": "sqlite:///shop.db",
-        "streams.t.samza.system": "shop",
-        "streams.t.database.order.by": "at",
-    }
-    job = load_job({**JOB, **table, "task.guarantee": guarantee, "task.commit.ms": "1000"})
-    config = {"database.order.by": "at", "database.order.kind": "timestamp"}
-
-    def describe(stream):
-        return StreamDescription("t", 1, "id", config) if stream.stream == "t" else None
-
-    found = weakly_kept(job, describe)
-    assert [weaker.key for weaker in found] == ["streams.t.database.order.by"] * announced
-    assert "the second in its at is not read" in found[0].message
-    config["database.order.kind"] = "integer"
-    assert not weakly_kept(job, describe)
-
-
 def test_a_start_loads_the_engines_once_and_reads_the_checkpoints_once_besides_its_take_over(admin, monkeypatch):
     admin.create(StreamSpec("in", 2))
     prepare(load_job({**JOB, **STORE}))

@@ -12,12 +12,6 @@ from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange
 from samzapy.system.database import DatabaseSystemFactory
 from samzapy.testing import ManualClock
 
-SECOND = 2**30
-#: The number of the last row of a second.
-LAST = SECOND - 1
-#: Where a manual clock begins: 2023-11-14 22:13:20.
-NOW_S = 1_700_000_000
-
 
 class Shop:
     """A database with a connection that writes, and the streams that are read of it."""
@@ -163,166 +157,17 @@ def test_a_row_without_a_place_in_the_order_is_named(shop):
         shop.rest(shop.reader())
 
 
-# Timestamps
-
-
-@pytest.fixture
-def dated(shop):
-    shop.write("CREATE TABLE t (id INTEGER PRIMARY KEY, changed TIMESTAMP NOT NULL)")
-    shop.stream(order_by="changed", columns="id")
-    return shop
-
-
-def put(shop, **changed):
-    """Rows by id, at seconds before now."""
-    for name, ago in changed.items():
-        time = f"datetime({NOW_S} - {ago}, 'unixepoch')"
-        shop.write(f"INSERT OR REPLACE INTO t VALUES ({name[1:]}, {time})")
-
-
-def numbers(found):
-    return [(divmod(offset, SECOND), value["id"]) for offset, _, value in found]
-
-
-def test_rows_of_one_time_are_numbered_in_the_order_of_their_key(dated):
-    put(dated, r3=60, r1=60, r2=60, r9=61, r4=59)
-    assert numbers(dated.rest(dated.reader(), most=2)) == [
-        ((NOW_S - 61, LAST), 9),
-        ((NOW_S - 60, 0), 1),
-        ((NOW_S - 60, 1), 2),
-        ((NOW_S - 60, LAST), 3),
-        ((NOW_S - 59, LAST), 4),
-    ]
-
-
-def test_the_last_row_a_partition_has_of_a_second_is_known_though_others_have_more_of_it(dated):
-    dated.stream(order_by="changed", columns="id", partitions="2")
-    put(dated, **{f"r{number}": 60 for number in range(20)}, r99=50)
-    ssps = [SystemStreamPartition("shop", "t", partition) for partition in range(2)]
-    dated.clock.advance(1)
-    for most in (1, 2, 3, 20, 21, 22):
-        reader, found = dated.reader(partitions=2), []
-        while any(reader.position(ssp) < dated.upcoming() for ssp in ssps):
-            for batch in reader.poll(0.0, most):
-                values = map(json.loads, batch.values)
-                found += numbers(zip(batch.offsets, batch.keys, values, strict=True))
-        assert sorted(row for _, row in found) == [*range(20), 99]
-        assert sorted((place for place, row in found if row < 99), reverse=True)[:2] == [(NOW_S - 60, LAST)] * 2
-
-
-def test_a_poll_ends_between_two_seconds_where_it_can(dated):
-    put(dated, r1=60, r2=60, r3=59, r4=59, r5=59)
-    reader, ssp = dated.reader(), SystemStreamPartition("shop", "t", 0)
-    dated.clock.advance(1)
-    for most, rows, boundary in ((3, 2, True), (2, 2, False), (2, 1, True)):
-        (batch,) = reader.poll(0.0, most)
-        upcoming = batch.offsets[-1] + 1
-        assert len(batch.offsets) == rows
-        assert (reader.boundary(ssp, upcoming) == upcoming) is boundary
-        assert reader.boundary(ssp, upcoming) in {(NOW_S - 59) * SECOND, (NOW_S - 58) * SECOND}
-
-
-def test_a_poll_of_one_row_reads_a_second_that_holds_many(dated):
-    put(dated, r1=60, r2=60, r3=60)
-    assert [row for _, row in numbers(dated.rest(dated.reader(), most=1))] == [1, 2, 3]
-
-
-def test_fractions_of_a_second_are_ordered_whether_they_are_written_or_not(dated):
-    dated.write(
-        "INSERT INTO t VALUES (1, '2023-11-14 22:00:00.5'), (2, '2023-11-14 22:00:00'), (3, '2023-11-14 22:00:01')"
-    )
-    dated.write("INSERT INTO t VALUES (4, '2023-11-14 22:00:00.000001'), (5, '2023-11-14 21:59:59.999999')")
-    assert [row["id"] for _, _, row in dated.rest(dated.reader())] == [5, 2, 4, 1, 3]
-
-
-def test_a_start_within_a_second_repeats_it_and_loses_no_row_whatever_has_changed(dated):
-    put(dated, r1=60, r2=60, r3=60, r4=60)
-    dated.clock.advance(1)
-    (batch,) = dated.reader().poll(0.0, 2)
-    assert [json.loads(value)["id"] for value in batch.values] == [1, 2]
-    put(dated, r1=30)  # so 3 is now second: whoever goes on at the third has missed it
-    again = numbers(dated.rest(dated.reader(batch.offsets[-1] + 1)))
-    assert again == [((NOW_S - 60, 2), 2), ((NOW_S - 60, 3), 3), ((NOW_S - 60, LAST), 4), ((NOW_S - 30, LAST), 1)]
-
-
-def test_a_reader_that_goes_on_repeats_nothing_though_rows_before_it_have_moved(dated):
-    put(dated, r1=60, r2=60, r3=60, r4=60)
-    reader = dated.reader()
-    dated.clock.advance(1)
-    (batch,) = reader.poll(0.0, 2)
-    put(dated, r1=30)
-    rest = numbers(dated.rest(reader))
-    assert len(batch.offsets) == 2
-    assert rest == [((NOW_S - 60, 2), 3), ((NOW_S - 60, LAST), 4), ((NOW_S - 30, LAST), 1)]
-
-
-def test_a_second_is_read_when_the_lag_has_passed_since_its_end(dated):
-    put(dated, r1=12, r2=8)
-    reader = dated.reader()
-    assert numbers(dated.rest(reader)) == [((NOW_S - 12, LAST), 1)]
-    put(dated, r3=8)  # late
-    assert numbers(dated.rest(reader)) == []
-    assert numbers(dated.rest(reader)) == [((NOW_S - 8, 0), 2), ((NOW_S - 8, LAST), 3)]
-
-
-def test_a_row_of_the_future_waits_and_holds_nothing_back(dated):
-    put(dated, r1=-3600, r2=100)
-    reader = dated.reader()
-    assert [row["id"] for _, _, row in dated.rest(reader)] == [2]
-    put(dated, r3=5)
-    dated.clock.advance(10)
-    assert [row["id"] for _, _, row in dated.rest(reader)] == [3]
-    dated.clock.advance(3600)
-    assert [row["id"] for _, _, row in dated.rest(reader)] == [1]
-
-
-def test_a_position_that_the_clock_has_not_reached_is_warned_of_once_with_what_to_do(dated, caplog):
-    put(dated, r1=60)
-    reader = dated.reader()
-    dated.rest(reader)
-    dated.clock.advance(3600)  # a clock that is wrong for one look
-    dated.rest(reader)
-    assert not caplog.messages
-    dated.clock.set_wall(NOW_S * 1000)
-    put(dated, r2=-60)
-    dated.clock.advance(120)
-    assert dated.rest(reader) == dated.rest(reader) == []
-    (said,) = caplog.messages
-    assert (
-        "shop.t: the clock of the database is at 2023-11-14T22:15:21Z, but the table was read up to 2023-11-14T23:13:"
-        in said
-    )
-    assert said.endswith("samzapy checkpoint set JOB 2023-11-14T22:15:11Z")
-    # The next start has the same positions.
-    dated.rest(dated.reader(reader.position(SystemStreamPartition("shop", "t", 0))))
-    assert len(caplog.messages) == 2
-
-
-def test_a_reader_at_the_end_of_a_table_that_is_written_now_is_not_ahead(dated, caplog):
-    put(dated, r1=0)
-    dated.clock.set_wall(NOW_S * 1000)
-    reader = dated.reader(dated.upcoming())
-    dated.clock.set_wall(NOW_S * 1000 - 1900)
-    assert dated.rest(reader) == []
-    assert not caplog.messages
-
-
-def test_the_end_of_a_dated_table_is_reached_though_its_last_row_is_deleted(dated):
-    put(dated, r1=60, r2=20)
-    end = dated.upcoming()
-    assert end == (NOW_S - 20 + 1) * SECOND
-    dated.write("DELETE FROM t WHERE id = 2")
-    reader = dated.reader()
-    dated.rest(reader)
-    assert reader.position(SystemStreamPartition("shop", "t", 0)) >= end
+# Times
 
 
 @pytest.mark.parametrize("value", ["'2023-11-14T22:00:00'", "'yesterday'", "1700000000", "'2023-11-14 22:00:00+01:00'"])
-def test_a_time_that_is_written_otherwise_is_shown_and_not_misread(dated, value):
-    dated.write(f"INSERT INTO t VALUES (1, {value})")
-    allowed = r"streams\.t\.database\.order\.by: expected a time, as text 2026-01-31 12:00:00 in UTC, got "
+def test_a_time_in_another_format_is_refused(shop, value):
+    shop.write("CREATE TABLE t (id INTEGER PRIMARY KEY, changed TIMESTAMP)")
+    shop.write(f"INSERT INTO t VALUES (1, {value})")
+    shop.stream(order_by="id", timestamp_column="changed")
+    allowed = r"streams\.t\.database\.timestamp\.column: expected a time, as text 2026-01-31 12:00:00 in UTC, got "
     with pytest.raises(EnvironmentFailure, match=allowed):
-        dated.upcoming()
+        shop.rest(shop.reader())
 
 
 def test_messages_carry_the_time_of_their_row_and_are_found_by_it(shop):
@@ -336,14 +181,6 @@ def test_messages_carry_the_time_of_their_row_and_are_found_by_it(shop):
     ssp, admin = batch.ssp, shop.admin()
     times = [start, start + 250, start + 251, start + 2000, start + 2001]
     assert [admin.offsets_at([ssp], time)[ssp] for time in times] == [4, 4, 6, 6, 7]
-
-
-def test_a_dated_table_is_found_by_time_to_the_second(dated):
-    put(dated, r1=60, r2=20)
-    ssp, admin = SystemStreamPartition("shop", "t", 0), dated.admin()
-    times = [0, (NOW_S - 60) * 1000 + 1, NOW_S * 1000]
-    found = [admin.offsets_at([ssp], time)[ssp] // SECOND for time in times]
-    assert found == [NOW_S - 60, NOW_S - 20, NOW_S - 19]
 
 
 def test_a_time_needs_a_column_that_has_one(versions):
@@ -385,9 +222,8 @@ def test_columns_that_are_not_there_are_told_together(versions):
     [
         ("id INTEGER PRIMARY KEY, n INTEGER", {}, "an integer must be unique: the primary key, or with a unique index"),
         ("n INTEGER, m INTEGER, UNIQUE (n, m)", {"key": "m"}, "an integer must be unique"),
-        ("n TEXT PRIMARY KEY", {}, "an integer or a timestamp, this is TEXT"),
-        ("n TIMESTAMP, m INTEGER", {"key": "m"}, "the table needs a primary key, or a unique, not null key"),
-        ("n TIMESTAMP, m INTEGER UNIQUE", {"key": "m"}, "the table needs a primary key, or a unique, not null key"),
+        ("n TEXT PRIMARY KEY", {}, "from a sequence; this is TEXT"),
+        ("n TIMESTAMP PRIMARY KEY", {}, "rows can share a time; name a column that grows"),
         ("n INTEGER UNIQUE", {}, "streams.t.database.key: required, since table t has no primary key"),
         ("n INTEGER PRIMARY KEY, m INTEGER", {"timestamp_column": "m"}, "a timestamp, this is INTEGER, got 'm'"),
     ],
@@ -401,13 +237,6 @@ def test_a_partial_unique_index_makes_no_order(shop):
     shop.write("CREATE TABLE t (id TEXT PRIMARY KEY, n INTEGER, live BOOLEAN)")
     shop.write("CREATE UNIQUE INDEX i ON t (n) WHERE live")
     assert "an integer must be unique" in refusal(shop, order_by="n")
-
-
-def test_a_unique_key_takes_the_place_of_a_primary_key(shop):
-    shop.write("CREATE TABLE t (code TEXT NOT NULL UNIQUE, n TIMESTAMP NOT NULL)")
-    shop.write("INSERT INTO t VALUES ('b', '2020-01-01 00:00:00'), ('a', '2020-01-01 00:00:00')")
-    shop.stream(order_by="n", key="code")
-    assert [key for _, key, _ in shop.rest(shop.reader())] == [b"a", b"b"]
 
 
 @pytest.mark.parametrize(

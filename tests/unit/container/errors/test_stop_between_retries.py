@@ -1,7 +1,5 @@
 """A stop while the container waits to try a message again: it ends, whatever the message is part of."""
 
-import sqlite3
-from contextlib import closing
 from typing import ClassVar
 
 import pytest
@@ -12,62 +10,6 @@ from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, Stream
 from samzapy.errors import TaskFailed
 from samzapy.testing import TaskTestDriver
 
-#: More tries than any policy here allows: a container that has made so many does not end.
-TOO_MANY = 50
-
-
-class StubbornRows(InitableTask):
-    """Has its container stopped by the first try at the row `r2`, which always fails."""
-
-    tries: ClassVar[int] = 0
-    container = None
-
-    def init(self, context):
-        self.counts = context.get_store("counts")
-
-    def count(self, envelope):
-        row = envelope.message["id"]
-        if row == "r2":
-            kind = type(self)
-            kind.tries += 1
-            if kind.tries == 1:
-                kind.container.stop()
-            if kind.tries > TOO_MANY:
-                raise SystemExit("the container does not stop")
-            raise ValueError("told to")
-        self.counts.put(row, (self.counts.get(row) or 0) + 1)
-
-
-class StubbornTask(StubbornRows, StreamTask):
-    def process(self, envelope, collector, coordinator):
-        self.count(envelope)
-
-
-class StubbornRow(StubbornRows, CoroutineTask):
-    async def process(self, envelope, collector, coordinator):
-        self.count(envelope)
-
-
-def table_job(tmp_path, task, **keys):
-    path = tmp_path / "shop.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE t (id TEXT PRIMARY KEY, changed TIMESTAMP NOT NULL)")
-        rows = [(f"r{number}", "2024-01-01 10:00:00") for number in range(6)]
-        connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
-    table = {
-        "task.inputs": "shop.t",
-        "systems.shop.samza.factory": "database",
-        "systems.shop.database.url": f"sqlite:///{path}",
-        "streams.t.samza.offset.default": "oldest",
-        "streams.t.samza.system": "shop",
-        "streams.t.samza.key.serde": "string",
-        "streams.t.samza.msg.serde": "json",
-        "streams.t.database.order.by": "changed",
-        "streams.t.database.partitions": "1",
-        "streams.t.database.poll.interval.ms": "1",
-    }
-    return MemoryJob(tmp_path / "state", task=task, **table, **keys)
-
 
 def run_to_stop(job, task):
     task.tries = 0
@@ -77,24 +19,6 @@ def run_to_stop(job, task):
 
 def skipped(report):
     return report.metrics["errors"]["process.skipped"]
-
-
-# One try with three repetitions. A task that blocks has one try before, given back when the stop interrupts the first
-# pause.
-@pytest.mark.parametrize(("task", "tries"), [(StubbornTask, 5), (StubbornRow, 4)])
-def test_a_message_inside_a_group_that_is_committed_as_a_whole_gets_its_tries_at_once(tmp_path, task, tries):
-    job = table_job(tmp_path, task, **{"task.error.process.policy": "retry(3, 60s) then skip"})
-    assert skipped(run_to_stop(job, task)) == 1
-    assert task.tries == tries
-    assert job.changelog() == {f"r{number}": 1 for number in range(6) if number != 2}
-
-
-def test_the_attempt_ends_over_such_a_message_if_the_policy_is_to_fail_in_the_end(tmp_path):
-    job = table_job(tmp_path, StubbornTask, **{"task.error.process.policy": "retry(3, 60s)"})
-    with pytest.raises(TaskFailed, match="ValueError: told to"):
-        run_to_stop(job, StubbornTask)
-    assert StubbornTask.tries == 5
-    assert job.changelog() == {}
 
 
 class WindowTask(StreamTask, WindowableTask):
