@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -20,13 +20,13 @@ from benchmarks.gate.against import checkout, compare
 from benchmarks.gate.changes import Change, changes, changes_table
 from benchmarks.kafka import Kafka, broker
 from benchmarks.queries import main as queries
-from benchmarks.reporting.results import LATEST, Results, circumstances, ratios
+from benchmarks.reporting.results import LATEST, Repeats, Summary, circumstances, ratios, read, write
 from benchmarks.reporting.tables import TABLES
 from benchmarks.reporting.targets import targets
 from benchmarks.suite import VARIANTS, WORKLOADS
 from benchmarks.workloads.base import Workload
 from benchmarks.workloads.turns import Runner, take_turns
-from samzapy.bench.measuring import THIS_PROGRAM, Program
+from samzapy.bench.measuring import THIS_PROGRAM, Measurement, Program
 from samzapy.errors import SamzapyError
 
 #: The workloads without a broker; they have options of their own, after their names.
@@ -54,7 +54,7 @@ class Benchmark:
         """Measure the workloads, keep them in the output as soon as each is done, and hold them against stored
         results."""
         options = self._options
-        found, kept = Results({}, {}), Results.read(options.output) if options.output else Results({}, {})
+        found: dict[str, Mapping[str, Sequence[Measurement]]] = {}
         for name in options.workload or WORKLOADS:
             workload = self._workload(name)
             variants = self._variants(workload)
@@ -66,13 +66,16 @@ class Benchmark:
             runners = [Runner(each, workload, each, options.repeats or workload.times(each)) for each in variants]
             done = take_turns(runners, self._say)
             self._failed |= bool(done.failures)
-            found = found.with_workload(name, done.repeats, when)
+            found[name] = done.repeats
             if options.output:
-                kept = kept.with_workload(name, done.repeats, when)
-                kept.write(options.output, [each.to_json() for each in targets(kept.repeats)])
+                reached = [target.to_json() for target in targets({name: done.repeats})]
+                summary = Summary.of(name, done.repeats, reached, when)
+                # All its variants are replaced, since only those of one run can be compared.
+                write(options.output, {**read(options.output), name: summary})
         self._show(found)
         if options.compare:
-            self._judge(changes(ratios(Results.read(options.compare).repeats), ratios(found.repeats)))
+            before = {ratio: spread for kept in read(options.compare).values() for ratio, spread in kept.ratios.items()}
+            self._judge(changes(before, ratios(found)))
         return int(self._failed)
 
     def measure_beside(self, program: Program) -> int:
@@ -92,13 +95,13 @@ class Benchmark:
         wanted = self._options.variant
         return [variant for variant in workload.variants if not wanted or variant in wanted]
 
-    def _show(self, found: Results) -> None:
+    def _show(self, found: Repeats) -> None:
         for table in TABLES:
-            made = table(found.repeats)
+            made = table(found)
             if made.row_count:
                 self._console.print(made)
         if self._options.output:
-            self._console.print(f"every repeat is in {self._options.output}", soft_wrap=True)
+            self._console.print(f"medians, minima and maxima are in {self._options.output}", soft_wrap=True)
 
     def _judge(self, found: Sequence[Change]) -> None:
         allowed = self._options.fail_on

@@ -21,7 +21,7 @@ from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.launchers import KEYED_COUNT, PASS_THROUGH, PeerUnavailable, Settings
 from benchmarks.peers.report import markdown, plot, rows, table
 from benchmarks.peers.running import measure
-from benchmarks.reporting.results import RESULTS, circumstances, summary
+from benchmarks.reporting.results import RESULTS, circumstances
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement, MeasurementFailed
 from samzapy.errors import SamzapyError
@@ -121,11 +121,7 @@ def _report(
         "measured": when,
         "skipped": dict(skipped),
         "workloads": {
-            workload: {
-                label: {"summary": summary(runs), "repeats": [run.to_json() for run in runs]}
-                for label, runs in by_peer.items()
-                if runs
-            }
+            workload: {label: {"repeats": [run.to_json() for run in runs]} for label, runs in by_peer.items() if runs}
             for workload, by_peer in found.items()
         },
     }

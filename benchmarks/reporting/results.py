@@ -1,4 +1,4 @@
-"""All repeats of a run, what they come to, and the file they are kept in."""
+"""What the repeats of a run come to, and the file it is kept in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -65,9 +65,9 @@ def figures(repeats: Sequence[Measurement]) -> dict[str, list[float]]:
     return found
 
 
-def summary(repeats: Sequence[Measurement]) -> dict[str, dict[str, float]]:
+def summary(repeats: Sequence[Measurement]) -> dict[str, Spread]:
     """Minimum, median and maximum of every figure."""
-    return {name: asdict(Spread.of(values)) for name, values in figures(repeats).items()}
+    return {name: Spread.of(values).rounded() for name, values in figures(repeats).items()}
 
 
 def ratios(repeats: Repeats) -> dict[str, Spread]:
@@ -127,56 +127,59 @@ def _git(*arguments: str) -> str:
 
 
 @dataclass(frozen=True)
-class Results:
-    """The repeats of each workload, and the circumstances of each."""
+class Summary:
+    """One measured workload: the figures of each variant, their ratios, what was to be reached, and the circumstances."""
 
-    repeats: Mapping[str, Mapping[str, Sequence[Measurement]]]
-    measured: Mapping[str, Mapping[str, Any]]
+    variants: Mapping[str, Mapping[str, Spread]]
+    ratios: Mapping[str, Spread]
+    targets: Sequence[Mapping[str, Any]]
+    measured: Mapping[str, Any]
 
     @classmethod
-    def read(cls, path: Path) -> Results:
-        """What a file holds; nothing if there is none. Workloads that are not measured any more are left out."""
-        if not path.exists():
-            return cls({}, {})
-        content = json.loads(path.read_text(encoding="utf-8"))
-        repeats = {
-            workload: {
-                variant: [Measurement.from_json(run) for run in kept["repeats"]] for variant, kept in variants.items()
-            }
-            for workload, variants in content["workloads"].items()
-            if workload in WORKLOADS
-        }
-        return cls(repeats, {name: each for name, each in content.get("measured", {}).items() if name in repeats})
-
-    def with_workload(
-        self, name: str, repeats: Mapping[str, Sequence[Measurement]], measured: Mapping[str, Any]
-    ) -> Results:
-        """The same with a workload measured anew; all its variants are replaced, as only those of one run can be
-        compared."""
-        together, when = {**self.repeats, name: repeats}, {**self.measured, name: measured}
-        return Results(
-            {each: together[each] for each in WORKLOADS if each in together},
-            {each: when[each] for each in WORKLOADS if each in when},
+    def of(
+        cls,
+        workload: str,
+        variants: Mapping[str, Sequence[Measurement]],
+        targets: Sequence[Mapping[str, Any]],
+        measured: Mapping[str, Any],
+    ) -> Summary:
+        """The summary of all repeats of a workload."""
+        return cls(
+            {variant: summary(runs) for variant, runs in variants.items()},
+            ratios({workload: variants}),
+            targets,
+            measured,
         )
 
-    def write(self, path: Path, targets: Sequence[Mapping[str, Any]]) -> None:
-        """Keep everything as JSON; `targets` say what was to be reached."""
-        content: dict[str, Any] = {
-            "ratios": {name: asdict(spread) for name, spread in ratios(self.repeats).items()},
-            "targets": list(targets),
-            "measured": self.measured,
-            "workloads": {
-                workload: {
-                    variant: {"summary": summary(runs), "repeats": [run.to_json() for run in runs]}
-                    for variant, runs in variants.items()
-                }
-                for workload, variants in self.repeats.items()
-            },
-        }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_json(content), encoding="utf-8")
+
+def read(path: Path) -> dict[str, Summary]:
+    """The summaries in a file by workload; none without a file. Workloads that are not measured any more are left out."""
+    if not path.exists():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return {
+        workload: Summary(
+            {variant: _spreads(kept) for variant, kept in content[workload]["variants"].items()},
+            _spreads(content[workload]["ratios"]),
+            content[workload]["targets"],
+            content[workload]["measured"],
+        )
+        for workload in WORKLOADS
+        if workload in content
+    }
 
 
-def _json(content: Mapping[str, Any]) -> str:
-    """Indented, with lists of numbers in one line each."""
-    return _NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(content, indent=2)) + "\n"
+def write(path: Path, summaries: Mapping[str, Summary]) -> None:
+    """Write the summaries as JSON, in the order of the workloads; a spread is [minimum, median, maximum]."""
+    ordered = {workload: summaries[workload] for workload in WORKLOADS if workload in summaries}
+    text = json.dumps(
+        ordered,
+        default=lambda value: list(vars(value).values()) if isinstance(value, Spread) else vars(value),
+        indent=1,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_NUMBERS.sub(lambda match: " ".join(match[0].split()), text) + "\n", encoding="utf-8")
+
+
+def _spreads(kept: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
+    return {name: Spread(*values) for name, values in kept.items()}

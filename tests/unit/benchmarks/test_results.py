@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from benchmarks.reporting.results import Results, Spread, ratios
+from benchmarks.reporting.results import Spread, Summary, ratios, read, write
 from benchmarks.reporting.targets import targets
 from benchmarks.suite import WORKLOADS
 from benchmarks.workloads.turns import Runner, take_turns
@@ -71,21 +69,17 @@ def test_targets_are_of_medians_and_of_the_most_memory():
     assert found["keyed-count.local.exactly-once.memory_mib"].reached
 
 
-def test_a_workload_measured_again_replaces_its_rows_and_no_others(tmp_path):
+def test_summaries_come_back_from_their_file_as_they_were(tmp_path):
     path = tmp_path / "latest.json"
-    latency = {"local": [measured(1.0, p50_ms=1.0)]}
-    first = Results({}, {}).with_workload("latency", latency, {"date": "then"})
-    first.with_workload("keyed-count", KEYED_COUNT["keyed-count"], {"date": "then"}).write(path, [])
-    again = {"bare": [measured(1.0)], "local": [measured(2.0)]}
-    Results.read(path).with_workload("keyed-count", again, {"date": "now"}).write(path, [])
-    kept = Results.read(path)
-    assert kept.repeats == {"keyed-count": again, "latency": latency}
-    assert kept.measured == {"keyed-count": {"date": "now"}, "latency": {"date": "then"}}
-    assert json.loads(path.read_text())["ratios"]["keyed-count.cpu"] == {"min": 2.0, "median": 2.0, "max": 2.0}
+    summary = Summary.of("keyed-count", KEYED_COUNT["keyed-count"], [{"name": "keyed-count.cpu"}], {"date": "now"})
+    write(path, {"keyed-count": summary, "of another version": summary})
+    assert read(path) == {"keyed-count": summary}
+    assert summary.variants["local"]["cpu_s_per_million"] == Spread(3.0, 3.0, 4.0)
+    assert summary.ratios["keyed-count.cpu"] == Spread(1.0, 1.5, 1.5)
 
 
-def test_a_file_that_is_not_there_holds_nothing(tmp_path):
-    assert Results.read(tmp_path / "none.json") == Results({}, {})
+def test_without_a_file_nothing_was_measured(tmp_path):
+    assert read(tmp_path / "none.json") == {}
 
 
 class Recorded:
