@@ -16,7 +16,8 @@ from samzapy.admin.user_code import JobCode
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, SystemAdmin
-from samzapy.checkpoint.records import refuse_unfinished, startpoints_from_json
+from samzapy.checkpoint.records import read_changelog_partitions, read_owner, refuse_unfinished, startpoints_from_json
+from samzapy.checkpoint.topic import wait_at_most
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import GuaranteeWarning, weak_copies
 from samzapy.config.job import JobConfig
@@ -177,16 +178,16 @@ def look_around(
         _check_changelogs(config.stores, describe, model, exactly=code is not None and recorded is not None)
         names = [task.name for task in model.tasks]
         with _reading(records, "the owner of the checkpoints and changelogs", warn) as checkpoints:
-            refuse_another_job(config, checkpoints.read_owner())
+            refuse_another_job(config, read_owner(checkpoints))
             if code is not None:
                 # A startpoint is the way on, so commands that set one do not refuse.
                 refuse_renamed(config, checkpoints, describe)
-            refuse_foreign(config, model, checkpoints.read_all(names), checkpoints, clients, describe)
+            refuse_foreign(config, model, checkpoints.read(names), checkpoints, clients, describe)
         kept = weakly_kept(config, describe)
         if code is not None:
             with _reading(records, "the serdes of the stores", warn) as checkpoints:
                 refuse_unfinished(checkpoints, config.stores)
-                check_checkpoints(config, code.engines, checkpoints.read_all(names).values())
+                check_checkpoints(config, code.engines, checkpoints.read(names).values())
         return model, kept
 
 
@@ -200,11 +201,13 @@ def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: 
     own: a committed one, a startpoint, or a reset."""
     inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
     names = {found.stream_id: stream for stream in inputs if (found := describe(stream)) is not None}
-    startpoints = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS) if config.startpoints else None)
+    startpoints = startpoints_from_json(
+        checkpoints.read_record(JobRecord.STARTPOINTS).newest if config.startpoints else None
+    )
     own = {each.ssp for each in startpoints if not each.expired(SYSTEM_CLOCK.wall_ms())}
     former: dict[SystemStream, SystemStream] = {}
     offsets: dict[SystemStreamPartition, int] = {}
-    for each in filter(None, checkpoints.read_all(checkpoints.read_changelog_partitions()).values()):
+    for each in filter(None, checkpoints.read(read_changelog_partitions(checkpoints)).values()):
         own |= each.input_offsets.keys()
         for ssp, offset in each.input_offsets.items():
             now = names.get(each.input_ids.get(ssp.system_stream, ""))
@@ -240,8 +243,8 @@ class _Recorded:
 def _recorded(records: JobRecords, warn: Warn) -> _Recorded | None:
     """The records of earlier runs; None if they cannot be read now."""
     with _reading(records, "the inputs and tasks of earlier runs", warn) as checkpoints, checkpoints.one_pass():
-        inputs = from_json(checkpoints.read_record(JobRecord.INPUTS))
-        return _Recorded(inputs, checkpoints.read_changelog_partitions())
+        inputs = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
+        return _Recorded(inputs, read_changelog_partitions(checkpoints))
     return None
 
 
@@ -249,7 +252,7 @@ def _recorded(records: JobRecords, warn: Warn) -> _Recorded | None:
 def _reading(records: JobRecords, sought: str, warn: Warn) -> Iterator[CheckpointManager]:
     """The job's checkpoints, for reading only. If they cannot be read, warns that `sought` is left out."""
     try:
-        records.checkpoints.patience_s = _PATIENCE_S
+        wait_at_most(records.checkpoints, _PATIENCE_S)
         yield records.checkpoints
     except RetriableError as cause:
         raise NotReachable(str(cause)) from cause

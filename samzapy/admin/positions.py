@@ -25,6 +25,7 @@ from samzapy.checkpoint.records import (
     merged_startpoints,
     pending,
     pending_of_all,
+    read_owner,
     startpoints_from_json,
     startpoints_to_json,
 )
@@ -69,10 +70,10 @@ def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
 
 
 def _read(model: JobModel, clients: SystemClients, checkpoints: CheckpointManager) -> JobPositions:
-    committed = checkpoints.read_all(task.name for task in model.tasks)
+    committed = checkpoints.read(task.name for task in model.tasks)
     logs = clients.offsets(ssp for task in model.tasks for ssp in task.ssps)
-    owner = checkpoints.read_owner()
-    return JobPositions(committed, logs, owner, kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK)))
+    owner = read_owner(checkpoints)
+    return JobPositions(committed, logs, owner, kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK).newest))
 
 
 def kept_clocks(committed: Mapping[str, Checkpoint | None], record: Mapping[str, Any] | None) -> KeptClocks:
@@ -134,7 +135,7 @@ def move_positions(
     _refuse_own_state(config.task.task_class)
     with open_job(config, "checkpoint") as (clients, checkpoints):
         # 1  a run
-        unseen = refuse_if_running(config, checkpoints.read_owner(), anyway=move.dry_run, take_over=move.take_over)
+        unseen = refuse_if_running(config, read_owner(checkpoints), anyway=move.dry_run, take_over=move.take_over)
         before = _read(model, clients, checkpoints)
         chosen = {ssp: before.logs[ssp] for ssp in chosen_inputs(before.logs, move.inputs)}
         after = move.target.offsets(config.offset_default, chosen, clients.admin)
@@ -295,7 +296,7 @@ def write_startpoints(
         # The newest startpoint counts, even if the machine that wrote an earlier one has a clock that is ahead.
         now = max([clock.wall_ms(), *(each.created_ms + 1 for each in known)])
         new = [Startpoint(secrets.token_hex(8), ssp, position, now, task) for ssp in chosen]
-        committed = checkpoints.read_all(tasks)
+        committed = checkpoints.read(tasks)
 
         def with_new(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             written = [startpoints_from_json(value) for value in values]
@@ -322,7 +323,7 @@ def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_
 
 
 def _written(checkpoints: CheckpointManager) -> tuple[Startpoint, ...]:
-    return startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
+    return startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS).newest)
 
 
 def _pending(
@@ -330,7 +331,7 @@ def _pending(
 ) -> list[Startpoint]:
     """The startpoints that some task of the job has yet to follow."""
     ssps = {task.name: task.ssps for task in model.tasks}
-    return pending_of_all(startpoints, ssps, checkpoints.read_all(ssps), now_ms)
+    return pending_of_all(startpoints, ssps, checkpoints.read(ssps), now_ms)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 import psutil
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
+from samzapy.checkpoint.records import read_owner
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import RunEnd, open_job
@@ -115,7 +116,7 @@ def ask_to_drain(config: JobConfig) -> JobRun:
         problem = ConfigProblem("task.checkpoint.factory", "none", "a job that keeps no positions cannot drain")
         raise ConfigError([problem])
     with open_job(config, "drain") as (_, checkpoints):
-        owner = checkpoints.read_owner()
+        owner = read_owner(checkpoints)
         found = look_for_run(config, owner)
         end = None if owner is None else RunEnd.read(checkpoints, owner)
         over = not found.unseen or (end is not None and not end.again)
@@ -144,7 +145,7 @@ def wait_for_drain(
             gone = look_for_run(config, run) == Running()
             try:
                 with checkpoints.one_pass():
-                    owner, end = checkpoints.read_owner(), RunEnd.read(checkpoints, run)
+                    owner, end = read_owner(checkpoints), RunEnd.read(checkpoints, run)
             except (Unreachable, RetriableError, RestoreStalled):
                 # The job outlives the restart of a broker, and the request is kept.
                 if clock.monotonic() >= until:

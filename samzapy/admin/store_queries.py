@@ -20,7 +20,8 @@ from samzapy.admin.streams import Literal, as_text
 from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.engine import EngineSettings, StorageEngineFactory
 from samzapy.api.serde import Serde
-from samzapy.checkpoint.records import refuse_unfinished
+from samzapy.checkpoint.records import read_changelog_partitions, refuse_unfinished
+from samzapy.checkpoint.topic import wait_at_most
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -185,7 +186,7 @@ def _changelog(
     config = question.config
     stall_s = 30 + config.task.transaction_timeout_ms / 1000
     with open_job(config, "store") as (clients, checkpoints), progress() as on_progress:
-        checkpoints.patience_s = stall_s
+        wait_at_most(checkpoints, stall_s)
         refuse_unfinished(checkpoints, [store.name])
         reader = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, folder, on_progress, stall_s)
         return reader.read(store, question.partitions, selection)
@@ -255,7 +256,7 @@ def _owners(store: StoreConfig, clients: SystemClients, checkpoints: CheckpointM
     description = clients.admin(stream.system).describe(stream.stream)
     if description is None:
         raise UnknownStream(*stream, store=store.name)
-    known = checkpoints.read_changelog_partitions()
+    known = read_changelog_partitions(checkpoints)
     if known:
         return dict(sorted(known.items(), key=lambda owned: owned[1]))
     tasks = [f"Partition {number}" for number in range(description.partitions)]

@@ -32,7 +32,15 @@ from samzapy.admin.running import NO_DRIVER, has_ended, refuse_if_running
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription
-from samzapy.checkpoint.records import Adopted, adopt_ends, refuse_unfinished
+from samzapy.checkpoint.records import (
+    Adopted,
+    adopt_ends,
+    peek_owner,
+    peek_owners,
+    read_owner,
+    refuse_unfinished,
+    write_owner,
+)
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
@@ -88,7 +96,7 @@ def take_over(
     checkpoints of another job, TransactionsRefused, JobTakenOver if another run takes over meanwhile.
     """
     # 1  the previous run
-    previous, _ = checkpoints.peek_owner()
+    previous, _ = peek_owner(checkpoints)
     # 2  the job of the checkpoints
     refuse_another_job(config, previous)
     ids = tuple(transactional_id(config.job_name, member) for member in members)
@@ -101,7 +109,7 @@ def take_over(
         record = replace(mine, epoch=earlier.epoch + _ATTEMPTS, lease_ms=_lease_ms(config, state, mine))
         wanted = record if settled else earlier.added_to(record)
         if wanted != written:
-            checkpoints.write_owner(wanted)
+            write_owner(checkpoints, wanted)
             written = wanted
         # 4  fences
         if state.system is not None and earlier.unfenced:
@@ -109,13 +117,13 @@ def take_over(
             earlier.unfenced = False
             continue
         # 5  the owners up to this run's record
-        owners, complete = checkpoints.peek_owners()
+        owners, complete = peek_owners(checkpoints)
         if earlier.take(owners, complete=complete):
             settled = False
             continue
         if not complete:
             # An unknown run has a transaction open: wait until it ends, by the broker at the latest.
-            checkpoints.read_owner()
+            read_owner(checkpoints)
             continue
         # 6  runs that nothing fences
         if earlier.wait_for_those_that_go_on(checkpoints, wait):
@@ -210,7 +218,7 @@ class _EarlierRuns:
 
     def are_passed_by(self, checkpoints: CheckpointManager, epoch: int) -> bool:
         """Whether some checkpoint has that epoch or a greater one; its epoch counts from now on."""
-        found = checkpoints.read_all(self._tasks).values()
+        found = checkpoints.read(self._tasks).values()
         greatest = max((each.epoch for each in found if each is not None), default=0)
         if greatest < epoch:
             return False
@@ -304,7 +312,7 @@ def refuse_foreign(
     numbers = sorted({task.changelog_partition for task in model.tasks if committed[task.name] is None})
     if not numbers:
         return
-    adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
+    adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED).newest)
     ends: dict[SystemStreamPartition, int] = {}
     stores: dict[SystemStreamPartition, str] = {}
     for store in config.stores.values():
@@ -346,7 +354,7 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     ]
     found: dict[str, Mapping[int, int]] = {}
     with open_job(config, "adopt") as (clients, checkpoints):
-        refuse_if_running(config, checkpoints.read_owner(), take_over=take_over)
+        refuse_if_running(config, read_owner(checkpoints), take_over=take_over)
         refuse_unfinished(checkpoints, [store.name for store in stores])
         adopted = {}
         for store in stores:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -51,6 +51,7 @@ class Checkpoint:
     epoch: int = 0
     time_ms: int = 0
     clock: int | None = None
+    _: KW_ONLY
     startpoints: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
     event_times: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
     senders: Mapping[SystemStreamPartition, Mapping[str, SenderState]] = field(default_factory=dict)
@@ -83,14 +84,19 @@ class JobRun:
     job: tuple[str, str] | None = None
     epoch: int = 0
     transactional_ids: tuple[str, ...] | None = None
+    _: KW_ONLY
     lease_ms: int = 0
     born: int = 0
     boot: str = ""
 
 
 class JobRecord(Enum):
-    """Further records of a whole job, each one JSON object; a newer one replaces the older."""
+    """The records of a whole job, each one JSON object; a newer one replaces the older."""
 
+    OWNER = "samzapy-owner"
+    """The run that was started last."""
+    PARTITIONS = "samzapy-changelog-partitions"
+    """The changelog partition of each task that ever had one: it must never change."""
     INPUTS = "samzapy-inputs"
     """The partition counts of its inputs, at its first start and now."""
     LOCALITY = "samzapy-locality"
@@ -102,8 +108,8 @@ class JobRecord(Enum):
     DRAIN = "samzapy-drain"
     """The run that was asked to drain."""
     ENDED = "samzapy-ended"
-    """The run that has ended properly, whether it has drained, and whether its process starts the job again. No part of the run is
-    still active."""
+    """The run that has ended properly, whether it has drained, and whether its process starts the job again. No part of
+    the run is still active."""
     HANDOVER = "samzapy-handover"
     """The run that should hand the job over, and the run that asks for it."""
     HEARD = "samzapy-heard"
@@ -114,32 +120,31 @@ class JobRecord(Enum):
     """The unfinished migrations of stores, and their progress."""
 
 
-class CheckpointManager(ABC):
-    """Keeps the checkpoints of a job's tasks, the run that owns the job, and further records of the job."""
+class RecordHistory(NamedTuple):
+    """The values of a record that are still kept, oldest first. `complete`: everything was read."""
 
-    #: Seconds that a read may wait without progress, as for an open transaction; then it raises RestoreError.
-    patience_s = 60.0
+    values: Sequence[Mapping[str, Any]]
+    complete: bool = True
+
+    @property
+    def newest(self) -> Mapping[str, Any] | None:
+        """The value that counts, None if there is none."""
+        return self.values[-1] if self.values else None
+
+
+class CheckpointManager(ABC):
+    """Keeps the checkpoints of a job's tasks, and the records of the job."""
 
     @abstractmethod
     def start(self) -> None:
         """Create the topic or the folder if it is missing, and check it. Raises EnvironmentFailure."""
 
     @abstractmethod
-    def read(self, task_name: str) -> Checkpoint | None:
-        """The task's last durable checkpoint, None before its first commit.
+    def read(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
+        """The last durable checkpoint of each task, None before its first commit.
 
         Reads committed records up to the log's end at the time of the call. Raises RestoreError past its deadline.
         """
-
-    def read_all(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
-        """The last durable checkpoint of each task. Managers that read a log override it, to read the log once."""
-        return {name: self.read(name) for name in task_names}
-
-    @contextmanager
-    def one_pass(self) -> Iterator[None]:
-        """A context in which every read answers as of its beginning, so a manager that reads a log looks for its end
-        once. Do not write inside."""
-        yield
 
     @abstractmethod
     def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
@@ -150,42 +155,12 @@ class CheckpointManager(ABC):
         """
 
     @abstractmethod
-    def read_changelog_partitions(self) -> dict[str, int]:
-        """The changelog partition of each task that ever had one, by task name: it must never change."""
+    def read_record(self, record: JobRecord, *, wait: bool = True) -> RecordHistory:
+        """The values of a record; a manager that keeps only the newest returns that one.
 
-    @abstractmethod
-    def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
-        """Keep the mapping durably, in place of the previous one."""
-
-    @abstractmethod
-    def read_owner(self) -> JobRun | None:
-        """The run of the latest `write_owner`, None before the first."""
-
-    def peek_owner(self) -> tuple[JobRun | None, bool]:
-        """The owner, as far as it can be read without waiting for open transactions, and whether everything was read.
-        Raises as `peek_owners`."""
-        owners, complete = self.peek_owners()
-        return owners[-1] if owners else None, complete
-
-    def peek_owners(self) -> tuple[Sequence[JobRun], bool]:
-        """The runs of all owner records that are still kept, oldest first, as far as they can be read without waiting
-        for open transactions, and whether everything was read. A manager that keeps one record returns the newest.
-        Raises RestoreError after its deadline."""
-        owner = self.read_owner()
-        return () if owner is None else (owner,), True
-
-    @abstractmethod
-    def write_owner(self, run: JobRun) -> None:
-        """Make `run` the owner of the job, durably and outside of any transaction. From now on every other run must
-        let go."""
-
-    @abstractmethod
-    def read_record(self, record: JobRecord) -> Mapping[str, Any] | None:
-        """The newest value, None if there is none. Raises RestoreError if it is not a JSON object."""
-
-    def peek_record(self, record: JobRecord) -> Mapping[str, Any] | None:
-        """The newest value that is readable without waiting for open transactions. Raises as `read_record`."""
-        return self.read_record(record)
+        Without `wait` the read ends before the first open transaction. Raises RestoreError past its deadline, or for a
+        value that is not a JSON object.
+        """
 
     @abstractmethod
     def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
@@ -203,8 +178,13 @@ class CheckpointManager(ABC):
            the newest value is the merged one.
         3. A manager that does neither overwrites the values that others write meanwhile.
         """
-        newest = self.read_record(record)
-        self.write_record(record, change([] if newest is None else [newest]))
+        self.write_record(record, change(self.read_record(record).values[-1:]))
+
+    @contextmanager
+    def one_pass(self) -> Iterator[None]:
+        """A context in which every read answers as of its beginning, so a manager that reads a log looks for its end
+        once. Do not write inside."""
+        yield
 
     @abstractmethod
     def close(self) -> None:

@@ -1,127 +1,21 @@
-"""Makes the checkpoint manager that `task.checkpoint.*` asks for, and keeps checkpoints in files, one for each task."""
+"""Makes the checkpoint manager that `task.checkpoint.*` asks for."""
 
 from __future__ import annotations
 
-import fcntl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, RecordHistory
 from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
-from samzapy.checkpoint import codec
-from samzapy.checkpoint.samza import SamzaRecords
-from samzapy.checkpoint.topic import TopicCheckpointManager
-from samzapy.checkpoint.whole_files import WholeFiles
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.topic import SamzaRecords, TopicCheckpointManager
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_topic
 from samzapy.config.tasks.checkpoint import CheckpointConfig
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, TaskMigrated
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
-
-_PARTITIONS = "changelog-partitions.json"
-_OWNER = "owner.json"
-
-
-class FileCheckpointManager(CheckpointManager):
-    """For jobs with all containers on one file system. Contents are the checkpoint topic's record values."""
-
-    def __init__(self, folder: Path, clock: Clock = SYSTEM_CLOCK) -> None:
-        """`folder` belongs to one job; it is made when the job starts."""
-        self._folder = folder
-        self._files = WholeFiles(folder, clock)
-
-    def start(self) -> None:
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as cause:
-            raise EnvironmentFailure(f"task.checkpoint.path: cannot make {self._folder} ({cause.strerror})") from cause
-
-    def read(self, task_name: str) -> Checkpoint | None:
-        path = self._path(task_name)
-        data = self._load(path)
-        return None if data is None else codec.decode(data, str(path))
-
-    def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
-        for task_name, checkpoint in checkpoints.items():
-            # Checked last: a process that was suspended in the write must not overwrite its successor's commit.
-            check = partial(self._require_owned, task_name, checkpoint.epoch)
-            self._store(self._path(task_name), codec.encode(checkpoint), check)
-
-    def _require_owned(self, task_name: str, epoch: int) -> None:
-        known = self.read(task_name)
-        if known is not None and known.epoch > epoch:
-            raise TaskMigrated(
-                f"{task_name}: an attempt of epoch {known.epoch} has written its checkpoint, this one has epoch {epoch}"
-            )
-
-    def read_changelog_partitions(self) -> dict[str, int]:
-        path = self._folder / _PARTITIONS
-        data = self._load(path)
-        return {} if data is None else codec.decode_partitions(data, str(path))
-
-    def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
-        self._store(self._folder / _PARTITIONS, codec.encode_partitions(partitions))
-
-    def read_owner(self) -> JobRun | None:
-        path = self._folder / _OWNER
-        data = self._load(path)
-        return None if data is None else codec.decode_owner(data, str(path))
-
-    def write_owner(self, run: JobRun) -> None:
-        self._store(self._folder / _OWNER, codec.encode_owner(run))
-
-    def read_record(self, record: JobRecord) -> dict[str, Any] | None:
-        path = self._folder / f"{record.value}.json"
-        data = self._load(path)
-        return None if data is None else codec.decode_record(data, str(path))
-
-    def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
-        self._store(self._folder / f"{record.value}.json", codec.encode_record(value))
-
-    def change_record(
-        self, record: JobRecord, change: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
-    ) -> None:
-        with self._alone(record):
-            super().change_record(record, change)
-
-    @contextmanager
-    def _alone(self, record: JobRecord) -> Iterator[None]:
-        """Keep other processes from changing the record, if the file system has locks."""
-        path = self._folder / f"{record.value}.lock"
-        try:
-            lock = path.open("ab")
-        except OSError as cause:
-            raise EnvironmentFailure(f"{path}: cannot be locked ({cause.strerror})") from cause
-        with lock:
-            with suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def _path(self, task_name: str) -> Path:
-        return self._folder / f"task-{quote(task_name, safe='')}.json"
-
-    def _load(self, path: Path) -> bytes | None:
-        try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as cause:
-            raise EnvironmentFailure(f"{path}: cannot read the checkpoint ({cause.strerror})") from cause
-
-    def _store(self, path: Path, data: bytes, check: Callable[[], None] = lambda: None) -> None:
-        try:
-            self._files.write(path.name, data, check=check)
-        except OSError as cause:
-            raise EnvironmentFailure(f"{path}: cannot write the checkpoint ({cause.strerror})") from cause
 
 
 class NoCheckpointManager(CheckpointManager):
@@ -130,29 +24,17 @@ class NoCheckpointManager(CheckpointManager):
     def start(self) -> None:
         """There is nothing to create."""
 
-    def read(self, task_name: str) -> Checkpoint | None:
-        return None
+    def read(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
+        return dict.fromkeys(task_names)
 
     def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
         """Nothing is kept."""
 
-    def read_changelog_partitions(self) -> dict[str, int]:
-        return {}
-
-    def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
-        """Nothing is kept: the planner numbers the tasks of the same inputs in the same way."""
-
-    def read_owner(self) -> JobRun | None:
-        return None
-
-    def write_owner(self, run: JobRun) -> None:
-        """Nothing is kept."""
-
-    def read_record(self, record: JobRecord) -> None:
-        return None
+    def read_record(self, record: JobRecord, *, wait: bool = True) -> RecordHistory:
+        return RecordHistory(())
 
     def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
-        """Nothing is kept."""
+        """Nothing is kept: the planner numbers the tasks of the same inputs in the same way."""
 
     def close(self) -> None:
         """Nothing is held open."""

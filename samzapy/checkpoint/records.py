@@ -39,8 +39,9 @@ from typing import Any
 
 import msgspec
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.checkpoint import codec
 from samzapy.errors import EnvironmentFailure, RestoreError
 from samzapy.strict_json import LastOffset, Moment, Natural, convert, plain
 
@@ -117,6 +118,42 @@ def adopt_ends(checkpoints: CheckpointManager, found: Mapping[SystemStream, tupl
     checkpoints.change_record(JobRecord.ADOPTED, with_these)
 
 
+def read_owner(checkpoints: CheckpointManager) -> JobRun | None:
+    """The run that was started last, None before the first."""
+    value = checkpoints.read_record(JobRecord.OWNER).newest
+    return None if value is None else codec.owner_of(value)
+
+
+def peek_owners(checkpoints: CheckpointManager) -> tuple[Sequence[JobRun], bool]:
+    """The runs of all owner records that are still kept, oldest first, as far as they can be read without waiting for
+    open transactions, and whether everything was read."""
+    history = checkpoints.read_record(JobRecord.OWNER, wait=False)
+    return tuple(map(codec.owner_of, history.values)), history.complete
+
+
+def peek_owner(checkpoints: CheckpointManager) -> tuple[JobRun | None, bool]:
+    """The last of `peek_owners`, None for none, and whether everything was read."""
+    owners, complete = peek_owners(checkpoints)
+    return owners[-1] if owners else None, complete
+
+
+def write_owner(checkpoints: CheckpointManager, run: JobRun) -> None:
+    """Make `run` the owner of the job, durably and outside of any transaction. From now on every other run must let
+    go."""
+    checkpoints.write_record(JobRecord.OWNER, codec.owner_record(run))
+
+
+def read_changelog_partitions(checkpoints: CheckpointManager) -> dict[str, int]:
+    """The changelog partition of each task that ever had one, by task name. Raises RestoreError."""
+    value = checkpoints.read_record(JobRecord.PARTITIONS).newest
+    return {} if value is None else codec.partitions_of(value)
+
+
+def write_changelog_partitions(checkpoints: CheckpointManager, partitions: Mapping[str, int]) -> None:
+    """Keep the mapping durably, in place of the previous one."""
+    checkpoints.write_record(JobRecord.PARTITIONS, codec.partitions_record(partitions))
+
+
 class Migration(msgspec.Struct, frozen=True, rename={"topic_id": "id", "started_ms": "started-ms"}):
     """A store that is being rewritten, as its record has it.
 
@@ -185,12 +222,12 @@ class Migrations:
     @classmethod
     def read(cls, checkpoints: CheckpointManager) -> Migrations:
         """Read the job's migrations from its checkpoints. Raises RestoreError."""
-        return cls._of(checkpoints.read_record(JobRecord.MIGRATION))
+        return cls._of(checkpoints.read_record(JobRecord.MIGRATION).newest)
 
     @classmethod
     def peek(cls, checkpoints: CheckpointManager) -> Migrations:
         """Like `read`, but without waiting for open transactions: a running migration has one. Raises RestoreError."""
-        return cls._of(checkpoints.peek_record(JobRecord.MIGRATION))
+        return cls._of(checkpoints.read_record(JobRecord.MIGRATION, wait=False).newest)
 
     @classmethod
     def _of(cls, data: Mapping[str, Any] | None) -> Migrations:

@@ -31,8 +31,8 @@ from samzapy.api.event_time import CheckpointStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint.factories import Clients
+from samzapy.checkpoint.files import WholeFiles
 from samzapy.checkpoint.topic import read_to
-from samzapy.checkpoint.whole_files import WholeFiles
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic

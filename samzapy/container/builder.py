@@ -114,9 +114,11 @@ class ContainerBuilder:
         """The job's records about its tasks, read in one pass. Raises JobTakenOver."""
         with self._checkpoints.one_pass():
             ownership.check(self._checkpoints)
-            found = self._checkpoints.read_all(task.name for task in self.model.tasks)
-            startpoints = self._checkpoints.read_record(JobRecord.STARTPOINTS) if self.config.startpoints else None
-            adopted = self._checkpoints.read_record(JobRecord.ADOPTED)
+            found = self._checkpoints.read(task.name for task in self.model.tasks)
+            startpoints = (
+                self._checkpoints.read_record(JobRecord.STARTPOINTS).newest if self.config.startpoints else None
+            )
+            adopted = self._checkpoints.read_record(JobRecord.ADOPTED).newest
         kept = {name: of_inputs(self.config, name, checkpoint) for name, checkpoint in found.items()}
         outdated = frozenset(name for name, checkpoint in kept.items() if checkpoint is not found[name])
         return JobProgress(kept, startpoints_from_json(startpoints), Adopted.from_json(adopted), outdated)

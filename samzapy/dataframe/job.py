@@ -18,6 +18,7 @@ from samzapy.admin.job_check import existing, resolved
 from samzapy.admin.user_code import make_importable
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.checkpoint.records import read_changelog_partitions
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.reading.secrets import Masked, literal_secrets
@@ -174,8 +175,8 @@ def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: Checkpoint
         stream: existing(stream, lambda each: clients.admin(each.system).describe(each.stream)).partitions
         for stream in config.task.inputs
     }
-    previous = checkpoints.read_changelog_partitions()
-    known = from_json(checkpoints.read_record(JobRecord.INPUTS))
+    previous = read_changelog_partitions(checkpoints)
+    known = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
     inputs = follow_growth(known, counts, keeps_state=keeps_state(config.stores))
     model = plan(config, counts, previous, inputs)
     owned = {task.name: task.changelog_partition for task in model.tasks}

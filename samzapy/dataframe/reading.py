@@ -23,7 +23,7 @@ from pyspark.sql import types as sql
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
-from samzapy.checkpoint.records import refuse_unfinished
+from samzapy.checkpoint.records import read_changelog_partitions, refuse_unfinished
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -331,7 +331,7 @@ def _local_parts(context: SparkContext, config: JobConfig, store: StoreConfig, f
 
 def _tasks(config: JobConfig) -> dict[int, str]:
     with open_job(config, PURPOSE) as (clients, checkpoints):
-        known = checkpoints.read_changelog_partitions()
+        known = read_changelog_partitions(checkpoints)
         if known:
             return {partition: task for task, partition in known.items()}
         return job_tasks(config, clients, checkpoints).names

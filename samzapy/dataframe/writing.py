@@ -22,7 +22,15 @@ from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.offsets import Positions, Target
-from samzapy.checkpoint.records import Startpoint, adopt_ends, refuse_unfinished, startpoints_from_json
+from samzapy.checkpoint.records import (
+    Startpoint,
+    adopt_ends,
+    read_changelog_partitions,
+    read_owner,
+    refuse_unfinished,
+    startpoints_from_json,
+    write_changelog_partitions,
+)
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -214,10 +222,10 @@ def own(
     members = [MEMBER, *map(writer_member, tasks.names)]
     names = list(tasks.names.values())
     claim = take_over_by_tool(config, clients, checkpoints, members, names, wait, unseen=bool(unseen))
-    if checkpoints.read_changelog_partitions() != tasks.changelog_partitions:
-        checkpoints.write_changelog_partitions(tasks.changelog_partitions)
+    if read_changelog_partitions(checkpoints) != tasks.changelog_partitions:
+        write_changelog_partitions(checkpoints, tasks.changelog_partitions)
     inputs = to_json(tasks.inputs)
-    if checkpoints.read_record(JobRecord.INPUTS) != inputs:
+    if checkpoints.read_record(JobRecord.INPUTS).newest != inputs:
         checkpoints.write_record(JobRecord.INPUTS, inputs)
     return claim.run
 
@@ -270,8 +278,8 @@ def commit_positions(
 
     Raises JobTakenOver if the job was started meanwhile; then nothing is committed.
     """
-    before = checkpoints.read_all(updates)
-    startpoints = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
+    before = checkpoints.read(updates)
+    startpoints = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS).newest)
     merged = {task: _merged(before[task], new, task, startpoints) for task, new in updates.items()}
     with closing(Ownership.of(config, run_id)) as ownership:
         ownership.look()
@@ -343,7 +351,7 @@ def write_store(
     refuse_speculation(df.sparkSession)
     columns = FrameColumns.of(df.schema, place_by, order_by)
     with open_job(config, PURPOSE) as (clients, checkpoints):
-        unseen = refuse_if_running(config, checkpoints.read_owner(), take_over=take_over, how="take_over=True")
+        unseen = refuse_if_running(config, read_owner(checkpoints), take_over=take_over, how="take_over=True")
         refuse_unfinished(checkpoints, [store])
         tasks = job_tasks(config, clients, checkpoints)
         bootstrap = Bootstrap.of(config, found, tasks, clients)

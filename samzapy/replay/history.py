@@ -18,7 +18,7 @@ from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint import codec
-from samzapy.checkpoint.samza import Kind, decode_key
+from samzapy.checkpoint.codec import CHECKPOINT, decode_key
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
@@ -92,7 +92,7 @@ def history_of(config: JobConfig, task: str, clients: SystemClients, checkpoints
     stream = checkpoint_stream(config)
     if stream is None:
         where = "task.checkpoint.path" if config.task.checkpoint is not None else "a job without checkpoints"
-        found = checkpoints.read(task)
+        found = checkpoints.read([task])[task]
         return History([] if found is None else [Commit(found, where)], where)
     ssp = SystemStreamPartition(*stream, 0)
     admin = clients.admin(stream.system)
@@ -104,7 +104,7 @@ def history_of(config: JobConfig, task: str, clients: SystemClients, checkpoints
         for batch in scan(consumer, ssp, log, SYSTEM_CLOCK):
             for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
                 where = f"{ssp}@{offset}"
-                if value is None or decode_key(key, config.grouper, where) != (Kind.CHECKPOINT, task):
+                if value is None or decode_key(key, config.grouper, where) != (CHECKPOINT, task):
                     continue
                 checkpoint = codec.decode(value, where)
                 if not commits or checkpoint.epoch >= commits[-1].checkpoint.epoch:

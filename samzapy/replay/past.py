@@ -292,5 +292,5 @@ class PastCheckpoints(NoCheckpointManager):
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
 
-    def read(self, task_name: str) -> Checkpoint | None:
-        return self._checkpoint
+    def read(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
+        return dict.fromkeys(task_names, self._checkpoint)

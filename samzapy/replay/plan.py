@@ -19,6 +19,7 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, TimerTask, WindowableTask
+from samzapy.checkpoint.records import read_changelog_partitions
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
@@ -125,9 +126,9 @@ def _model(config: JobConfig, clients: SystemClients, checkpoints: CheckpointMan
     counts = input_partitions(config, known)
     with checkpoints.one_pass():
         inputs = follow_growth(
-            from_json(checkpoints.read_record(JobRecord.INPUTS)), counts, keeps_state=keeps_state(config.stores)
+            from_json(checkpoints.read_record(JobRecord.INPUTS).newest), counts, keeps_state=keeps_state(config.stores)
         )
-        return plan(config, counts, checkpoints.read_changelog_partitions(), inputs)
+        return plan(config, counts, read_changelog_partitions(checkpoints), inputs)
 
 
 def _must_be_there(ssp: SystemStreamPartition, offset: int, log: OffsetRange) -> None:

@@ -40,6 +40,8 @@ from typing import final
 
 from samzapy.admin.running import has_ended, has_let_go
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
+from samzapy.checkpoint.records import read_owner
+from samzapy.checkpoint.topic import wait_at_most
 from samzapy.clock import Clock
 from samzapy.container.supervision.job_records import HandoverRequest, JobRecords
 from samzapy.errors import SamzapyError
@@ -161,9 +163,9 @@ class AskedHandover(Handover):
         """The current records. A previous run that has started again is asked under its new id."""
         checkpoints = self._answers.checkpoints
         # A dead container may have left a transaction open. Only the fence ends it, so the fence must not wait for it.
-        checkpoints.patience_s = ANSWER_S
+        wait_at_most(checkpoints, ANSWER_S)
         with checkpoints.one_pass():
-            owner, before = checkpoints.read_owner(), self._before
+            owner, before = read_owner(checkpoints), self._before
             if owner is not None and owner.id != before.id and (owner.host, owner.pid) == (before.host, before.pid):
                 self._before = owner
                 self._ask(go=go)
@@ -171,7 +173,7 @@ class AskedHandover(Handover):
 
     def _has_heard(self) -> bool:
         with self._looking(go=False) as checkpoints:
-            heard = checkpoints.read_record(JobRecord.HEARD)
+            heard = checkpoints.read_record(JobRecord.HEARD).newest
             answered = heard is not None and (heard.get("run"), heard.get("by")) == (
                 self._before.id,
                 self._request.by.id,

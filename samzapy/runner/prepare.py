@@ -21,7 +21,13 @@ from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
-from samzapy.checkpoint.records import Migrations, refuse_unfinished
+from samzapy.checkpoint.records import (
+    Migrations,
+    peek_owner,
+    read_changelog_partitions,
+    refuse_unfinished,
+    write_changelog_partitions,
+)
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
@@ -183,7 +189,7 @@ class _CheckedJob(StartableJob):
         config, checkpoints = self.config, self._checkpoints
         if not config.handover_ms or not _started_before(config, self._streams):
             return False
-        before, complete = checkpoints.peek_owner()
+        before, complete = peek_owner(checkpoints)
         if before is None or before.job != (config.name, config.id) or not may_answer(before):
             return False
         if complete and has_let_go(checkpoints, before):
@@ -246,7 +252,7 @@ class _CheckedJob(StartableJob):
         """Raise JobTakenOver if the run that starts again has lost the job meanwhile."""
         if self._occasion.renews is None:
             return
-        owner, _ = self._checkpoints.peek_owner()
+        owner, _ = peek_owner(self._checkpoints)
         if owner is not None and owner.id not in {self._occasion.renews, self._run.id}:
             raise JobTakenOver.by(self.config.name, owner.started_ms, owner.host, owner.pid)
 
@@ -298,12 +304,12 @@ def _planned(
     # 4  the model
     with checkpoints.one_pass():
         refuse_renamed(config, checkpoints, streams)
-        before = from_json(checkpoints.read_record(JobRecord.INPUTS))
+        before = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
         known = forget_gone(before, config.task.inputs, patterns)
         late = late_inputs(config, patterns, known, ever=bool(before) or awaited)
         inputs = follow_growth(known, counts, keeps_state=keeps_state(config.stores), late=late)
         check_copartitioned(config, inputs, code.task_class)
-        previous = checkpoints.read_changelog_partitions()
+        previous = read_changelog_partitions(checkpoints)
         if patterns:
             refuse_further_tasks(config, counts, counts.keys() - known.keys(), previous)
         model = plan(config, counts, previous, inputs)
@@ -317,7 +323,7 @@ def _planned(
     _create(config, clients, missing, partitions, streams)
     owned = {task.name: task.changelog_partition for task in model.tasks}
     if {**previous, **owned} != previous:
-        checkpoints.write_changelog_partitions({**previous, **owned})
+        write_changelog_partitions(checkpoints, {**previous, **owned})
     if inputs != before:
         checkpoints.write_record(JobRecord.INPUTS, to_json(inputs))
     return _Planned(model, inputs, clocks, claim)
@@ -334,8 +340,8 @@ def _checked_state(
     """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit
     the stores and hold no records of another job."""
     refuse_unfinished(checkpoints, config.stores)
-    committed = checkpoints.read_all(task.name for task in model.tasks)
-    clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
+    committed = checkpoints.read(task.name for task in model.tasks)
+    clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK).newest)
     check_checkpoints(config, code.engines, committed.values())
     partitions = changelog_partition_count(model)
     missing = set()

@@ -189,7 +189,9 @@ def _positional(node: ast.ClassDef) -> int:
     is_dataclass = any("dataclass" in text and "kw_only" not in text for text in decorators)
     if not (is_dataclass or any(ast.unparse(base) == "NamedTuple" for base in node.bases)):
         return 0
-    return sum(isinstance(each, ast.AnnAssign) and "ClassVar" not in ast.unparse(each.annotation) for each in node.body)
+    kinds = [ast.unparse(each.annotation) for each in node.body if isinstance(each, ast.AnnAssign)]
+    positional = kinds[: kinds.index("KW_ONLY")] if "KW_ONLY" in kinds else kinds
+    return sum("ClassVar" not in kind for kind in positional)
 
 
 def _members(node: ast.ClassDef) -> Iterator[str]:

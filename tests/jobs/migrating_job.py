@@ -11,6 +11,7 @@ from jobs.memory_job import MemoryJob
 from samzapy.admin.migration import MigrationRequest, migrate_store
 from samzapy.admin.running import NO_DRIVER
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.prepare import prepare
@@ -80,8 +81,8 @@ class MigratingJob:
     def end_run(self):
         """As if the last run's process were gone, so that tools may work on the job."""
         with self.checkpoints() as checkpoints:
-            owner = checkpoints.read_owner()
-            checkpoints.write_owner(replace(owner, pid=NO_DRIVER, lease_ms=0))
+            owner = read_owner(checkpoints)
+            write_owner(checkpoints, replace(owner, pid=NO_DRIVER, lease_ms=0))
 
     def checkpoints(self):
         return _Checkpoints(self.job.config)

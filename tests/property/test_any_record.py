@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from samzapy.admin.positions import CHECKPOINT_CLOCK, kept_clocks
 from samzapy.admin.running import describe_run
-from samzapy.api.checkpoint import Checkpoint, JobRun, SenderState
+from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun, SenderState
 from samzapy.api.collector import CONTROL_HEADER, Watermark
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch
-from samzapy.checkpoint import codec, samza
+from samzapy.checkpoint import codec
 from samzapy.checkpoint.records import (
     Adopted,
     Migration,
@@ -46,10 +46,10 @@ CHECKPOINT = Checkpoint(
     7,
     1_700_000_000_000,
     5,
-    {SSP: "5f0c"},
-    {SSP: -3},
-    {SSP: {"shop-1/Partition 0": SenderState(None, 8, False, True)}},
-    {"counts": ("string", "json")},
+    startpoints={SSP: "5f0c"},
+    event_times={SSP: -3},
+    senders={SSP: {"shop-1/Partition 0": SenderState(None, 8, False, True)}},
+    serdes={"counts": ("string", "json")},
 )
 RUN = JobRun("5f0c", 1_700_000_000_000, "a", 42)
 STARTPOINTS = (Startpoint("5f0c", SSP, "@17", 1_700_000_000_000, None), Startpoint("5f0d", SSP, "3", 17, "Partition 0"))
@@ -179,23 +179,30 @@ def test_any_bytes_are_a_checkpoint_or_an_error_that_names_the_place(data):
     assert_plain([dict(read.startpoints), dict(read.event_times), dict(read.senders), dict(read.serdes)])
 
 
-@given(st.binary(max_size=50) | mutations(codec.encode_partitions({"Partition 0": 0, "Partition 1": 1})))
+@given(
+    st.binary(max_size=50)
+    | mutations(codec.encode_record(codec.partitions_record({"Partition 0": 0, "Partition 1": 1})))
+)
 @odd
 def test_any_bytes_are_a_changelog_mapping_or_an_error_that_names_the_place(data):
-    read, refusal = read_or_refused(lambda: codec.decode_partitions(data, "ckpt[0]@12"))
+    read, refusal = read_or_refused(
+        lambda: codec.partitions_of(codec.decode_record(data, "ckpt[0]@12", JobRecord.PARTITIONS.value))
+    )
     if read is None:
-        assert refusal.startswith("ckpt[0]@12: not a changelog mapping (")
+        assert refusal.startswith("ckpt[0]@12: not a record of this job (")
         return
     assert_plain(read)
     assert all(type(number) is int and number >= 0 for number in read.values())
 
 
-@given(st.binary(max_size=50) | mutations(codec.encode_owner(RUN)))
+@given(st.binary(max_size=50) | mutations(codec.encode_record(codec.owner_record(RUN))))
 @odd
 def test_any_bytes_are_an_owner_or_an_error_that_names_the_place(data):
-    read, refusal = read_or_refused(lambda: codec.decode_owner(data, "ckpt[0]@12"))
+    read, refusal = read_or_refused(
+        lambda: codec.owner_of(codec.decode_record(data, "ckpt[0]@12", JobRecord.OWNER.value))
+    )
     if read is None:
-        assert refusal.startswith("ckpt[0]@12: not the record of a run (")
+        assert refusal.startswith("ckpt[0]@12: not a record of this job (")
         return
     assert_plain([read.id, read.started_ms, read.host, read.pid])
     describe_run(read)
@@ -213,10 +220,10 @@ def test_any_bytes_are_startpoints_or_a_typed_error(data):
     assert_plain([(each.id, str(each.ssp), each.position, each.created_ms, each.task) for each in read])
 
 
-@given(st.binary(max_size=50) | mutations(samza.encode(Checkpoint({SSP: 25}))))
+@given(st.binary(max_size=50) | mutations(codec.encode_samza(Checkpoint({SSP: 25}))))
 @odd
 def test_any_bytes_are_a_checkpoint_of_samza_or_an_error_that_names_the_place(data):
-    read, refusal = read_or_refused(lambda: samza.decode(data, "ckpt[0]@12"))
+    read, refusal = read_or_refused(lambda: codec.decode_samza(data, "ckpt[0]@12"))
     if read is None:
         assert refusal.startswith("ckpt[0]@12: not a version 1 checkpoint of Samza (")
         return

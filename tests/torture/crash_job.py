@@ -15,6 +15,7 @@ from samzapy.admin.running import NO_DRIVER
 from samzapy.admin.take_over import adopt
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
@@ -185,7 +186,7 @@ class CrashJob:
     def adopt(self):
         """Make what the changelog holds now the job's own, as `samzapy store adopt` does in a process of its own."""
         with self._checkpoints() as checkpoints:
-            checkpoints.write_owner(replace(checkpoints.read_owner(), pid=NO_DRIVER))
+            write_owner(checkpoints, replace(read_owner(checkpoints), pid=NO_DRIVER))
         adopt(load_job(self.flat), [])
 
     def positions(self):

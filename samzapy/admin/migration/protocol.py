@@ -49,7 +49,7 @@ from samzapy.admin.user_code import make_importable
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
-from samzapy.checkpoint.records import Migration, Migrations
+from samzapy.checkpoint.records import Migration, Migrations, read_owner
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -113,7 +113,7 @@ def migrate_store(
         clients, checkpoints = opened.enter_context(open_job(config, _PURPOSE))
         folder = opened.enter_context(TemporaryFolder("migrate")).path
         # 1  a run, and the plan
-        owner = checkpoints.read_owner()
+        owner = read_owner(checkpoints)
         unseen = refuse_if_running(config, owner, take_over=request.take_over, anyway=request.dry_run)
         recorded = RecordedStore.look(config, store, clients, checkpoints)
         plan = recorded.plan(*asked)

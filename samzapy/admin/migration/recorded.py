@@ -10,7 +10,7 @@ from samzapy.admin.migration.plan import MigrationPlan, plan_migration
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription
-from samzapy.checkpoint.records import Adopted, Migration, Migrations
+from samzapy.checkpoint.records import Adopted, Migration, Migrations, read_changelog_partitions
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -42,10 +42,10 @@ class RecordedStore:
     ) -> RecordedStore:
         """Raises EnvironmentFailure for a job without state, and for a changelog that cannot be used."""
         with checkpoints.one_pass():
-            owners = {number: task for task, number in checkpoints.read_changelog_partitions().items()}
-            committed = checkpoints.read_all(owners.values())
+            owners = {number: task for task, number in read_changelog_partitions(checkpoints).items()}
+            committed = checkpoints.read(owners.values())
             migrations = Migrations.read(checkpoints)
-            adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
+            adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED).newest)
         if not owners:
             line = (
                 f"job {config.name} (id {config.id}) has never started, so store '{store.name}' has nothing to migrate"

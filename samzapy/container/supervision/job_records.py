@@ -26,6 +26,7 @@ import msgspec
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.records import read_owner
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.errors import JobTakenOver, RestoreError
@@ -172,7 +173,7 @@ class RunEnd:
     @classmethod
     def read(cls, checkpoints: CheckpointManager, run: JobRun) -> RunEnd | None:
         """The note of this run, None if it has written none."""
-        noted = checkpoints.read_record(JobRecord.ENDED) or {}
+        noted = checkpoints.read_record(JobRecord.ENDED).newest or {}
         if noted.get("failed") == run.id:
             return cls(run.id, failed=True)
         if noted.get("run") != run.id:
@@ -203,7 +204,7 @@ class Ownership:
         """Raise JobTakenOver if the record names a newer run."""
         if self.run_id is None:
             return
-        owner = checkpoints.read_owner()
+        owner = read_owner(checkpoints)
         if owner is not None and owner.id != self.run_id:
             raise JobTakenOver.by(self.job_name, owner.started_ms, owner.host, owner.pid)
 
@@ -216,14 +217,14 @@ class Ownership:
         """Whether this run was asked to drain; with the clients of `look`."""
         if self.run_id is None or not self._records.is_open:
             return False
-        asked = self._records.checkpoints.read_record(JobRecord.DRAIN)
+        asked = self._records.checkpoints.read_record(JobRecord.DRAIN).newest
         return asked is not None and asked.get("run") == self.run_id
 
     def asked_to_hand_over(self) -> HandoverRequest | None:
         """The request of a new run, if this one is asked; with the clients of `look`. Raises RestoreError."""
         if self.run_id is None or not self._records.is_open:
             return None
-        asked = self._records.checkpoints.read_record(JobRecord.HANDOVER)
+        asked = self._records.checkpoints.read_record(JobRecord.HANDOVER).newest
         return None if asked is None or asked.get("run") != self.run_id else HandoverRequest.from_json(asked)
 
     def answer(self, request: HandoverRequest) -> None:
@@ -241,9 +242,9 @@ class Ownership:
         checkpoints = self._records.checkpoints
         with checkpoints.one_pass():
             heard, end, owner = (
-                checkpoints.read_record(JobRecord.HEARD) or {},
+                checkpoints.read_record(JobRecord.HEARD).newest or {},
                 RunEnd.read(checkpoints, run),
-                checkpoints.read_owner(),
+                read_owner(checkpoints),
             )
         if end is not None and end.failed:
             return False

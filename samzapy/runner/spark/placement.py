@@ -91,7 +91,7 @@ class Locality:
     def _read(self, records: JobRecords) -> None:
         try:
             with closing(records):
-                self._places = from_json(records.checkpoints.read_record(JobRecord.LOCALITY))
+                self._places = from_json(records.checkpoints.read_record(JobRecord.LOCALITY).newest)
         except SamzapyError as cause:
             logger.warning("The places of the tasks' local state could not be read: %s", cause)
         self._written = {task: place.host for task, place in self._places.items()}

@@ -11,10 +11,18 @@ from systems import SYSTEMS
 from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.checkpoint import samza
-from samzapy.checkpoint.factories import FileCheckpointManager
-from samzapy.checkpoint.samza import Kind, RecordKey, SamzaRecords, encode_key
-from samzapy.checkpoint.topic import TopicCheckpointManager
+from samzapy.checkpoint import codec
+from samzapy.checkpoint.codec import CHECKPOINT, SAMZA_CHECKPOINT, RecordKey, encode_key
+from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.records import (
+    peek_owner,
+    peek_owners,
+    read_changelog_partitions,
+    read_owner,
+    write_changelog_partitions,
+    write_owner,
+)
+from samzapy.checkpoint.topic import SamzaRecords, TopicCheckpointManager
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure, RestoreError
 from samzapy.testing import ManualClock
@@ -55,20 +63,20 @@ def new_manager(request, tmp_path, stream):
 
 def test_a_task_that_never_committed_has_no_checkpoint(new_manager):
     manager = new_manager()
-    assert manager.read("Partition 0") is None
+    assert manager.read(["Partition 0"])["Partition 0"] is None
     manager.start()
-    assert manager.read("Partition 0") is None
-    assert manager.read_changelog_partitions() == {}
+    assert manager.read(["Partition 0"])["Partition 0"] is None
+    assert read_changelog_partitions(manager) == {}
     manager.close()
 
 
 def test_checkpoints_of_many_tasks_are_read_together(new_manager):
     manager = new_manager()
-    assert manager.read_all(["Partition 0"]) == {"Partition 0": None}
+    assert manager.read(["Partition 0"]) == {"Partition 0": None}
     manager.start()
     manager.write({"Partition 0": Checkpoint({SSP: 1}), "Partition 1": Checkpoint({SSP: 7})})
     manager.write({"Partition 0": Checkpoint({SSP: 2})})
-    found = manager.read_all(name for name in ("Partition 0", "Partition 2"))
+    found = manager.read(name for name in ("Partition 0", "Partition 2"))
     assert found == {"Partition 0": Checkpoint({SSP: 2}), "Partition 2": None}
     manager.close()
 
@@ -80,11 +88,11 @@ def test_reads_of_one_pass_agree_whatever_is_written_meanwhile(topic):
     with other.one_pass():
         writer.write({"t": Checkpoint({SSP: 2}), "u": Checkpoint({SSP: 3})})
         writer.write_record(JobRecord.DRAIN, {"run": "r"})
-        assert other.read("t").input_offsets == {SSP: 1}
-        assert other.read_all(["t", "u"])["u"] is None
-        assert other.read_record(JobRecord.DRAIN) is None
-    assert other.read("t").input_offsets == {SSP: 2}
-    assert other.read_record(JobRecord.DRAIN) == {"run": "r"}
+        assert other.read(["t"])["t"].input_offsets == {SSP: 1}
+        assert other.read(["t", "u"])["u"] is None
+        assert other.read_record(JobRecord.DRAIN).newest is None
+    assert other.read(["t"])["t"].input_offsets == {SSP: 2}
+    assert other.read_record(JobRecord.DRAIN).newest == {"run": "r"}
     other.close()
 
 
@@ -96,31 +104,31 @@ def test_the_newest_checkpoint_of_each_task_is_read_by_a_successor(new_manager):
     manager.close()
     successor = new_manager()
     successor.start()
-    assert successor.read("Partition 0") == Checkpoint({SSP: 2}, {"counts": 5}, 3, 4, 6)
-    assert successor.read("Partition 1") == Checkpoint({SSP: 7})
+    assert successor.read(["Partition 0"])["Partition 0"] == Checkpoint({SSP: 2}, {"counts": 5}, 3, 4, 6)
+    assert successor.read(["Partition 1"])["Partition 1"] == Checkpoint({SSP: 7})
     successor.close()
 
 
 def test_what_was_written_is_read_back_by_the_writer(new_manager):
     manager = new_manager()
     manager.start()
-    assert manager.read("Partition 0") is None
+    assert manager.read(["Partition 0"])["Partition 0"] is None
     manager.write({"Partition 0": Checkpoint({SSP: 1})})
-    assert manager.read("Partition 0") == Checkpoint({SSP: 1})
+    assert manager.read(["Partition 0"])["Partition 0"] == Checkpoint({SSP: 1})
     manager.write({"Partition 0": Checkpoint({SSP: 2})})
-    assert manager.read("Partition 0") == Checkpoint({SSP: 2})
+    assert manager.read(["Partition 0"])["Partition 0"] == Checkpoint({SSP: 2})
     manager.close()
 
 
 def test_changelog_partitions_are_kept_beside_the_checkpoints(new_manager):
     manager = new_manager()
     manager.start()
-    manager.write_changelog_partitions({"Partition 0": 0})
+    write_changelog_partitions(manager, {"Partition 0": 0})
     manager.write({"Partition 0": Checkpoint({SSP: 1})})
-    manager.write_changelog_partitions({"Partition 0": 0, "Partition 1": 1})
+    write_changelog_partitions(manager, {"Partition 0": 0, "Partition 1": 1})
     manager.close()
     successor = new_manager()
-    assert successor.read_changelog_partitions() == {"Partition 0": 0, "Partition 1": 1}
+    assert read_changelog_partitions(successor) == {"Partition 0": 0, "Partition 1": 1}
     successor.close()
 
 
@@ -135,7 +143,7 @@ def test_a_checkpoint_in_a_transaction_counts_when_the_transaction_does(system, 
     manager.write({"Partition 0": Checkpoint({SSP: 2})}, producer)
     producer.flush()
     producer.abort()
-    assert manager.read("Partition 0") == Checkpoint({SSP: 1})
+    assert manager.read(["Partition 0"])["Partition 0"] == Checkpoint({SSP: 1})
     manager.close()
 
 
@@ -143,12 +151,12 @@ def test_a_record_that_is_no_checkpoint_is_named(system, topic, stream):
     manager = topic()
     manager.start()
     manager.write({"Partition 0": Checkpoint({SSP: 1})})
-    key = encode_key(RecordKey(Kind.CHECKPOINT, "Partition 0"), "partition")
+    key = encode_key(RecordKey(CHECKPOINT, "Partition 0"), "partition")
     producer = system.producer()
     producer.send([OutgoingRecord(stream, key, b"{}", 0)])
     producer.flush()
     with pytest.raises(RestoreError, match=rf"^{system.name}\.{stream}\[0\]@1: not a checkpoint"):
-        manager.read("Partition 0")
+        manager.read(["Partition 0"])["Partition 0"]
     manager.close()
 
 
@@ -169,17 +177,17 @@ def test_a_topic_that_cannot_keep_checkpoints_is_refused(system, topic, stream, 
 
 def test_the_run_that_was_written_down_last_owns_the_job(new_manager):
     manager = new_manager()
-    assert manager.read_owner() is None
+    assert read_owner(manager) is None
     manager.start()
-    assert manager.read_owner() is None
+    assert read_owner(manager) is None
     manager.write({"Partition 0": Checkpoint({SSP: 1})})
-    manager.write_owner(JobRun("first", 2_000, "here", 1))
+    write_owner(manager, JobRun("first", 2_000, "here", 1))
     manager.close()
     # By the order of writing: the clock of the second one's machine is behind.
     second = new_manager()
-    second.write_owner(JobRun("second", 1_000, "there", 2))
-    assert manager.read_owner() == second.read_owner() == JobRun("second", 1_000, "there", 2)
-    assert second.read("Partition 0") == Checkpoint({SSP: 1})
+    write_owner(second, JobRun("second", 1_000, "there", 2))
+    assert read_owner(manager) == read_owner(second) == JobRun("second", 1_000, "there", 2)
+    assert second.read(["Partition 0"])["Partition 0"] == Checkpoint({SSP: 1})
     manager.close()
     second.close()
 
@@ -187,10 +195,10 @@ def test_the_run_that_was_written_down_last_owns_the_job(new_manager):
 def test_an_owner_is_seen_by_a_manager_that_has_read_before_it_was_written(new_manager):
     watching = new_manager()
     watching.start()
-    assert watching.read_owner() is None
+    assert read_owner(watching) is None
     other = new_manager()
-    other.write_owner(JobRun("other", 1, "there", 2))
-    assert watching.read_owner() == JobRun("other", 1, "there", 2)
+    write_owner(other, JobRun("other", 1, "there", 2))
+    assert read_owner(watching) == JobRun("other", 1, "there", 2)
     watching.close()
     other.close()
 
@@ -207,8 +215,8 @@ def test_a_record_of_the_job_in_a_transaction_counts_when_the_transaction_does(s
     manager.write_record(JobRecord.MIGRATION, {"stores": {"s": {}}}, producer)
     producer.flush()
     producer.abort()
-    assert manager.read_record(JobRecord.MIGRATION) == {"stores": {}}
-    assert manager.read("Partition 0").input_offsets == {SSP: 1}
+    assert manager.read_record(JobRecord.MIGRATION).newest == {"stores": {}}
+    assert manager.read(["Partition 0"])["Partition 0"].input_offsets == {SSP: 1}
     manager.close()
 
 
@@ -219,16 +227,16 @@ def test_an_owner_counts_though_it_was_written_while_a_transaction_was_open(syst
     producer.begin()
     manager.write({"Partition 0": Checkpoint({SSP: 1})}, producer)
     producer.flush()
-    manager.write_owner(JobRun("newer", 1, "there", 2))
+    write_owner(manager, JobRun("newer", 1, "there", 2))
     # What a newer run does next: it fences, which ends the transaction that hides the record.
     system.transactional(f"{stream}-writer")
-    assert manager.read_owner() == JobRun("newer", 1, "there", 2)
+    assert read_owner(manager) == JobRun("newer", 1, "there", 2)
     manager.close()
 
 
 def test_a_record_of_the_job_is_replaced_by_the_next_and_stands_beside_the_others(new_manager):
     manager = new_manager()
-    assert manager.read_record(JobRecord.INPUTS) is None
+    assert manager.read_record(JobRecord.INPUTS).newest is None
     manager.start()
     manager.write_record(JobRecord.INPUTS, {"inputs": {}})
     manager.write_record(JobRecord.INPUTS, {"inputs": {"kafka.orders": {"first": 4}}})
@@ -237,10 +245,10 @@ def test_a_record_of_the_job_is_replaced_by_the_next_and_stands_beside_the_other
     manager.write({"Partition 0": Checkpoint({SSP: 1})})
     manager.close()
     successor = new_manager()
-    assert successor.read_record(JobRecord.INPUTS) == {"inputs": {"kafka.orders": {"first": 4}}}
-    assert successor.read_record(JobRecord.LOCALITY) == {"tasks": {"Partition 0": {"host": "a"}}}
-    assert successor.read_record(JobRecord.DRAIN) == {"run": "first"}
-    assert successor.read("Partition 0") == Checkpoint({SSP: 1})
+    assert successor.read_record(JobRecord.INPUTS).newest == {"inputs": {"kafka.orders": {"first": 4}}}
+    assert successor.read_record(JobRecord.LOCALITY).newest == {"tasks": {"Partition 0": {"host": "a"}}}
+    assert successor.read_record(JobRecord.DRAIN).newest == {"run": "first"}
+    assert successor.read(["Partition 0"])["Partition 0"] == Checkpoint({SSP: 1})
     successor.close()
 
 
@@ -254,7 +262,7 @@ def test_a_change_of_a_record_gets_the_newest_value(new_manager):
     manager.start()
     for run in "abc":
         manager.change_record(JobRecord.DRAIN, with_run(run))
-    assert manager.read_record(JobRecord.DRAIN) == {"runs": ["a", "b", "c"]}
+    assert manager.read_record(JobRecord.DRAIN).newest == {"runs": ["a", "b", "c"]}
     manager.close()
 
 
@@ -270,7 +278,7 @@ def test_changes_of_a_record_at_once_lose_none(new_manager):
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(change, "abcd"))
-    assert new_manager().read_record(JobRecord.DRAIN) == {"runs": ["a", "b", "c", "d"]}
+    assert new_manager().read_record(JobRecord.DRAIN).newest == {"runs": ["a", "b", "c", "d"]}
 
 
 def test_a_change_between_the_look_and_the_write_of_another_is_kept(topic):
@@ -286,7 +294,7 @@ def test_a_change_between_the_look_and_the_write_of_another_is_kept(topic):
         return with_run("last")(values)
 
     manager.change_record(JobRecord.DRAIN, change)
-    assert manager.read_record(JobRecord.DRAIN) == {"runs": ["first", "last", "meanwhile"]}
+    assert manager.read_record(JobRecord.DRAIN).newest == {"runs": ["first", "last", "meanwhile"]}
     assert calls[0] == [{"runs": ["first"]}]
     manager.close()
     other.close()
@@ -301,12 +309,12 @@ def test_owners_and_changes_are_read_back_without_another_reading_of_the_topic(s
         return consumer
 
     manager = topic_manager(system, stream, heard)
-    assert manager.read_owner() is None
+    assert read_owner(manager) is None
     for name in ("first", "second"):
-        manager.write_owner(run(name))
+        write_owner(manager, run(name))
         manager.change_record(JobRecord.DRAIN, with_run(name))
-        assert manager.read_owner() == run(name)
-    assert manager.read_record(JobRecord.DRAIN) == {"runs": ["first", "second"]}
+        assert read_owner(manager) == run(name)
+    assert manager.read_record(JobRecord.DRAIN).newest == {"runs": ["first", "second"]}
     assert len(made) == 1
     manager.write({"Partition 0": Checkpoint({SSP: 1})})
     assert manager._reader is None, "a container that only commits keeps no consumer"
@@ -330,7 +338,7 @@ def test_event_times_and_what_senders_have_said_come_back_with_the_checkpoint(ne
     manager.write({"Partition 0": written})
     manager.close()
     successor = new_manager()
-    assert successor.read("Partition 0") == written
+    assert successor.read(["Partition 0"])["Partition 0"] == written
     successor.close()
 
 
@@ -342,21 +350,21 @@ def test_a_look_at_the_owners_ends_before_an_open_transaction(topic, system):
     manager = topic()
     manager.start()
     for name in ("first", "second"):
-        manager.write_owner(run(name))
+        write_owner(manager, run(name))
     open_one = system.transactional(f"open-{uuid.uuid4().hex[:8]}")
     open_one.begin()
     manager.write({"Partition 0": Checkpoint({SSP: 1})}, open_one)
     open_one.flush()
-    manager.write_owner(run("third"))
-    owners, complete = manager.peek_owners()
+    write_owner(manager, run("third"))
+    owners, complete = peek_owners(manager)
     if complete:  # embedded systems write at the commit
         assert list(owners) == [run("first"), run("second"), run("third")]
     else:
         assert list(owners) == [run("first"), run("second")]
-        assert manager.peek_owner() == (run("second"), False)
+        assert peek_owner(manager) == (run("second"), False)
     open_one.abort()
-    assert manager.read_owner() == run("third"), "waits for the marker of the abort"
-    owners, complete = manager.peek_owners()
+    assert read_owner(manager) == run("third"), "waits for the marker of the abort"
+    owners, complete = peek_owners(manager)
     assert (list(owners), complete) == ([run("first"), run("second"), run("third")], True)
     manager.close()
 
@@ -388,15 +396,15 @@ class SilentConsumer:
 def test_a_broker_that_brings_nothing_for_a_while_hides_no_owner(system, stream, silent, found):
     topic_manager(system, stream).start()
     writer = topic_manager(system, stream)
-    writer.write_owner(run("first"))
+    write_owner(writer, run("first"))
     clock = ManualClock()
     manager = topic_manager(system, stream, lambda consumer: SilentConsumer(consumer, silent, clock), clock)
     if found:
-        assert manager.peek_owner() == (run("first"), True)
-        assert manager.peek_record(JobRecord.DRAIN) is None
+        assert peek_owner(manager) == (run("first"), True)
+        assert manager.read_record(JobRecord.DRAIN, wait=False).newest is None
     else:
         with pytest.raises(RestoreError, match="no record for 60 s"):
-            manager.peek_owner()
+            peek_owner(manager)
     manager.close()
     writer.close()
 
@@ -406,15 +414,15 @@ def test_a_superseded_attempt_does_not_win_with_the_record_for_samza_either(syst
         return topic_manager(system, stream, samza_records=SamzaRecords(write=True))
 
     def samzas(position):
-        key = encode_key(RecordKey(Kind.SAMZA_CHECKPOINT, "t"), "partition")
+        key = encode_key(RecordKey(SAMZA_CHECKPOINT, "t"), "partition")
         producer = system.producer()
-        producer.send([OutgoingRecord(stream, key, samza.encode(Checkpoint({SSP: position})), 0)])
+        producer.send([OutgoingRecord(stream, key, codec.encode_samza(Checkpoint({SSP: position})), 0)])
         producer.flush()
 
     def seen():
         fresh = manager()
-        found = fresh.read("t")
-        assert found == follower.read("t")
+        found = fresh.read(["t"])["t"]
+        assert found == follower.read(["t"])["t"]
         fresh.close()
         return found.input_offsets[SSP]
 

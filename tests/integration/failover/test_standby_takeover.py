@@ -157,7 +157,7 @@ def test_the_hosts_are_written_down_and_everything_was_counted_once_the_job_has_
     config = load_job(scene.job)
     clients = job_clients(config, "test")
     checkpoints = manager_for(config, clients)
-    places = checkpoints.read_record(JobRecord.LOCALITY)["tasks"]
+    places = checkpoints.read_record(JobRecord.LOCALITY).newest["tasks"]
     checkpoints.close()
     clients.close()
     assert sorted(places) == ["Partition 0", "Partition 1"]

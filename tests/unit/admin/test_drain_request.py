@@ -15,6 +15,7 @@ from samzapy.admin.running import ask_to_drain, has_ended, may_answer, wait_for_
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
@@ -77,7 +78,7 @@ def owned(config, owner):
     clients = job_clients(config, "test")
     checkpoints = manager_for(config, clients)
     checkpoints.start()
-    checkpoints.write_owner(owner)
+    write_owner(checkpoints, owner)
     return checkpoints
 
 
@@ -103,7 +104,7 @@ def test_a_run_that_is_stopped_while_it_drains_notes_that_it_has_not_drained(con
         coordinator.drain()
         asked.set()
     with closing(job_clients(config, "test")) as clients:
-        ended = manager_for(config, clients).read_record(JobRecord.ENDED)
+        ended = manager_for(config, clients).read_record(JobRecord.ENDED).newest
     assert ended == {"run": prepared.run_id, "drained": False}
 
 
@@ -117,7 +118,7 @@ def fail(config, prepared, meanwhile=lambda: None):
 
 def noted_end(config):
     with closing(job_clients(config, "test")) as clients:
-        return manager_for(config, clients).read_record(JobRecord.ENDED)
+        return manager_for(config, clients).read_record(JobRecord.ENDED).newest
 
 
 def test_a_run_that_fails_in_a_process_that_lives_on_is_not_waited_for(config):
@@ -136,7 +137,7 @@ def test_a_noted_failure_says_of_no_run_that_it_has_ended(config):
     assert noted_end(config) == {"failed": prepared.run_id}
     with closing(job_clients(config, "test")) as clients:
         checkpoints = manager_for(config, clients)
-        assert not has_ended(checkpoints, checkpoints.read_owner())
+        assert not has_ended(checkpoints, read_owner(checkpoints))
 
 
 def test_a_run_that_another_has_replaced_notes_no_failure(config):
@@ -154,7 +155,7 @@ def test_the_request_is_for_the_run_that_was_asked_and_for_no_later_one(config):
         Coordinator(config.name, JobSpec(each.model, config.raw, run_id=each.run_id), 3.0) for each in (prepared, later)
     ]
     with closing(job_clients(config, "test")) as clients:
-        asked = manager_for(config, clients).read_record(JobRecord.DRAIN)
+        asked = manager_for(config, clients).read_record(JobRecord.DRAIN).newest
     assert asked == {"run": prepared.run_id}
     assert later.run_id != prepared.run_id
     assert not any(each.status().draining for each in coordinators)
@@ -173,7 +174,7 @@ def test_a_request_to_an_earlier_run_does_not_drain_the_next(config):
 def test_a_run_that_cannot_be_seen_from_here_is_asked_all_the_same(config):
     with closing(owned(config, JobRun("far", 1_700_000_000_000, "elsewhere", 42))) as checkpoints:
         assert ask_to_drain(config).host == "elsewhere"
-        assert checkpoints.read_record(JobRecord.DRAIN) == {"run": "far"}
+        assert checkpoints.read_record(JobRecord.DRAIN).newest == {"run": "far"}
 
 
 FAR = JobRun("far", 1_700_000_000_000, "elsewhere", 42)
@@ -193,14 +194,14 @@ def test_the_end_of_a_run_that_cannot_be_seen_from_here_is_waited_for(config):
 def test_the_end_is_waited_for_while_a_broker_does_not_answer(config, monkeypatch, failure):
     away = []
 
-    def read_owner(self):
-        if not away:
+    def read_record(self, record, *, wait=True):
+        if not away and record is JobRecord.OWNER:
             away.append(self)
             raise failure
-        return found(self)
+        return found(self, record, wait=wait)
 
-    found = TopicCheckpointManager.read_owner
-    monkeypatch.setattr(TopicCheckpointManager, "read_owner", read_owner)
+    found = TopicCheckpointManager.read_record
+    monkeypatch.setattr(TopicCheckpointManager, "read_record", read_record)
     with closing(owned(config, FAR)) as checkpoints:
         assert wait_for_drain(config, FAR, 60.0, lambda _: checkpoints.write_record(JobRecord.ENDED, DRAINED))
         away.clear()
@@ -252,7 +253,7 @@ def test_a_run_that_another_one_has_replaced_is_not_waited_for_and_has_not_drain
     clock = ManualClock()
     with closing(owned(config, FAR)) as checkpoints:
         assert not wait_for_drain(config, FAR, 60.0, clock.advance, clock)
-        checkpoints.write_owner(JobRun("next", 1_700_000_000_001, "elsewhere", 42))
+        write_owner(checkpoints, JobRun("next", 1_700_000_000_001, "elsewhere", 42))
         with pytest.raises(SamzapyError, match=r"ended without draining: the run .* has taken the job over"):
             wait_for_drain(config, FAR, 60.0, no_wait)
         checkpoints.write_record(JobRecord.ENDED, DRAINED)
@@ -280,10 +281,10 @@ def test_a_process_that_starts_its_job_again_is_asked_to_drain_again(config, age
     first = JobRun("first", 1, "elsewhere", 42, **({"born": 7, "boot": "b"} if age == "new" else {}))
     with closing(owned(config, first)) as checkpoints:
         checkpoints.write_record(JobRecord.ENDED, {"run": "first", "again": True})
-        checkpoints.write_owner(replace(first, id="second"))
+        write_owner(checkpoints, replace(first, id="second"))
 
         def drain(_):
-            assert checkpoints.read_record(JobRecord.DRAIN) == {"run": "second"}
+            assert checkpoints.read_record(JobRecord.DRAIN).newest == {"run": "second"}
             checkpoints.write_record(JobRecord.ENDED, {"run": "second", "drained": True})
 
         assert wait_for_drain(config, first, 60.0, drain)

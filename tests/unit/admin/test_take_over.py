@@ -12,7 +12,7 @@ from samzapy.admin.running import NO_DRIVER
 from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
-from samzapy.checkpoint.topic import TopicCheckpointManager
+from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import Ownership, open_job, this_run
 from samzapy.errors import JobTakenOver, ProducerFenced
@@ -113,7 +113,7 @@ def test_a_run_that_starts_between_the_look_and_the_record_of_another_is_fenced_
         overlapping.append(prepare(wide))
         producer.init_transactions()
 
-    first(monkeypatch, TopicCheckpointManager, "write_owner", another)
+    first(monkeypatch, take_over, "write_owner", another)
     newest = scene.prepare()
     producer.begin()
     producer.send([OutgoingRecord("out", b"k", b"1", 0)])
@@ -121,7 +121,7 @@ def test_a_run_that_starts_between_the_look_and_the_record_of_another_is_fenced_
         producer.commit()
     assert newest.epoch > overlapping[0].epoch
     checkpoints = manager_for(wide, clients)
-    owner = checkpoints.read_owner()
+    owner = read_owner(checkpoints)
     assert (owner.id, owner.transactional_ids) == (newest.run_id, (transactional_id(wide.job_name, "0"),))
     checkpoints.close()
     producer.close()
@@ -137,7 +137,7 @@ def test_a_run_behind_whose_record_another_stands_has_lost_the_job(monkeypatch):
         scene.prepare()
     config = load_job(scene.flat)
     with open_job(config, "test") as (_, checkpoints):
-        assert checkpoints.read_owner().id == newer[0].run_id
+        assert read_owner(checkpoints).id == newer[0].run_id
 
 
 def test_the_owner_is_the_newest_start_and_a_container_of_no_run_has_none():
@@ -149,7 +149,7 @@ def test_the_owner_is_the_newest_start_and_a_container_of_no_run_has_none():
     Ownership.of(config, run_id).check(checkpoints)
     Ownership.of(config, None).check(checkpoints)
     newer = this_run()
-    checkpoints.write_owner(newer)
+    write_owner(checkpoints, newer)
     with pytest.raises(JobTakenOver, match=f"on {newer.host}, pid {newer.pid}"):
         Ownership.of(config, run_id).check(checkpoints)
     Ownership.of(config, newer.id).check(checkpoints)

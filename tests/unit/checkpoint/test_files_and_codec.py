@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from samzapy.api.checkpoint import Checkpoint, JobRun
+from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint import checkpoint_topic, codec
-from samzapy.checkpoint.factories import FileCheckpointManager, manager_for
+from samzapy.checkpoint.factories import manager_for
+from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.checkpoint.offsets import starting_offset
+from samzapy.checkpoint.records import read_changelog_partitions, write_changelog_partitions
 from samzapy.checkpoint.states import TopicCheckpointStoreFactory
 from samzapy.config.loader import load_job
 from samzapy.config.streams import StreamConfig
@@ -38,8 +40,6 @@ def test_a_damaged_checkpoint_names_its_place(value):
 def test_a_complete_record_of_a_later_format_is_refused_by_its_format():
     records = [
         (codec.encode(CHECKPOINT), codec.decode),
-        (codec.encode_partitions({"Partition 0": 0}), codec.decode_partitions),
-        (codec.encode_owner(JobRun("5f0c", 1, "a", 42)), codec.decode_owner),
         (codec.encode_record({"inputs": {}}), codec.decode_record),
     ]
     for value, decode in records:
@@ -73,13 +73,13 @@ def test_the_topic_is_named_as_samza_names_it():
 def test_files_keep_the_newest_checkpoint_of_each_task(tmp_path):
     manager = FileCheckpointManager(tmp_path / "job-1")
     manager.start()
-    assert manager.read("Partition 0") is None
+    assert manager.read(["Partition 0"])["Partition 0"] is None
     manager.write({"Partition 0": Checkpoint({SSP: 1}), "Partition 1": CHECKPOINT})
     manager.write({"Partition 0": CHECKPOINT})
-    manager.write_changelog_partitions({"Partition 0": 0, "Partition 1": 1})
+    write_changelog_partitions(manager, {"Partition 0": 0, "Partition 1": 1})
     again = FileCheckpointManager(tmp_path / "job-1")
-    assert again.read("Partition 0") == again.read("Partition 1") == CHECKPOINT
-    assert again.read_changelog_partitions() == {"Partition 0": 0, "Partition 1": 1}
+    assert again.read(["Partition 0"])["Partition 0"] == again.read(["Partition 1"])["Partition 1"] == CHECKPOINT
+    assert read_changelog_partitions(again) == {"Partition 0": 0, "Partition 1": 1}
 
 
 def test_a_superseded_process_that_goes_on_with_its_write_does_not_put_its_checkpoint_back(tmp_path, monkeypatch):
@@ -96,7 +96,7 @@ def test_a_superseded_process_that_goes_on_with_its_write_does_not_put_its_check
     monkeypatch.setattr(Path, "open", written_after_a_pause)
     with pytest.raises(TaskMigrated, match=r"^Partition 0: an attempt of epoch 8 has written its checkpoint, this one"):
         first.write({"Partition 0": CHECKPOINT})
-    assert successor.read("Partition 0") == committed
+    assert successor.read(["Partition 0"])["Partition 0"] == committed
     assert [path.name for path in tmp_path.iterdir()] == ["task-Partition%200.json"]
 
 
@@ -104,7 +104,7 @@ def test_task_names_that_differ_only_in_odd_characters_have_files_of_their_own(t
     manager = FileCheckpointManager(tmp_path)
     manager.start()
     manager.write({"a b": Checkpoint({SSP: 1}), "a_b": Checkpoint({SSP: 2})})
-    assert [manager.read(name).input_offsets[SSP] for name in ("a b", "a_b")] == [1, 2]
+    assert [manager.read([name])[name].input_offsets[SSP] for name in ("a b", "a_b")] == [1, 2]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
@@ -251,6 +251,6 @@ def test_the_leader_epochs_of_positions_are_in_the_record_and_left_out_where_the
 
 
 def test_a_record_that_gives_two_tasks_one_changelog_partition_is_refused():
-    value = codec.encode_partitions({"Partition 0": 0, "Partition 1": 1, "Partition 2": 0})
+    value = codec.encode_record(codec.partitions_record({"Partition 0": 0, "Partition 1": 1, "Partition 2": 0}))
     with pytest.raises(RestoreError, match=r"^ckpt\[0\]@12: .*Partition 0 and Partition 2 have one partition, 0"):
-        codec.decode_partitions(value, "ckpt[0]@12")
+        codec.decode_record(value, "ckpt[0]@12", JobRecord.PARTITIONS.value)

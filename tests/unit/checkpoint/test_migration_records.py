@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from samzapy.api.checkpoint import JobRecord
-from samzapy.checkpoint.factories import FileCheckpointManager
+from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.checkpoint.records import Migration, Migrations, refuse_unfinished
 from samzapy.errors import EnvironmentFailure, RestoreError
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from jobs.memory_job import MemoryJob
 
+from samzapy.api.checkpoint import JobRecord
 from samzapy.checkpoint import CheckpointManagerFactory
-from samzapy.checkpoint.factories import FileCheckpointManager
+from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.records import write_owner
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.container.supervision.job_records import this_run
@@ -41,12 +43,12 @@ class SlowToAnswer(FileCheckpointManager):
     lease = None
     slept = False
 
-    def read_owner(self):
+    def read_record(self, record, *, wait=True):
         lease = SlowToAnswer.lease
-        if lease is not None and lease.restarting:
+        if record is JobRecord.OWNER and lease is not None and lease.restarting:
             with lease.heard:
                 SlowToAnswer.slept = lease.heard.wait_for(lambda: lease.restarting > 4, 60)
-        return super().read_owner()
+        return super().read_record(record, wait=wait)
 
 
 class SlowToAnswerFactory(CheckpointManagerFactory):
@@ -91,7 +93,7 @@ def test_a_container_whose_job_was_started_elsewhere_does_not_start_again(attemp
     container, _, folder = attempts
 
     def abort_for_another_run(name):
-        FileCheckpointManager(folder / "checkpoints").write_owner(this_run())
+        write_owner(FileCheckpointManager(folder / "checkpoints"), this_run())
         raise TransactionAborted("told to")
 
     disarm()

@@ -10,6 +10,7 @@ from samzapy.admin.positions import write_startpoints
 from samzapy.api.checkpoint import Checkpoint, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
+from samzapy.checkpoint.records import read_changelog_partitions, read_owner
 from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.job import TravellingJob, job_tasks, worker_error
 from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten, writer_id
@@ -88,8 +89,8 @@ def test_a_store_that_no_frame_can_fill_is_refused(tmp_path, keys, message):
 def test_who_writes_owns_the_job_and_writes_down_what_its_first_start_would(job):
     with opened(job) as (clients, checkpoints, tasks):
         run = own(job.config, clients, checkpoints, tasks, "", never)
-        assert checkpoints.read_owner() == run
-        assert checkpoints.read_changelog_partitions() == {name: partition for partition, name in TASKS.items()}
+        assert read_owner(checkpoints) == run
+        assert read_changelog_partitions(checkpoints) == {name: partition for partition, name in TASKS.items()}
     prepared = prepare(job.config, until_end=True)
     assert {task.name: task.changelog_partition for task in prepared.model.tasks} == {
         name: partition for partition, name in TASKS.items()
@@ -143,7 +144,7 @@ def test_the_first_start_begins_at_the_positions_and_an_older_checkpoint_keeps_w
             {VIEWS[1]: 0}, written
         )
         commit_positions(job.config, clients, checkpoints, run.id, updates)
-        first, second = (checkpoints.read(name) for name in TASKS.values())
+        first, second = (checkpoints.read([name])[name] for name in TASKS.values())
         assert (first.input_offsets, first.changelog_offsets, first.epoch) == (
             {VIEWS[0]: 1},
             {"other": 5, "counts": 7},
@@ -165,7 +166,7 @@ def test_a_moved_position_drops_what_is_known_of_the_messages_before_it(job):
             commit_positions(
                 job.config, clients, checkpoints, run.id, {"Partition 0": Checkpoint(moved, {"counts": 7})}
             )
-            found = checkpoints.read("Partition 0")
+            found = checkpoints.read(["Partition 0"])["Partition 0"]
             assert (found.event_times, found.senders, found.held_by, found.idle) == kept
             assert (found.clock, found.changelog_offsets) == (5, {"counts": 7})
 
@@ -192,7 +193,7 @@ def test_no_position_is_committed_once_a_run_of_the_job_has_started(job):
         own(job.config, clients, checkpoints, tasks, "", never)
         with pytest.raises(JobTakenOver):
             commit_positions(job.config, clients, checkpoints, run.id, {"Partition 0": Checkpoint({VIEWS[0]: 0})})
-        assert checkpoints.read("Partition 0") is None
+        assert checkpoints.read(["Partition 0"])["Partition 0"] is None
 
 
 def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns_the_job(job):

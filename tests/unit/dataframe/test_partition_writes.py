@@ -15,6 +15,7 @@ from pyspark.sql import types as sql
 
 from samzapy.api.checkpoint import JobRun
 from samzapy.api.engine import EngineSettings
+from samzapy.checkpoint.records import write_owner
 from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.job import KeyPlacement, TravellingJob
 from samzapy.dataframe.partition_writer import (
@@ -50,7 +51,7 @@ def maker(job: JobFolder, schema=None, place_by=None, order_by=None, limit=None)
 def own(job: JobFolder, run_id: str) -> None:
     with open_job(job.config, "test") as (_, checkpoints):
         checkpoints.start()
-        checkpoints.write_owner(JobRun(run_id, 0, "here", 0))
+        write_owner(checkpoints, JobRun(run_id, 0, "here", 0))
 
 
 def writer(job: JobFolder, run_id="us", *, overwrite=False) -> PartitionWriter:

@@ -11,6 +11,7 @@ from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.api.system import StreamSpec
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.records import read_owner
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, this_run
 from samzapy.errors import HandoverFailed, JobFailed, JobTakenOver, RestoreError
@@ -55,7 +56,7 @@ class Scene(NumbersScene):
     def record(self, record):
         config = load_job(self.flat)
         with closing(job_clients(config, "test")) as clients, closing(manager_for(config, clients)) as checkpoints:
-            return checkpoints.read_record(record)
+            return checkpoints.read_record(record).newest
 
 
 @pytest.fixture(autouse=True)
@@ -262,7 +263,7 @@ def test_only_the_answer_of_the_run_before_to_this_run_counts(answer):
     config = load_job(scene.flat)
     before, mine, other = prepare(config).run_id, this_run(), this_run()
     with closing(job_clients(config, "test")) as clients, closing(manager_for(config, clients)) as checkpoints:
-        owner = checkpoints.read_owner()
+        owner = read_owner(checkpoints)
         heard = {
             "to another new run": {"run": before, "by": other.id},
             "of an earlier run": {"run": other.id, "by": mine.id},

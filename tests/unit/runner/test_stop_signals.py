@@ -10,6 +10,7 @@ from samzapy import StreamTask
 from samzapy.admin.running import has_ended
 from samzapy.api.system import StreamSpec
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.records import read_owner
 from samzapy.config.loader import load_job
 from samzapy.runner.base import RunOptions, StartableJob
 from samzapy.runner.driver import STOPPING, StopSignals
@@ -79,7 +80,7 @@ def test_a_run_that_is_stopped_right_after_its_claim_says_so_and_gives_the_job_b
     assert events == [STOPPING]
     clients = job_clients(config, "test")
     checkpoints = manager_for(config, clients)
-    owner = checkpoints.read_owner()
+    owner = read_owner(checkpoints)
     assert has_ended(checkpoints, owner), "the next run waits for nothing"
     checkpoints.close()
     clients.close()

@@ -10,6 +10,7 @@ from jobs.migrating_job import COUNTS, JSON, LONG, TRANSACTIONS, Count, Migratin
 from samzapy.admin.take_over import adopt
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
+from samzapy.checkpoint.records import read_owner
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure, ForeignRecords, SerdeError
 from samzapy.replay.plan import Request, plan_replay
@@ -186,7 +187,7 @@ def test_an_entry_that_does_not_fit_stops_the_migration_before_anything_is_writt
 def test_a_dry_run_counts_and_names_the_entries_that_do_not_fit_and_owns_nothing(tmp_path):
     job = MigratingJob(tmp_path)
     with job.checkpoints() as checkpoints:
-        owner = checkpoints.read_owner()
+        owner = read_owner(checkpoints)
     before = job.job.read("counts-changelog")
     done = job.migrate(convert=f"{MODULE}:picky", dry_run=True)
     assert [(each.counts.entries, each.counts.misfits) for each in done.partitions] == [(3, 1), (2, 1)]
@@ -194,7 +195,7 @@ def test_a_dry_run_counts_and_names_the_entries_that_do_not_fit_and_owns_nothing
     assert offsets == {f"mem.counts-changelog[{n}]@{last_of(job, n, key)}" for n, key in ((0, b"a"), (1, b"e"))}
     assert job.job.read("counts-changelog") == before
     with job.checkpoints() as checkpoints:
-        assert checkpoints.read_owner() == owner
+        assert read_owner(checkpoints) == owner
 
 
 def last_of(job, partition, key):

@@ -217,7 +217,7 @@ def test_a_run_that_has_committed_meanwhile_without_transactions_is_found(tmp_pa
     job = MigratingJob(tmp_path, transactions=False)
     crashed(job, "migrate.5")
     with job.checkpoints() as checkpoints:
-        known = checkpoints.read("Partition 0")
+        known = checkpoints.read(["Partition 0"])["Partition 0"]
         later = known.changelog_offsets["counts"] + 5
         job.job.send(*((0, "a", {}) for _ in range(6)), stream="counts-changelog")
         checkpoints.write({"Partition 0": replace(known, changelog_offsets={"counts": later})})

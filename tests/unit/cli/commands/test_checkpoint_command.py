@@ -20,6 +20,7 @@ from samzapy.api.checkpoint import JobRun
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.offsets import Target
+from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.config.loader import load_job
 from samzapy.job.model import JobModel
 from samzapy.system.clients import job_clients
@@ -55,13 +56,13 @@ def counts_of(samzapy):
     return {row["key"]: row["value"] for row in map(json.loads, output.splitlines())}
 
 
-def write_owner(host, pid, started_ms=2_000_000_000_000):
+def note_owner(host, pid, started_ms=2_000_000_000_000):
     config = load_job("job.properties")
     with (
         closing(job_clients(config, "test")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
     ):
-        checkpoints.write_owner(JobRun("run", started_ms, host, pid))
+        write_owner(checkpoints, JobRun("run", started_ms, host, pid))
 
 
 def test_positions_are_shown_with_what_is_left_to_read(samzapy, checkpoint):
@@ -83,7 +84,7 @@ def test_the_event_time_of_a_task_is_shown_with_the_source_that_holds_it_back_an
         closing(job_clients(config, "test")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
     ):
-        old = checkpoints.read_all(["Partition 0", "Partition 1"])
+        old = checkpoints.read(["Partition 0", "Partition 1"])
         held = replace(old["Partition 0"], clock=1_700_000_000_000, held_by=sender, idle=("local.views[1]",))
         waiting = replace(old["Partition 1"], clock=None, held_by="local.views[1]", idle=())
         checkpoints.write({"Partition 0": held, "Partition 1": waiting})
@@ -183,7 +184,7 @@ def test_what_is_wrong_is_said_in_one_line(checkpoint, arguments, code, message)
 
 
 def test_a_job_whose_driver_runs_here_is_not_moved(checkpoint):
-    write_owner(socket.gethostname(), os.getpid())
+    note_owner(socket.gethostname(), os.getpid())
     before = committed(checkpoint)
     for force in ((), ("--take-over",)):
         assert f"(pid {os.getpid()}) is running; stop it first" in checkpoint("set", "oldest", *force, code=3)
@@ -194,19 +195,19 @@ def test_a_job_whose_driver_runs_here_is_not_moved(checkpoint):
 def test_a_driver_that_has_ended_keeps_nobody_from_moving_the_job(checkpoint):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    write_owner(socket.gethostname(), ended.pid)
+    note_owner(socket.gethostname(), ended.pid)
     checkpoint("set", "oldest")
     assert set(committed(checkpoint).values()) == {0}
 
 
 def test_a_process_that_has_got_the_number_of_a_driver_is_not_it(checkpoint):
-    write_owner(socket.gethostname(), os.getpid(), started_ms=1_000)
+    note_owner(socket.gethostname(), os.getpid(), started_ms=1_000)
     checkpoint("set", "oldest")
     assert set(committed(checkpoint).values()) == {0}
 
 
 def test_a_job_whose_last_driver_cannot_be_seen_needs_a_word_more(checkpoint):
-    write_owner("another-host", 42)
+    note_owner("another-host", 42)
     refusal = checkpoint("set", "oldest", code=3)
     assert (
         "on another-host (pid 42) cannot be seen from here; if it has ended, or must end now, add --take-over"
@@ -220,7 +221,7 @@ def test_a_job_whose_last_driver_cannot_be_seen_needs_a_word_more(checkpoint):
 def test_without_transactions_an_unseen_run_is_given_the_time_to_let_go(checkpoint):
     from samzapy.admin.job_check import look_around
 
-    write_owner("another-host", 42)
+    note_owner("another-host", 42)
     config = load_job("job.properties", {"task.state.transactions": "false"})
     model: JobModel = look_around(config, print)[0]
     seen = []
@@ -230,7 +231,7 @@ def test_without_transactions_an_unseen_run_is_given_the_time_to_let_go(checkpoi
             closing(job_clients(config, "test")) as clients,
             closing(manager_for(config, clients)) as checkpoints,
         ):
-            seen.append((seconds, checkpoints.read_owner().host))
+            seen.append((seconds, read_owner(checkpoints).host))
 
     move_positions(config, model, Move(Target("oldest"), take_over=True), wait)
     # It is the owner already while it waits, so that the other one can notice.

@@ -65,7 +65,7 @@ def checkpoint(job, task="Partition 0"):
         closing(job_clients(job.config, "test")) as clients,
         closing(manager_for(job.config, clients)) as checkpoints,
     ):
-        return checkpoints.read(task)
+        return checkpoints.read([task])[task]
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once"])

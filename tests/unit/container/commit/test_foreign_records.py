@@ -15,7 +15,7 @@ from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
-from samzapy.checkpoint.records import Adopted, adopt_ends
+from samzapy.checkpoint.records import Adopted, adopt_ends, read_owner, write_owner
 from samzapy.cli.main import main
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import open_job
@@ -59,8 +59,8 @@ def end_run(job):
         closing(job_clients(job.config, "test")) as clients,
         closing(manager_for(job.config, clients)) as checkpoints,
     ):
-        owner = checkpoints.read_owner()
-        checkpoints.write_owner(replace(owner, pid=NO_DRIVER))
+        owner = read_owner(checkpoints)
+        write_owner(checkpoints, replace(owner, pid=NO_DRIVER))
 
 
 def end(job):
@@ -172,7 +172,7 @@ def test_ends_that_are_adopted_at_once_are_all_recorded(tmp_path, monkeypatch):
         first(monkeypatch, Adopted, "merged", lambda: adopt_ends(beside, other))
         checkpoints.start()
         adopt_ends(checkpoints, {SystemStream("mem", "a"): ("1", {0: 5})})
-        found = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
+        found = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED).newest)
     assert found == Adopted({("mem.a", "1"): {0: 5}, ("mem.b", "1"): {0: 7}})
 
 
@@ -240,7 +240,7 @@ def test_a_checkpoint_that_no_transaction_holds_says_nothing_of_foreign_records(
         closing(job_clients(job.config, "test")) as clients,
         closing(manager_for(job.config, clients)) as checkpoints,
     ):
-        old = checkpoints.read("Partition 0")
+        old = checkpoints.read(["Partition 0"])["Partition 0"]
         checkpoints.write({"Partition 0": Checkpoint(old.input_offsets, {}, old.epoch)})
     write_as_somebody_else(job, value=100)
     job.send((0, "a", {"id": 3}))

@@ -13,6 +13,7 @@ from samzapy.admin import take_over as taking
 from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
@@ -114,7 +115,9 @@ def test_a_late_commit_of_an_old_run_takes_nothing_of_its_owners_state_back(tmp_
     assert isinstance(failures[0], ProducerFenced | JobTakenOver)
     assert job.changelog() == owned
     with checkpoints_of(job) as opened:
-        assert opened.manager.read("Partition 0").input_offsets == {SystemStreamPartition("mem", "in", 0): 5}
+        assert opened.manager.read(["Partition 0"])["Partition 0"].input_offsets == {
+            SystemStreamPartition("mem", "in", 0): 5
+        }
     job.send((0, "a", {"id": 5}))
     job.run(**{"job.logged.store.base.dir": str(tmp_path / "third")})
     assert job.changelog()["a"] == owned["a"] + 1
@@ -222,7 +225,9 @@ def test_what_a_dead_run_left_open_in_the_checkpoints_is_aborted_by_a_run_with_o
         dead.flush()
     job.run()
     with checkpoints_of(job) as opened:
-        assert opened.manager.read("Partition 3").input_offsets == {SystemStreamPartition("mem", "in", 3): 0}
+        assert opened.manager.read(["Partition 3"])["Partition 3"].input_offsets == {
+            SystemStreamPartition("mem", "in", 3): 0
+        }
 
 
 def test_an_owner_of_the_version_before_has_an_id_a_task_and_is_fenced_too(tmp_path):
@@ -233,7 +238,7 @@ def test_an_owner_of_the_version_before_has_an_id_a_task_and_is_fenced_too(tmp_p
     old.init_transactions()
     old.begin()
     with checkpoints_of(job) as opened:
-        opened.manager.write_owner(JobRun("old", 1, "there", 2))
+        write_owner(opened.manager, JobRun("old", 1, "there", 2))
     prepare(job.config)
     with pytest.raises(ProducerFenced):
         old.commit()
@@ -275,7 +280,7 @@ def test_a_job_without_transactions_runs_and_says_what_that_weakens(tmp_path, ke
     build_container(job.config, model, lease, ends=prepared.ends, transactions=prepared.transactions).run()
     assert job.changelog() == {"a": 1}
     with checkpoints_of(job) as opened:
-        assert not opened.manager.read("Partition 0").atomic
+        assert not opened.manager.read(["Partition 0"])["Partition 0"].atomic
 
 
 @pytest.mark.parametrize("guarantee", ["effectively-once", "exactly-once"])
@@ -297,9 +302,9 @@ def test_a_checkpoint_of_a_lower_epoch_never_wins(tmp_path):
     with checkpoints_of(job) as opened:
         opened.manager.write({"Partition 0": Checkpoint({ssp: 9}, epoch=8)})
         opened.manager.write({"Partition 0": Checkpoint({ssp: 3}, epoch=7)})
-        assert opened.manager.read("Partition 0").input_offsets == {ssp: 9}
+        assert opened.manager.read(["Partition 0"])["Partition 0"].input_offsets == {ssp: 9}
         opened.manager.write({"Partition 0": Checkpoint({ssp: 10}, epoch=8)})
-        assert opened.manager.read("Partition 0").input_offsets == {ssp: 10}
+        assert opened.manager.read(["Partition 0"])["Partition 0"].input_offsets == {ssp: 10}
 
 
 def test_epochs_grow_from_run_to_run_without_any_clock_and_past_every_checkpoint(tmp_path):
@@ -318,7 +323,7 @@ def test_epochs_grow_from_run_to_run_without_any_clock_and_past_every_checkpoint
 
 def plain_owner(job, host="elsewhere", lease_ms=7000):
     with checkpoints_of(job) as opened:
-        opened.manager.write_owner(JobRun("before", 1, host, 2, ("counting", "1"), 5, ("counting-1-0",), lease_ms))
+        write_owner(opened.manager, JobRun("before", 1, host, 2, ("counting", "1"), 5, ("counting-1-0",), lease_ms=lease_ms))
 
 
 def claim(job, waits):
@@ -352,7 +357,7 @@ def test_a_run_of_at_most_once_is_waited_for_since_nothing_fences_its_positions(
     prepared = prepare(job.config)
     assert prepared.transactions
     with checkpoints_of(job) as opened:
-        opened.manager.write_owner(replace(opened.manager.read_owner(), host="elsewhere"))
+        write_owner(opened.manager, replace(read_owner(opened.manager), host="elsewhere"))
     waits = []
     claim(job, waits)
     assert waits == [7.0]
@@ -408,8 +413,8 @@ def test_a_run_that_was_cut_off_while_it_waited_leaves_the_waiting_to_the_next(t
     with pytest.raises(Cut):
         claim(job, Cutting())
     with checkpoints_of(job) as opened:
-        owner = opened.manager.read_owner()
-        opened.manager.write_owner(replace(owner, host="elsewhere"))
+        owner = read_owner(opened.manager)
+        write_owner(opened.manager, replace(owner, host="elsewhere"))
     waits = []
     claim(job, waits)
     assert waits == [7.0]

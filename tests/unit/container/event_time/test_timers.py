@@ -173,7 +173,7 @@ def test_the_checkpoint_names_the_partition_that_keeps_a_timer_from_firing(tmp_p
     thread.join(20)
     assert not thread.is_alive()
     with closing(job_clients(job.config, "test")) as clients:
-        kept = manager_for(job.config, clients).read("Task-0")
+        kept = manager_for(job.config, clients).read(["Task-0"])["Task-0"]
     assert ("x", 30) not in Orders.log
     assert (kept.clock, kept.held_by, kept.idle) == (None, "mem.in[1]", ())
 

@@ -12,6 +12,7 @@ from samzapy.admin.positions import Move, move_positions, write_startpoints
 from samzapy.admin.running import NO_DRIVER
 from samzapy.api.system import StreamSpec
 from samzapy.checkpoint.offsets import Target
+from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import PositionVoid, StoreError
 from samzapy.failpoints import FailPointReached, arm, disarm
@@ -76,7 +77,7 @@ def test_a_startpoint_or_a_moved_position_decides_as_well(job):
     model = prepare(job.config).model
     with open_job(job.config, "test") as (_, checkpoints):
         # The driver of that run has ended.
-        checkpoints.write_owner(replace(checkpoints.read_owner(), pid=NO_DRIVER))
+        write_owner(checkpoints, replace(read_owner(checkpoints), pid=NO_DRIVER))
     move_positions(job.config, model, Move(Target("oldest")), lambda _: None)
     job.run()
     assert len(SeenTask.seen) == 10

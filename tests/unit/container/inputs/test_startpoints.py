@@ -29,8 +29,10 @@ from samzapy.checkpoint.records import (
     merged_startpoints,
     pending,
     pending_of_all,
+    read_owner,
     startpoints_from_json,
     startpoints_to_json,
+    write_owner,
 )
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
@@ -260,7 +262,7 @@ def move(job, position, *inputs):
     model = prepare(load_job(job.flat)).model
     with open_job(job.config, "test") as (_, checkpoints):
         # The driver of that run has ended.
-        checkpoints.write_owner(replace(checkpoints.read_owner(), pid=NO_DRIVER))
+        write_owner(checkpoints, replace(read_owner(checkpoints), pid=NO_DRIVER))
     move_positions(job.config, model, Move(Target(position), inputs), lambda _: None)
 
 
