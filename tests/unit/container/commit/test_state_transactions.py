@@ -323,7 +323,9 @@ def test_epochs_grow_from_run_to_run_without_any_clock_and_past_every_checkpoint
 
 def plain_owner(job, host="elsewhere", lease_ms=7000):
     with checkpoints_of(job) as opened:
-        write_owner(opened.manager, JobRun("before", 1, host, 2, ("counting", "1"), 5, ("counting-1-0",), lease_ms=lease_ms))
+        write_owner(
+            opened.manager, JobRun("before", 1, host, 2, ("counting", "1"), 5, ("counting-1-0",), lease_ms=lease_ms)
+        )
 
 
 def claim(job, waits):
