@@ -150,8 +150,9 @@ def read_changelog_partitions(checkpoints: CheckpointManager) -> dict[str, int]:
 
 
 def write_changelog_partitions(checkpoints: CheckpointManager, partitions: Mapping[str, int]) -> None:
-    """Keep the mapping durably, in place of the previous one."""
-    checkpoints.write_record(JobRecord.PARTITIONS, codec.partitions_record(partitions))
+    """Keep the mapping durably, unless it is the one that is kept."""
+    if read_changelog_partitions(checkpoints) != partitions:
+        checkpoints.write_record(JobRecord.PARTITIONS, codec.partitions_record(partitions))
 
 
 class Migration(msgspec.Struct, frozen=True, rename={"topic_id": "id", "started_ms": "started-ms"}):

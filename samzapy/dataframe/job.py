@@ -176,11 +176,10 @@ def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: Checkpoint
         for stream in config.task.inputs
     }
     previous = read_changelog_partitions(checkpoints)
-    known = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
-    inputs = follow_growth(known, counts, keeps_state=keeps_state(config.stores))
+    inputs = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
+    inputs = follow_growth(inputs, counts, keeps_state=keeps_state(config.stores))
     model = plan(config, counts, previous, inputs)
-    owned = {task.name: task.changelog_partition for task in model.tasks}
-    return JobTasks(model, inputs, {**previous, **owned})
+    return JobTasks(model, inputs, previous | {task.name: task.changelog_partition for task in model.tasks})
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from samzapy.checkpoint.offsets import Positions, Target
 from samzapy.checkpoint.records import (
     Startpoint,
     adopt_ends,
-    read_changelog_partitions,
     read_owner,
     refuse_unfinished,
     startpoints_from_json,
@@ -220,10 +219,10 @@ def own(
     Without transactions nothing fences such a run: then `wait` for as many seconds as it takes to notice.
     """
     members = [MEMBER, *map(writer_member, tasks.names)]
-    names = list(tasks.names.values())
-    claim = take_over_by_tool(config, clients, checkpoints, members, names, wait, unseen=bool(unseen))
-    if read_changelog_partitions(checkpoints) != tasks.changelog_partitions:
-        write_changelog_partitions(checkpoints, tasks.changelog_partitions)
+    claim = take_over_by_tool(
+        config, clients, checkpoints, members, list(tasks.names.values()), wait, unseen=bool(unseen)
+    )
+    write_changelog_partitions(checkpoints, tasks.changelog_partitions)
     inputs = to_json(tasks.inputs)
     if checkpoints.read_record(JobRecord.INPUTS).newest != inputs:
         checkpoints.write_record(JobRecord.INPUTS, inputs)

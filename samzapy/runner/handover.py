@@ -173,11 +173,8 @@ class AskedHandover(Handover):
 
     def _has_heard(self) -> bool:
         with self._looking(go=False) as checkpoints:
-            heard = checkpoints.read_record(JobRecord.HEARD).newest
-            answered = heard is not None and (heard.get("run"), heard.get("by")) == (
-                self._before.id,
-                self._request.by.id,
-            )
+            heard = checkpoints.read_record(JobRecord.HEARD).newest or {}
+            answered = (heard.get("run"), heard.get("by")) == (self._before.id, self._request.by.id)
             # A run that has ended to start again does not look in between.
             return answered or has_ended(checkpoints, self._before)
 

@@ -195,15 +195,14 @@ class _CheckedJob(StartableJob):
         if complete and has_let_go(checkpoints, before):
             return False
         asked, answers = JobRecords.of(config, "handover"), JobRecords.of(config, "handover")
-        wait, patience_s = threading.Event().wait, config.handover_ms / 1000
         self._handover = AskedHandover(
             asked,
             answers,
             before,
             HandoverRequest(before.id, self._run, safe=self._occasion.safe),
-            patience_s,
+            config.handover_ms / 1000,
             SYSTEM_CLOCK,
-            wait=wait,
+            wait=threading.Event().wait,
             goes_on=may_answer,
         )
         self._handover.begin()
@@ -321,9 +320,7 @@ def _planned(
         claim = taken_over(model, run if claim is None else claim.run)
     # 6  streams
     _create(config, clients, missing, partitions, streams)
-    owned = {task.name: task.changelog_partition for task in model.tasks}
-    if {**previous, **owned} != previous:
-        write_changelog_partitions(checkpoints, {**previous, **owned})
+    write_changelog_partitions(checkpoints, previous | {task.name: task.changelog_partition for task in model.tasks})
     if inputs != before:
         checkpoints.write_record(JobRecord.INPUTS, to_json(inputs))
     return _Planned(model, inputs, clocks, claim)
