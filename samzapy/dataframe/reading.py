@@ -331,8 +331,7 @@ def _local_parts(context: SparkContext, config: JobConfig, store: StoreConfig, f
 
 def _tasks(config: JobConfig) -> dict[int, str]:
     with open_job(config, PURPOSE) as (clients, checkpoints):
-        known = read_changelog_partitions(checkpoints)
-        if known:
+        if known := read_changelog_partitions(checkpoints):
             return {partition: task for task, partition in known.items()}
         return job_tasks(config, clients, checkpoints).names
 

@@ -223,8 +223,7 @@ def own(
         config, clients, checkpoints, members, list(tasks.names.values()), wait, unseen=bool(unseen)
     )
     write_changelog_partitions(checkpoints, tasks.changelog_partitions)
-    inputs = to_json(tasks.inputs)
-    if checkpoints.read_record(JobRecord.INPUTS).newest != inputs:
+    if checkpoints.read_record(JobRecord.INPUTS).newest != (inputs := to_json(tasks.inputs)):
         checkpoints.write_record(JobRecord.INPUTS, inputs)
     return claim.run
 
@@ -288,11 +287,8 @@ def commit_positions(
 
 def _merged(old: Checkpoint | None, new: Checkpoint, task: str, startpoints: Sequence[Startpoint]) -> Checkpoint:
     moved = moved_to(old, new.input_offsets, task, startpoints)
-    return replace(
-        moved,
-        changelog_offsets={**moved.changelog_offsets, **new.changelog_offsets},
-        serdes={**moved.serdes, **new.serdes},
-    )
+    offsets = {**moved.changelog_offsets, **new.changelog_offsets}
+    return replace(moved, changelog_offsets=offsets, serdes={**moved.serdes, **new.serdes})
 
 
 @dataclass(frozen=True)

@@ -194,10 +194,9 @@ class _CheckedJob(StartableJob):
             return False
         if complete and has_let_go(checkpoints, before):
             return False
-        asked, answers = JobRecords.of(config, "handover"), JobRecords.of(config, "handover")
         self._handover = AskedHandover(
-            asked,
-            answers,
+            JobRecords.of(config, "handover"),
+            JobRecords.of(config, "handover"),
             before,
             HandoverRequest(before.id, self._run, safe=self._occasion.safe),
             config.handover_ms / 1000,
