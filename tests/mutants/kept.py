@@ -683,8 +683,8 @@ _ANSWERED = (
     Mutant("samzapy/storage/kv/expiring.py", "max(_LEAST_SWEPT, 2 * written)", "_LEAST_SWEPT", (_ANSWERS,)),
     Mutant(
         "samzapy/runner/handover.py",
-        'heard is not None and (heard.get("run"), heard.get("by")) == (',
-        "heard is not None or (0, 0) == (",
+        'answered = (heard.get("run"), heard.get("by")) == (',
+        "answered = bool(heard) or (0, 0) == (",
         ("tests/unit/runner/test_handover.py",),
     ),
     Mutant(
