@@ -16,7 +16,7 @@ from samzapy.admin.user_code import JobCode
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, SystemAdmin
-from samzapy.checkpoint.records import read_changelog_partitions, read_owner, refuse_unfinished, startpoints_from_json
+from samzapy.checkpoint.records import read_changelog_partitions, read_owner, refuse_copied, startpoints_from_json
 from samzapy.checkpoint.topic import wait_at_most
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import GuaranteeWarning, weak_copies
@@ -186,7 +186,7 @@ def look_around(
         kept = weakly_kept(config, describe)
         if code is not None:
             with _reading(records, "the serdes of the stores", warn) as checkpoints:
-                refuse_unfinished(checkpoints, config.stores)
+                refuse_copied(checkpoints, config.stores)
                 check_checkpoints(config, code.engines, checkpoints.read(names).values())
         return model, kept
 

@@ -174,19 +174,28 @@ def write_checkpoints(
     checkpoints: CheckpointManager,
     state: StateTransactions,
     changed: Mapping[str, Checkpoint],
+    *,
+    records: Mapping[JobRecord, Mapping[str, Any]] | None = None,
+    check_owner: Callable[[], object] = lambda: None,
 ) -> None:
-    """Write all of them at once, in a transaction where there are transactions.
+    """Write the checkpoints and job records at once, in a transaction where there are transactions.
 
-    This process must own the job (`take_over` with `MEMBER`).
+    This process must own the job (`take_over` with `MEMBER`). `check_owner` raises if another run owns it: that run
+    fences this transaction, or is found here.
     """
-    if state.system is None:
-        checkpoints.write(changed)
-        return
-    producer = clients.transactional(state.system, transactional_id(job_name, MEMBER))
-    producer.init_transactions()
-    producer.begin()
+    producer = None
+    if state.system is not None:
+        producer = clients.transactional(state.system, transactional_id(job_name, MEMBER))
+        producer.init_transactions()
+    # Before the transaction begins: a reader of the topic waits for every open transaction in it.
+    check_owner()
+    if producer is not None:
+        producer.begin()
+    for record, value in (records or {}).items():
+        checkpoints.write_record(record, value, producer)
     checkpoints.write(changed, producer)
-    producer.commit()
+    if producer is not None:
+        producer.commit()
 
 
 def _moved(

@@ -20,7 +20,7 @@ from samzapy.admin.streams import Literal, as_text
 from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.engine import EngineSettings, StorageEngineFactory
 from samzapy.api.serde import Serde
-from samzapy.checkpoint.records import read_changelog_partitions, refuse_unfinished
+from samzapy.checkpoint.records import read_changelog_partitions
 from samzapy.checkpoint.topic import wait_at_most
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
@@ -159,8 +159,8 @@ def store_entries(
 ) -> Iterator[StoreEntries]:
     """The entries of a store, for as long as they are read; temporary files are removed at the end.
 
-    `say` gets a line about the age of each local store. Raises ConfigError for an unknown store, EnvironmentFailure for
-    one that is being migrated, and errors of reading it.
+    `say` gets a line about the age of each local store. Raises ConfigError for an unknown store, and the errors of
+    reading it.
     """
     config = question.config
     store = store_of(config.stores, question.store)
@@ -187,7 +187,6 @@ def _changelog(
     stall_s = 30 + config.task.transaction_timeout_ms / 1000
     with open_job(config, "store") as (clients, checkpoints), progress() as on_progress:
         wait_at_most(checkpoints, stall_s)
-        refuse_unfinished(checkpoints, [store.name])
         reader = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, folder, on_progress, stall_s)
         return reader.read(store, question.partitions, selection)
 
@@ -211,7 +210,7 @@ def rebuild_store(
     """Restore the store of these tasks (none: of all) below `base`; returns the results and directories by task.
 
     Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for a directory that
-    exists, and for a store that is being migrated.
+    exists.
     """
     base, store = base.expanduser(), store_of(config.stores, name)
     alone = replace(
@@ -222,7 +221,6 @@ def rebuild_store(
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
     with ExitStack() as cleanup:
         clients, checkpoints = cleanup.enter_context(open_job(config, "store"))
-        refuse_unfinished(checkpoints, [name])
         chosen = _chosen(_owners(store, clients, checkpoints), tasks)
         paths = {task: store_directory(base, config.job_name, name, task) for task in chosen}
         for path in paths.values():

@@ -38,7 +38,7 @@ from samzapy.checkpoint.records import (
     peek_owner,
     peek_owners,
     read_owner,
-    refuse_unfinished,
+    refuse_copied,
     write_owner,
 )
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -323,29 +323,33 @@ def refuse_foreign(
             if number < topic.partitions:
                 ssp = SystemStreamPartition(*store.changelog, number)
                 ends[ssp], stores[ssp] = adopted.end(ssp, topic.stream_id), store.name
+    refuse_records_past(ends, stores, clients)
+
+
+def refuse_records_past(
+    ends: Mapping[SystemStreamPartition, int], stores: Mapping[SystemStreamPartition, str], clients: SystemClients
+) -> None:
+    """Raise ForeignRecords if a changelog partition has a record at or after its offset in `ends`. `stores`: the store
+    of each partition."""
     tails = [Tail(ssp, max(ends[ssp], log.oldest), log.upcoming) for ssp, log in clients.offsets(ends).items()]
-    found = _first_records([tail for tail in tails if tail.start < tail.bound], clients)
-    if found:
-        ssp = min(found)
-        raise foreign_records(stores[ssp], ssp, ends[ssp], found[ssp])
-
-
-def _first_records(tails: Sequence[Tail], clients: SystemClients) -> dict[SystemStreamPartition, int]:
-    """The first record behind each tail, read with one consumer for each system."""
-    found: dict[SystemStreamPartition, int] = {}
-    for system in dict.fromkeys(tail.ssp.system for tail in tails):
-        of_system = [tail for tail in tails if tail.ssp.system == system]
+    by_system: dict[str, list[Tail]] = {}
+    for tail in tails:
+        if tail.start < tail.bound:
+            by_system.setdefault(tail.ssp.system, []).append(tail)
+    first: dict[SystemStreamPartition, int] = {}
+    for system, of_system in by_system.items():
         with closing(clients.consumer(system)) as consumer:
-            found.update(first_records(of_system, consumer, SYSTEM_CLOCK, STALL_S, open_counts=True))
-    return found
+            first.update(first_records(of_system, consumer, SYSTEM_CLOCK, STALL_S, open_counts=True))
+    if first:
+        ssp = min(first)
+        raise foreign_records(stores[ssp], ssp, ends[ssp], first[ssp])
 
 
 def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = False) -> dict[str, Mapping[int, int]]:
     """Make all records that the changelogs of the stores hold now the job's own; returns the ends by store and
     partition.
 
-    Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs, and for a store that is
-    being migrated; UnknownStream for a store of `store_names` whose changelog does not exist.
+    Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs, UnknownStream for a store of `store_names` whose changelog does not exist.
     """
     if config.task.checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")])
@@ -355,7 +359,7 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     found: dict[str, Mapping[int, int]] = {}
     with open_job(config, "adopt") as (clients, checkpoints):
         refuse_if_running(config, read_owner(checkpoints), take_over=take_over)
-        refuse_unfinished(checkpoints, [store.name for store in stores])
+        refuse_copied(checkpoints, config.stores)
         adopted = {}
         for store in stores:
             assert store.changelog is not None

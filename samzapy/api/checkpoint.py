@@ -116,8 +116,8 @@ class JobRecord(Enum):
     """The run that has seen the request for a handover, and the run that asks."""
     ADOPTED = "samzapy-adopted"
     """The changelog offsets up to which records of tools and other jobs are adopted as the job's own state."""
-    MIGRATION = "samzapy-migration"
-    """The unfinished migrations of stores, and their progress."""
+    COPIED = "samzapy-copied"
+    """The changelogs that stores were copied to."""
 
 
 class RecordHistory(NamedTuple):

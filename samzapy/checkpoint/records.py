@@ -1,4 +1,5 @@
-"""Defines the records that tools write beside a job's checkpoints: adopted changelog records, migrations, startpoints.
+"""Defines the records that tools write beside a job's checkpoints: adopted changelog records, copied
+stores, startpoints.
 
 `Adopted`: the job accepts changelog records as its own although none of its tasks has written them. A tool that fills a
 store, or an operator who accepts the contents of a changelog, records the ends:
@@ -7,16 +8,10 @@ store, or an operator who accepts the contents of a changelog, records the ends:
 
 `ends` are the offsets after the last such record of each partition; they hold for the topic with that id only.
 
-`Migrations`: stores that are being rewritten with other serdes. From the first rewritten record to the last, no job
-file reads such a store, so everything that would read it refuses:
+`Copied`: the changelogs that stores were copied to. The checkpoints count the records of the copy, so a job file that
+still names the old changelog is refused:
 
-{"stores": {"counts": {"changelog": "kafka.orders-counts", "id": "Xq3...", "started-ms": 1700000000000,
-                       "source": {"key.serde": "string", "msg.serde": "long"},
-                       "target": {"key.serde": "string", "msg.serde": "json", "msg.type": "orders:Count"},
-                       "convert": "orders:to_count", "ends": {"0": 481, "1": 92}, "done": {"1": 140}}}}
-
-1. `ends` are the ends of the changelog's partitions before the first rewritten record: the old entries are before them.
-2. `done` has the partitions that are rewritten, each with the offset of its last record; -1 for none.
+{"stores": {"counts": "kafka.orders-counts-v2"}}
 
 `Startpoint`, of Samza's SEP-18, makes a partition start elsewhere than at the committed offset:
 
@@ -34,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
@@ -42,8 +36,9 @@ import msgspec
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.checkpoint import codec
-from samzapy.errors import EnvironmentFailure, RestoreError
-from samzapy.strict_json import LastOffset, Moment, Natural, convert, plain
+from samzapy.config.stores import StoreConfig
+from samzapy.errors import ConfigError, ConfigProblem, RestoreError
+from samzapy.strict_json import Moment, Natural, convert
 
 
 class _Ends(msgspec.Struct):
@@ -155,94 +150,38 @@ def write_changelog_partitions(checkpoints: CheckpointManager, partitions: Mappi
         checkpoints.write_record(JobRecord.PARTITIONS, codec.partitions_record(partitions))
 
 
-class Migration(msgspec.Struct, frozen=True, rename={"topic_id": "id", "started_ms": "started-ms"}):
-    """A store that is being rewritten, as its record has it.
-
-    `changelog`, `topic_id`: where. `source`, `target`: the keys below the store that give its serdes and classes,
-    before and after. `convert`: the path of the function that changes the entries, empty for none. `ends`, `done`: as
-    above.
-    """
-
-    changelog: str
-    topic_id: str
-    started_ms: Moment
-    source: dict[str, str]
-    target: dict[str, str]
-    convert: str
-    ends: dict[Natural, Natural]
-    done: dict[Natural, LastOffset]
-
-    def __post_init__(self) -> None:
-        if others := self.done.keys() - self.ends.keys():
-            raise ValueError(f"partition {min(others)} is done, and has no end")
-
-    def with_done(self, partition: int, last: int) -> Migration:
-        """The same with one more rewritten partition; `last` is the offset of its last record, -1 for none."""
-        return msgspec.structs.replace(self, done={**self.done, partition: last})
-
-    def unfinished(self, store: str) -> EnvironmentFailure:
-        """The error for everything that would read the store now."""
-        began = datetime.fromtimestamp(self.started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
-        changed = {leaf: value for leaf, value in self.target.items() if self.source.get(leaf) != value}
-        to = ", ".join(f"{leaf} {value}" for leaf, value in changed.items()) or f"what {self.convert} makes of it"
-        return EnvironmentFailure(
-            f"store '{store}': its migration to {to} began at {began} and is not complete ({len(self.done)} of "
-            f"{len(self.ends)} partitions), so it cannot be read; complete it: samzapy store migrate JOB.properties {store}"
-        )
+class _CopiedRecord(msgspec.Struct):
+    stores: dict[str, str]
 
 
-class _MigrationsRecord(msgspec.Struct):
-    stores: dict[str, Migration]
+def read_copied(checkpoints: CheckpointManager) -> Mapping[str, str]:
+    """The changelog that each store was copied to last. Raises RestoreError."""
+    record = checkpoints.read_record(JobRecord.COPIED).newest
+    if record is None:
+        return {}
+    try:
+        return convert(_CopiedRecord, record).stores
+    except ValueError as cause:
+        raise RestoreError(f"the job's record of its copied stores cannot be read ({cause})") from cause
 
 
-@dataclass(frozen=True)
-class Migrations:
-    """The unfinished migrations of a job, by store."""
-
-    stores: Mapping[str, Migration] = field(default_factory=dict)
-
-    def refuse(self, stores: Iterable[str]) -> None:
-        """Raise EnvironmentFailure if one of these stores is being rewritten: some of its entries are old, some new."""
-        for store in stores:
-            if store in self.stores:
-                raise self.stores[store].unfinished(store)
-
-    def having(self, store: str, migration: Migration) -> Migrations:
-        """The same with this migration of the store."""
-        return Migrations({**self.stores, store: migration})
-
-    def without(self, store: str) -> Migrations:
-        """The same without a migration of the store."""
-        return Migrations({name: each for name, each in self.stores.items() if name != store})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of a job record."""
-        record: dict[str, Any] = plain(_MigrationsRecord(dict(self.stores)))
-        return record
-
-    @classmethod
-    def read(cls, checkpoints: CheckpointManager) -> Migrations:
-        """Read the job's migrations from its checkpoints. Raises RestoreError."""
-        return cls._of(checkpoints.read_record(JobRecord.MIGRATION).newest)
-
-    @classmethod
-    def peek(cls, checkpoints: CheckpointManager) -> Migrations:
-        """Like `read`, but without waiting for open transactions: a running migration has one. Raises RestoreError."""
-        return cls._of(checkpoints.read_record(JobRecord.MIGRATION, wait=False).newest)
-
-    @classmethod
-    def _of(cls, data: Mapping[str, Any] | None) -> Migrations:
-        if data is None:
-            return cls()
-        try:
-            return cls(convert(_MigrationsRecord, data).stores)
-        except ValueError as cause:
-            raise RestoreError(f"the job's record of its migrations cannot be read ({cause})") from cause
+def copied_to_json(copied: Mapping[str, str]) -> dict[str, Any]:
+    """Return the JSON object of a record beside the checkpoints."""
+    return {"stores": dict(copied)}
 
 
-def refuse_unfinished(checkpoints: CheckpointManager, stores: Iterable[str]) -> None:
-    """Raise EnvironmentFailure if one of the stores is being rewritten."""
-    Migrations.read(checkpoints).refuse(stores)
+def refuse_copied(checkpoints: CheckpointManager, stores: Mapping[str, StoreConfig]) -> None:
+    """Raise ConfigError for a store whose state is in another changelog than the job file names."""
+    problems = []
+    for name, changelog in read_copied(checkpoints).items():
+        store = stores.get(name)
+        if store is not None and store.changelog is not None and str(store.changelog) != changelog:
+            message = (
+                f"the store was copied to {changelog}, where its state is now: name it, with the serdes of the copy"
+            )
+            problems.append(ConfigProblem(f"stores.{name}.changelog", str(store.changelog), message))
+    if problems:
+        raise ConfigError(problems)
 
 
 #: The lifetime of a startpoint, as in Samza.

@@ -28,7 +28,7 @@ _COMMANDS = {
     "check": "Explain a job file, and list all its problems.",
     "keys": "List the keys of job files.",
     "topic": "Create, list, describe, read and write streams.",
-    "store": "Show, rebuild and migrate the stores of a job.",
+    "store": "Show, rebuild and copy the stores of a job.",
     "checkpoint": "Show and move the positions of a job.",
     "replay": "Process messages of a task again, with its state of that time, without sending.",
     "startpoint": "Set the position of the next start of a job.",

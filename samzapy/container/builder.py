@@ -188,7 +188,6 @@ class ContainerBuilder:
             start.offsets,
             own_changelog_ends(self.config, start.checkpoint),
             adopted.end,
-            {} if start.checkpoint is None else start.checkpoint.serdes,
         )
 
     def fill_stores(

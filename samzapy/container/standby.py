@@ -209,7 +209,7 @@ class StandbyContainer:
         self._heartbeat.phase("restoring")
         for task in tasks:
             # The start of the job has compared the serdes of its changelogs with those of the job file.
-            settings = TaskSettings(task.name, task.changelog_partition, len(tasks), recorded=job.written_with)
+            settings = TaskSettings(task.name, task.changelog_partition, len(tasks))
             stores = StandbyStores(job, settings, replica_of(self._model.id))
             stack.callback(stores.close)
             self._stores[task.name] = stores

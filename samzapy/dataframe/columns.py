@@ -57,30 +57,27 @@ def _refused(wanted: sql.DataType, value: object) -> SerdeError:
     return SerdeError(f": expected {wanted.simpleString()}, got {type(value).__name__} {value!r:.100}")
 
 
-def _simple(*kinds: type) -> Callable[[Any], Conversion]:
-    return lambda wanted: _instance(wanted, kinds)
+def _unchanged(fits: Callable[[Any], bool]) -> Callable[[sql.DataType], Conversion]:
+    """Accepts the values that fit, as they are."""
+
+    def make(wanted: sql.DataType) -> Conversion:
+        def convert(value: Any) -> Any:
+            if fits(value):
+                return value
+            raise _refused(wanted, value)
+
+        return convert
+
+    return make
 
 
-def _instance(wanted: sql.DataType, kinds: tuple[type, ...]) -> Conversion:
-    def convert(value: Any) -> Any:
-        if isinstance(value, kinds):
-            return value
-        raise _refused(wanted, value)
-
-    return convert
+def _instances(*kinds: type) -> Callable[[sql.DataType], Conversion]:
+    return _unchanged(lambda value: isinstance(value, kinds))
 
 
-def _whole(bits: int) -> Callable[[Any], Conversion]:
-    return lambda wanted: _within(wanted, 1 << bits - 1)
-
-
-def _within(wanted: sql.DataType, limit: int) -> Conversion:
-    def convert(value: Any) -> Any:
-        if type(value) is int and -limit <= value < limit:
-            return value
-        raise _refused(wanted, value)
-
-    return convert
+def _whole(bits: int) -> Callable[[sql.DataType], Conversion]:
+    limit = 1 << bits - 1
+    return _unchanged(lambda value: type(value) is int and -limit <= value < limit)
 
 
 #: Of 32 bits.
@@ -197,9 +194,9 @@ def _at(wanted: sql.DataType, *, nullable: bool) -> Callable[[str, Any], Any]:
 
 
 _MAKERS: dict[type[sql.DataType], Callable[[Any], Conversion]] = {
-    sql.StringType: _simple(str),
-    sql.BooleanType: _simple(bool),
-    sql.BinaryType: _simple(bytes, bytearray),
+    sql.StringType: _instances(str),
+    sql.BooleanType: _instances(bool),
+    sql.BinaryType: _instances(bytes, bytearray),
     sql.ByteType: _whole(8),
     sql.ShortType: _whole(16),
     sql.IntegerType: _whole(32),
@@ -216,25 +213,30 @@ _MAKERS: dict[type[sql.DataType], Callable[[Any], Conversion]] = {
 }
 
 
-#: The columns of serdes with one kind of object; all other serdes are structured.
-_PLAIN: tuple[tuple[type[Serde], sql.DataType], ...] = (
-    (StringSerde, sql.StringType()),
-    (LongSerde, sql.LongType()),
-    (IntegerSerde, sql.IntegerType()),
-    (DoubleSerde, sql.DoubleType()),
-    (BytesSerde, sql.BinaryType()),
-    (UUIDSerde, sql.StringType()),
-)
 _WHOLE = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
-#: The columns that such a serde accepts.
-_TAKEN: dict[type[Serde], tuple[type[sql.DataType], ...]] = {
-    StringSerde: (sql.StringType,),
-    LongSerde: _WHOLE,
-    IntegerSerde: _WHOLE,
-    DoubleSerde: (sql.FloatType, sql.DoubleType),
-    BytesSerde: (sql.BinaryType,),
-    UUIDSerde: (sql.StringType,),
-}
+
+
+class _Plain(NamedTuple):
+    """The column of a serde with one kind of object, and the columns that it accepts."""
+
+    serde: type[Serde]
+    column: sql.DataType
+    accepted: tuple[type[sql.DataType], ...]
+
+
+#: All other serdes are structured.
+_PLAIN = (
+    _Plain(StringSerde, sql.StringType(), (sql.StringType,)),
+    _Plain(LongSerde, sql.LongType(), _WHOLE),
+    _Plain(IntegerSerde, sql.IntegerType(), _WHOLE),
+    _Plain(DoubleSerde, sql.DoubleType(), (sql.FloatType, sql.DoubleType)),
+    _Plain(BytesSerde, sql.BinaryType(), (sql.BinaryType,)),
+    _Plain(UUIDSerde, sql.StringType(), (sql.StringType,)),
+)
+
+
+def _plain_of(serde: Serde) -> _Plain | None:
+    return next((plain for plain in _PLAIN if isinstance(serde, plain.serde)), None)
 
 
 class ReadColumn(NamedTuple):
@@ -264,17 +266,17 @@ def read_column(what: str, serde: Serde, wanted: sql.DataType | None) -> ReadCol
 
     Raises ConfigError, naming `what`, for an impossible type.
     """
-    plain = next((made for kind, made in _PLAIN if isinstance(serde, kind)), None)
-    if plain is not None:
-        if wanted not in {None, plain}:
-            problem = f"the serde makes {plain.simpleString()}; leave the schema out"
-            raise ConfigError([ConfigProblem(what, wanted.simpleString(), problem)])
-        if isinstance(serde, UUIDSerde):
-            return ReadColumn(plain, lambda data: str(serde.from_bytes(data)))
-        return ReadColumn(plain, serde.from_bytes)
-    if wanted is None:
-        return ReadColumn(sql.StringType(), _as_json_text(serde))
-    return ReadColumn(wanted, _converted(serde, wanted))
+    plain = _plain_of(serde)
+    if plain is None:
+        if wanted is None:
+            return ReadColumn(sql.StringType(), _as_json_text(serde))
+        return ReadColumn(wanted, _converted(serde, wanted))
+    if wanted not in {None, plain.column}:
+        problem = f"the serde makes {plain.column.simpleString()}; leave the schema out"
+        raise ConfigError([ConfigProblem(what, wanted.simpleString(), problem)])
+    if isinstance(serde, UUIDSerde):
+        return ReadColumn(plain.column, lambda data: str(serde.from_bytes(data)))
+    return ReadColumn(plain.column, serde.from_bytes)
 
 
 def _as_json_text(serde: Serde) -> Callable[[bytes], str]:
@@ -303,15 +305,13 @@ def _converted(serde: Serde, wanted: sql.DataType) -> Callable[[bytes], Any]:
 def written(what: str, serde: Serde, given: sql.DataType) -> Callable[[Any], Any]:
     """The function from a column's values to the serde's objects. Structured objects come from a structured column, or
     from a string column as JSON text. Raises ConfigError, naming `what`, for a column that the serde does not take."""
-    kind = next((kind for kind, _ in _PLAIN if isinstance(serde, kind)), None)
-    if kind is None:
+    plain = _plain_of(serde)
+    if plain is None:
         return _from_json_text if isinstance(given, sql.StringType) else _object_of(given)
-    if not isinstance(given, _TAKEN[kind]):
-        allowed = " or ".join(taken().simpleString() for taken in _TAKEN[kind])
+    if not isinstance(given, plain.accepted):
+        allowed = " or ".join(kind().simpleString() for kind in plain.accepted)
         raise ConfigError([ConfigProblem(what, given.simpleString(), f"must be {allowed} for its serde")])
-    if kind is UUIDSerde:
-        return uuid.UUID
-    return plain_object
+    return uuid.UUID if plain.serde is UUIDSerde else plain_object
 
 
 def _object_of(given: sql.DataType) -> Conversion:

@@ -14,6 +14,7 @@ from tempfile import mkstemp
 
 from pyspark import SparkContext
 
+from samzapy import errors
 from samzapy.admin.job_check import existing, resolved
 from samzapy.admin.user_code import make_importable
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
@@ -31,10 +32,8 @@ from samzapy.errors import (
     JobTakenOver,
     ProducerError,
     RecordRefused,
-    RecordTooLarge,
     SamzapyError,
     SerdeError,
-    StateLost,
     StoreRefused,
 )
 from samzapy.job.model import JobModel
@@ -44,7 +43,6 @@ from samzapy.runner.spark.master import check_secrets, without_sparks_secrets
 from samzapy.runner.spark.sources import private_folder
 from samzapy.runner.spark.user_code import TravellingCode, shipped_files
 from samzapy.system.clients import SystemClients
-from samzapy.system.partitioner import partition_of
 
 #: The path of a job file, its flat pairs, or the checked job.
 Job = Path | str | Mapping[str, str] | JobConfig
@@ -129,25 +127,20 @@ def on_this_machine(context: SparkContext) -> bool:
 
 #: The last line of a Python worker's stack trace, which Spark passes on as text.
 _OURS = re.compile(r"^samzapy\.errors\.(\w+): (.*)$", re.MULTILINE)
-_BY_NAME = {
-    kind.__name__: kind for kind in (SerdeError, StoreRefused, ProducerError, RecordRefused, EnvironmentFailure)
-}
-#: Errors with more arguments than a message, by their general class.
-_IN_GENERAL: dict[str, type[SamzapyError]] = {
-    RecordTooLarge.__name__: ProducerError,
-    JobTakenOver.__name__: EnvironmentFailure,
-    StateLost.__name__: EnvironmentFailure,
-}
+#: The most special ones come first.
+_KINDS = (SerdeError, StoreRefused, RecordRefused, ProducerError, EnvironmentFailure)
 
 
 def worker_error(cause: Exception) -> SamzapyError:
     """The error that a worker has raised, or an EnvironmentFailure with Spark's own message."""
-    found = _OURS.findall(str(cause))
-    if not found:
+    matches = _OURS.findall(str(cause))
+    if not matches:
         return EnvironmentFailure(f"Spark gave up: {one_line(cause)}")
-    name, message = found[-1]
-    kind = _BY_NAME.get(name) or _IN_GENERAL.get(name, SamzapyError)
-    return kind(message)
+    name, message = matches[-1]
+    raised = getattr(errors, name, SamzapyError)
+    if issubclass(raised, JobTakenOver):
+        return EnvironmentFailure(message)
+    return next((kind for kind in _KINDS if issubclass(raised, kind)), SamzapyError)(message)
 
 
 _SAY_WHERE = "say where each row belongs (place_by)"
@@ -182,16 +175,8 @@ def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: Checkpoint
     return JobTasks(model, inputs, previous | {task.name: task.changelog_partition for task in model.tasks})
 
 
-@dataclass(frozen=True)
-class KeyPlacement:
-    """Changelog partitions by the key's hash modulo their number: the state of a key is where the inputs' producers
-    send it."""
-
-    partitions: tuple[int, ...]
-
-    def of(self, key: bytes) -> int:
-        """The changelog partition of a serialized key."""
-        return self.partitions[partition_of(key, len(self.partitions))]
+#: Changelog partitions by the key's hash modulo their number: the state of a key is where the inputs' producers send it.
+KeyPlacement = tuple[int, ...]
 
 
 def key_placement(config: JobConfig, store: StoreConfig, tasks: JobTasks) -> KeyPlacement:
@@ -202,8 +187,8 @@ def key_placement(config: JobConfig, store: StoreConfig, tasks: JobTasks) -> Key
     """
     owned = [task.changelog_partition for task in tasks.model.tasks]
     if len(owned) == 1:
-        return KeyPlacement((owned[0],))
-    found: dict[SystemStream, tuple[int, ...]] = {}
+        return (owned[0],)
+    found: dict[SystemStream, KeyPlacement] = {}
     for stream in config.task.inputs:
         count = tasks.inputs[stream].grouped
         ssps = [SystemStreamPartition(*stream, number) for number in range(count)]
@@ -216,7 +201,7 @@ def key_placement(config: JobConfig, store: StoreConfig, tasks: JobTasks) -> Key
         raise _problem(store, f"the inputs {shown} send a key to different tasks; {_SAY_WHERE}")
     if not found:
         raise _problem(store, f"every input is a broadcast one, so no task owns a key; {_SAY_WHERE}")
-    return KeyPlacement(next(iter(found.values())))
+    return next(iter(found.values()))
 
 
 def _owner(ssp: SystemStreamPartition, store: StoreConfig, tasks: JobTasks) -> int:

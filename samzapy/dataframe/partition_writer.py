@@ -6,7 +6,7 @@ one for each key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -17,7 +17,7 @@ from pyspark.sql import types as sql
 from samzapy.api.engine import EngineSettings
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange
+from samzapy.api.system import OffsetRange, OutgoingRecord, SystemProducer
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import Ownership
@@ -29,7 +29,9 @@ from samzapy.job.transactions import transactional_id
 from samzapy.serializers import encode_failure, serde_registry
 from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.storage.inspection import Selection, store_of
+from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.system.clients import SystemClients, job_clients
+from samzapy.system.partitioner import partition_of
 
 #: (changelog partition, key, order), value: sorted by the first, kept apart by it, too. The order is (False, None) for
 #: none.
@@ -37,6 +39,11 @@ Record = tuple[tuple[int, bytes, tuple[bool, Any]], bytes]
 
 _WHOLE = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
 _NO_ORDER = (False, None)
+
+
+def unordered(partition: int, key: bytes, value: bytes) -> Record:
+    """A record without an order."""
+    return (partition, key, _NO_ORDER), value
 
 
 class FrameColumns(NamedTuple):
@@ -124,7 +131,7 @@ class RecordMaker:
     def _placer(self, store: StoreConfig) -> Callable[[Any, bytes], int]:
         placement = self.placement
         if placement is not None:
-            return lambda _row, key: placement.of(key)
+            return lambda _row, key: placement[partition_of(key, len(placement))]
         by_name = isinstance(self.columns.place_type, sql.StringType)
         known: dict[Any, int] = {task if by_name else number: number for number, task in self.tasks.items()}
         allowed = ", ".join(map(str, known))
@@ -206,9 +213,11 @@ def last_of_each(store: str, records: Iterable[Record]) -> Iterator[tuple[bytes,
 
 def _twice(store: str, record: Record) -> SamzapyError:
     order = record[0][2]
-    what = "is in the frame twice; say order_by, a column of which each key's greatest is taken"
+    what = (
+        "occurs twice; name order_by, a column whose greatest row counts per key (a copy: give each entry another key)"
+    )
     if order != _NO_ORDER:
-        what = f"is in the frame twice with the same order {order[1]!r:.100}"
+        what = f"occurs twice with the same order {order[1]!r:.100}"
     return StoreRefused(f"store '{store}': key {record[0][1]!r:.100} {what}")
 
 
@@ -249,7 +258,8 @@ class PartitionWriter:
     5  write
     6  commit
 
-    An attempt that is repeated after its commit writes the same records again.
+    An attempt that is repeated after its commit writes the same records again. `timed`: the values begin with the times
+    of their puts, which become the times of the records.
     """
 
     job: TravellingJob
@@ -258,6 +268,7 @@ class PartitionWriter:
     run_id: str
     overwrite: bool
     timeout_ms: int
+    timed: bool = False
 
     def write(self, number: int, records: Iterable[Record]) -> Iterator[PartitionWritten]:
         """The function for `mapPartitionsWithIndex`. Raises StoreRefused, JobTakenOver, ProducerError."""
@@ -297,13 +308,32 @@ class PartitionWriter:
         records = tombstones = 0
         sized = ((change, len(change[0]) + len(change[1] or b"")) for change in chain([first], changes))
         for chunk in chunks(sized, _CHUNK):
-            producer.send_changes(ssp.stream, number, chunk)
+            self._send(producer, ssp, chunk)
             gone = sum(value is None for _, value in chunk)
             records, tombstones = records + len(chunk) - gone, tombstones + gone
         producer.commit()
         last = producer.last_offset(ssp.stream, number)
         assert last is not None
         return PartitionWritten(number, records, tombstones, last)
+
+    def _send(
+        self, producer: SystemProducer, ssp: SystemStreamPartition, changes: Sequence[tuple[bytes, bytes | None]]
+    ) -> None:
+        if not self.timed:
+            producer.send_changes(ssp.stream, ssp.partition, changes)
+            return
+        producer.send(
+            [
+                OutgoingRecord(
+                    ssp.stream,
+                    key,
+                    None if data is None else unstamped(data),
+                    ssp.partition,
+                    timestamp=None if data is None else put_time(data),
+                )
+                for key, data in changes
+            ]
+        )
 
     @staticmethod
     def _present(

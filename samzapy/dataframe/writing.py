@@ -14,11 +14,12 @@ from functools import partial
 from threading import Event
 from typing import Any, final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
 
 from samzapy.admin.positions import MEMBER, chosen_inputs, moved_to, write_checkpoints
 from samzapy.admin.running import refuse_if_running
-from samzapy.admin.take_over import take_over_by_tool
+from samzapy.admin.take_over import Claim, take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.offsets import Positions, Target
@@ -26,7 +27,7 @@ from samzapy.checkpoint.records import (
     Startpoint,
     adopt_ends,
     read_owner,
-    refuse_unfinished,
+    refuse_copied,
     startpoints_from_json,
     write_changelog_partitions,
 )
@@ -60,11 +61,19 @@ from samzapy.job.planner import changelog_partition_count, to_json
 from samzapy.job.transactions import state_transactions
 from samzapy.runner.spark.sources import spark_context
 from samzapy.storage.changelog.reading import first_value, scan
-from samzapy.storage.changelog.topic import changelog_spec, ensure_changelog, find_changelog, max_record_bytes
+from samzapy.storage.changelog.topic import (
+    changelog_of,
+    changelog_spec,
+    ensure_changelog,
+    find_changelog,
+    max_record_bytes,
+)
 from samzapy.storage.engines import entry_serde_names, load_engines
 from samzapy.storage.inspection import key_value_store
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import has_transactions
+
+logger = logging.getLogger(__name__)
 
 #: The time limit of a partition's transaction, unless its system grants less: the default of Kafka's own limit.
 _LONGEST_MS = 900_000
@@ -77,43 +86,35 @@ def writable_store(config: JobConfig, name: str) -> StoreConfig:
     )
 
 
-def refuse_speculation(spark: SparkSession) -> None:
+def refuse_speculation(context: SparkContext) -> None:
     """Raise ConfigError for a Spark that starts second copies of running tasks."""
-    value = spark_context(spark).getConf().get("spark.speculation", "false")
+    value = context.getConf().get("spark.speculation", "false")
     if value.strip().lower() != "false":
         message = "must be false: a second copy of a running task would write the same state"
         raise ConfigError([ConfigProblem("spark.speculation", value, message)])
 
 
 @final
-class Bootstrap:
-    """One write of one store."""
+class ChangelogWrite:
+    """Writes a store's changelog, a partition per Spark task."""
 
     def __init__(
         self,
         store: StoreConfig,
-        tasks: JobTasks,
+        tasks: Mapping[int, str],
+        partitions: int,
         clients: SystemClients,
         patience_s: float,
-        serde_names: tuple[str, str],
     ) -> None:
-        """`patience_s`: seconds to wait before an open transaction in the changelog. `serde_names`: of keys and
-        values."""
-        assert store.changelog is not None
-        self._patience_s = patience_s
-        self._serde_names = serde_names
+        """`tasks`: names by changelog partition. `patience_s`: seconds to wait for an open transaction in the
+        changelog."""
         self._store = store
         self._tasks = tasks
+        self._partitions = partitions
+        self._patience_s = patience_s
         self._clients = clients
-        self._stream = store.changelog
+        self._stream = changelog_of(store)
         self._admin = clients.admin(self._stream.system)
-        self._partitions = changelog_partition_count(tasks.model)
-
-    @classmethod
-    def of(cls, config: JobConfig, store: StoreConfig, tasks: JobTasks, clients: SystemClients) -> Bootstrap:
-        """The write of a store of the job."""
-        serdes = entry_serde_names(config, store, load_engines(config)[store.name])
-        return cls(store, tasks, clients, patience_s(config.task.transaction_timeout_ms), serdes)
 
     def check_changelog(self, *, overwrite: bool) -> None:
         """Raise EnvironmentFailure for a changelog that cannot hold the state or, without `overwrite`, holds some."""
@@ -122,39 +123,43 @@ class Bootstrap:
         ssps = [SystemStreamPartition(*self._stream, number) for number in range(self._partitions)]
         for ssp, log in self._admin.offsets(ssps).items():
             with closing(self._clients.consumer(ssp.system)) as consumer:
-                held = first_value(scan(consumer, ssp, log, SYSTEM_CLOCK, self._patience_s))
-            if held is not None:
+                offset = first_value(scan(consumer, ssp, log, SYSTEM_CLOCK, self._patience_s))
+            if offset is not None:
                 raise EnvironmentFailure(
-                    f"{ssp}@{held}: the changelog of store '{self._store.name}' is not empty; overwrite=True replaces what "
-                    "the store holds"
+                    f"{ssp}@{offset}: the changelog of store '{self._store.name}' is not empty; overwriting "
+                    "(overwrite=True, --overwrite) replaces what it holds"
                 )
 
-    def checked_records(self, config: JobConfig, df: DataFrame, columns: FrameColumns) -> Any:
-        """The frame as an RDD of records, sorted, each in the Spark partition of its changelog partition.
+    @property
+    def max_record_bytes(self) -> int | None:
+        """The largest record that the changelog accepts, None if unknown."""
+        description = find_changelog(self._admin, self._store, self._partitions)
+        if description is not None:
+            return max_record_bytes(description)
+        return int(changelog_spec(self._store, self._partitions).config["max.message.bytes"])
 
-        Every row has been looked at when this returns. Raises ConfigError, SerdeError, StoreRefused.
+    def sorted_records(self, records: Any) -> Any:
+        """An RDD of `Record`s, sorted, each in the Spark partition of its changelog partition.
+
+        Every record has been built when this returns, so bad data is refused before anything is written. Raises
+        SerdeError, StoreRefused.
         """
-        placement = None if columns.place_by is not None else key_placement(config, self._store, self._tasks)
-        job = TravellingJob.of(config, spark_context(df.sparkSession))
-        maker = RecordMaker(job, self._store.name, columns, self._tasks.names, placement, self._max_record_bytes())
-        maker.check(config, self._store)
-        rows = df.select(*[df[_quoted(name)] for name in columns.names]).rdd
-        made = rows.mapPartitions(maker.records)
-        records = made.repartitionAndSortWithinPartitions(self._partitions, _partition)
+        placed = records.repartitionAndSortWithinPartitions(self._partitions, _partition)
         try:
-            records.mapPartitions(partial(_keys, self._store.name)).sum()
+            placed.mapPartitions(partial(_count, self._store.name)).sum()
         except Exception as cause:
             raise worker_error(cause) from cause
-        return records
+        return placed
 
-    def write(self, config: JobConfig, records: Any, run_id: str, *, overwrite: bool) -> list[PartitionWritten]:
-        """Create the changelog if it is missing, and write every partition. Raises EnvironmentFailure,
-        ProducerError."""
+    def write(
+        self, config: JobConfig, records: Any, run_id: str, *, overwrite: bool, timed: bool = False
+    ) -> list[PartitionWritten]:
+        """Create the changelog if it is missing, and write every partition. `timed` as in `PartitionWriter`. Raises
+        EnvironmentFailure, ProducerError."""
         ensure_changelog(self._admin, self._store, self._partitions)
         timeout_ms = min(self._admin.longest_transaction_ms() or _LONGEST_MS, _LONGEST_MS)
         job = TravellingJob.of(config, records.ctx)
-        names = self._tasks.names
-        writer = PartitionWriter(job, self._store.name, names, run_id, overwrite, timeout_ms)
+        writer = PartitionWriter(job, self._store.name, self._tasks, run_id, overwrite, timeout_ms, timed)
         try:
             written: list[PartitionWritten] = records.mapPartitionsWithIndex(writer.write).collect()
         except BaseException as cause:
@@ -164,31 +169,50 @@ class Bootstrap:
             raise worker_error(cause) from cause
         return sorted(written, key=lambda part: part.partition)
 
-    def adopt(self, checkpoints: CheckpointManager, written: Sequence[PartitionWritten]) -> None:
-        """Write down that the written records are the job's own, although no task has written them."""
+    def adopt(self, checkpoints: CheckpointManager, written: Sequence[PartitionWritten]) -> str:
+        """Record that the written records are the job's own, although no task has written them; returns the id of the
+        changelog's topic."""
         topic = self._admin.describe(self._stream.stream)
         assert topic is not None
         ends = {part.partition: part.last_offset + 1 for part in written if part.last_offset >= 0}
         adopt_ends(checkpoints, {self._stream: (topic.stream_id, ends)})
+        return topic.stream_id
 
-    def checkpoints(self, starts: Positions, written: Sequence[PartitionWritten]) -> dict[str, Checkpoint]:
-        """The update for each task's checkpoint: the start of its inputs, and the last offsets of its changelogs."""
-        last = {part.partition: {self._store.name: part.last_offset} for part in written if part.last_offset >= 0}
-        serdes = {self._store.name: self._serde_names}
-        return {
-            task.name: Checkpoint(
-                {ssp: starts[ssp] for ssp in task.ssps if ssp in starts},
-                last.get(task.changelog_partition, {}),
-                serdes=serdes,
-            )
-            for task in self._tasks.model.tasks
-        }
 
-    def _max_record_bytes(self) -> int | None:
-        found = find_changelog(self._admin, self._store, self._partitions)
-        if found is not None:
-            return max_record_bytes(found)
-        return int(changelog_spec(self._store, self._partitions).config["max.message.bytes"])
+def frame_records(
+    config: JobConfig,
+    store: StoreConfig,
+    tasks: JobTasks,
+    df: DataFrame,
+    columns: FrameColumns,
+    max_record_bytes: int | None,
+) -> Any:
+    """The rows of a frame as an RDD of `Record`s. Raises ConfigError."""
+    placement = None if columns.place_by is not None else key_placement(config, store, tasks)
+    job = TravellingJob.of(config, spark_context(df.sparkSession))
+    maker = RecordMaker(job, store.name, columns, tasks.names, placement, max_record_bytes)
+    maker.check(config, store)
+    return df.select(*[df[_quoted(name)] for name in columns.names]).rdd.mapPartitions(maker.records)
+
+
+def checkpoint_updates(
+    config: JobConfig,
+    store: StoreConfig,
+    tasks: JobTasks,
+    starts: Positions,
+    written: Sequence[PartitionWritten],
+) -> dict[str, Checkpoint]:
+    """The update of each task's checkpoint: the start of its inputs, and the last offset of its changelog."""
+    last = {part.partition: {store.name: part.last_offset} for part in written if part.last_offset >= 0}
+    serdes = {store.name: entry_serde_names(config, store, load_engines(config)[store.name])}
+    return {
+        task.name: Checkpoint(
+            {ssp: starts[ssp] for ssp in task.ssps if ssp in starts},
+            last.get(task.changelog_partition, {}),
+            serdes=serdes,
+        )
+        for task in tasks.model.tasks
+    }
 
 
 def _quoted(name: str) -> str:
@@ -199,11 +223,22 @@ def _partition(key: tuple[int, bytes, Any]) -> int:
     return key[0]
 
 
-def _keys(store: str, records: Iterable[Record]) -> Iterator[int]:
+def _count(store: str, records: Iterable[Record]) -> Iterator[int]:
     yield sum(1 for _ in last_of_each(store, records))
 
 
-_LOG = logging.getLogger(__name__)
+def own_for_write(
+    config: JobConfig,
+    clients: SystemClients,
+    checkpoints: CheckpointManager,
+    tasks: Mapping[int, str],
+    unseen: str,
+    wait: Callable[[float], object],
+) -> Claim:
+    """Become the job's owner, so that an `unseen` run stops. Without transactions nothing fences such a run: then `wait`
+    for as many seconds as it takes to notice."""
+    members = [MEMBER, *map(writer_member, tasks)]
+    return take_over_by_tool(config, clients, checkpoints, members, tasks.values(), wait, unseen=bool(unseen))
 
 
 def own(
@@ -214,21 +249,15 @@ def own(
     unseen: str,
     wait: Callable[[float], object],
 ) -> JobRun:
-    """Become the job's owner, so that an `unseen` run lets go, and write the records that a start would.
-
-    Without transactions nothing fences such a run: then `wait` for as many seconds as it takes to notice.
-    """
-    members = [MEMBER, *map(writer_member, tasks.names)]
-    claim = take_over_by_tool(
-        config, clients, checkpoints, members, list(tasks.names.values()), wait, unseen=bool(unseen)
-    )
+    """Become the job's owner, and write the records that a start would."""
+    claim = own_for_write(config, clients, checkpoints, tasks.names, unseen, wait)
     write_changelog_partitions(checkpoints, tasks.changelog_partitions)
     if checkpoints.read_record(JobRecord.INPUTS).newest != (inputs := to_json(tasks.inputs)):
         checkpoints.write_record(JobRecord.INPUTS, inputs)
     return claim.run
 
 
-def end_attempts(config: JobConfig, run_id: str, tasks: JobTasks, system: str) -> None:
+def end_attempts(config: JobConfig, run_id: str, tasks: Mapping[int, str], system: str) -> None:
     """End the attempts of a write that has failed, and abort their open transactions, because readers of the changelog
     would wait for them; best effort.
 
@@ -240,10 +269,10 @@ def end_attempts(config: JobConfig, run_id: str, tasks: JobTasks, system: str) -
         with open_job(config, PURPOSE) as (clients, checkpoints):
             with closing(Ownership.of(config, run_id)) as ownership:
                 ownership.look()
-            own(config, clients, checkpoints, tasks, "", Event().wait)
-            fence(clients, system, [writer_id(config.job_name, number) for number in tasks.names])
+            own_for_write(config, clients, checkpoints, tasks, "", Event().wait)
+            fence(clients, system, [writer_id(config.job_name, number) for number in tasks])
     except SamzapyError as cause:
-        _LOG.warning("An open transaction is left to its time-out: %s", cause)
+        logger.warning("An open transaction is left to its time-out: %s", cause)
 
 
 def starting_positions(
@@ -279,10 +308,9 @@ def commit_positions(
     before = checkpoints.read(updates)
     startpoints = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS).newest)
     merged = {task: _merged(before[task], new, task, startpoints) for task, new in updates.items()}
+    state = state_transactions(config, has_transactions)
     with closing(Ownership.of(config, run_id)) as ownership:
-        ownership.look()
-    # The owner is read before the transaction: a reader of the topic waits for every open transaction in it.
-    write_checkpoints(config.job_name, clients, checkpoints, state_transactions(config, has_transactions), merged)
+        write_checkpoints(config.job_name, clients, checkpoints, state, merged, check_owner=ownership.look)
 
 
 def _merged(old: Checkpoint | None, new: Checkpoint, task: str, startpoints: Sequence[Startpoint]) -> Checkpoint:
@@ -300,6 +328,14 @@ class StoreWritten:
     tombstones: int
     last_offsets: Mapping[int, int]
     positions: Positions = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parts: Sequence[PartitionWritten], positions: Positions | None = None) -> StoreWritten:
+        """The sum of the partitions."""
+        last_offsets = {part.partition: part.last_offset for part in parts if part.last_offset >= 0}
+        return cls(
+            sum(part.records for part in parts), sum(part.tombstones for part in parts), last_offsets, positions or {}
+        )
 
 
 def write_store(
@@ -342,22 +378,22 @@ def write_store(
     Raises ConfigError, SerdeError, StoreRefused, UnknownStream, EnvironmentFailure: one line each.
     """
     config = checked_job(job)
-    found = writable_store(config, store)
-    refuse_speculation(df.sparkSession)
+    target = writable_store(config, store)
+    refuse_speculation(spark_context(df.sparkSession))
     columns = FrameColumns.of(df.schema, place_by, order_by)
     with open_job(config, PURPOSE) as (clients, checkpoints):
         unseen = refuse_if_running(config, read_owner(checkpoints), take_over=take_over, how="take_over=True")
-        refuse_unfinished(checkpoints, [store])
+        refuse_copied(checkpoints, config.stores)
         tasks = job_tasks(config, clients, checkpoints)
-        bootstrap = Bootstrap.of(config, found, tasks, clients)
-        bootstrap.check_changelog(overwrite=overwrite)
+        partitions, stall_s = changelog_partition_count(tasks.model), patience_s(config.task.transaction_timeout_ms)
+        write = ChangelogWrite(target, tasks.names, partitions, clients, stall_s)
+        write.check_changelog(overwrite=overwrite)
         starts = {} if positions is None else starting_positions(config, clients, tasks, positions)
-        records = bootstrap.checked_records(config, df, columns)
+        records = write.sorted_records(frame_records(config, target, tasks, df, columns, write.max_record_bytes))
         run = own(config, clients, checkpoints, tasks, unseen, Event().wait)
-        parts = bootstrap.write(config, records, run.id, overwrite=overwrite)
-        bootstrap.adopt(checkpoints, parts)
+        parts = write.write(config, records, run.id, overwrite=overwrite)
+        write.adopt(checkpoints, parts)
         if positions is not None:
-            commit_positions(config, clients, checkpoints, run.id, bootstrap.checkpoints(starts, parts))
-    last_offsets = {part.partition: part.last_offset for part in parts if part.last_offset >= 0}
-    records_written, tombstones = sum(part.records for part in parts), sum(part.tombstones for part in parts)
-    return StoreWritten(records_written, tombstones, last_offsets, starts)
+            updates = checkpoint_updates(config, target, tasks, starts, parts)
+            commit_positions(config, clients, checkpoints, run.id, updates)
+    return StoreWritten.of(parts, starts)

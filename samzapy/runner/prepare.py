@@ -22,10 +22,9 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.records import (
-    Migrations,
     peek_owner,
     read_changelog_partitions,
-    refuse_unfinished,
+    refuse_copied,
     write_changelog_partitions,
 )
 from samzapy.clock import SYSTEM_CLOCK
@@ -88,12 +87,12 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     0  find the inputs that the patterns of the job file match
     1  check that the systems allow the guarantee, that the task class and the stores' engines can be imported, that the
        systems and engines accept their settings, and that the job's folders can be written to
-    2  check that every input exists, including the inputs of stores and the stream of dead letters, and that no store is being
-       migrated; count the partitions
+    2  check that every input exists, including the inputs of stores and the stream of dead letters; count the
+       partitions
     3  if the job's checkpoints exist already, take the job over, as described in `take_over`
     4  refuse inputs that earlier runs have read under other names; build the model: tasks keep their changelog partitions, and
        with state they get the inputs' new partitions; check that the existing changelogs are compacted, have a partition for
-       each task, and hold no records of another job
+       each task, hold no records of another job, and are not the old ones of copied stores
     5  create the checkpoint topic (or folder), if there is none, and take the job over
     6  create the missing changelogs and the streams of metrics
     7  read the present ends of the inputs, with `until_end` and for `bounded` streams
@@ -135,8 +134,6 @@ def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
         counts = checked_inputs(config, streams)
         check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
         check_copies(config, clients.admin, streams)
-        # A claim would fence a migration that is at work.
-        Migrations.peek(checkpoints).refuse(config.stores)
         records = _Records(clients, checkpoints, streams)
         with closing(_CheckedJob(given, config, code, records, counts, occasion)) as job:
             yield job
@@ -335,7 +332,7 @@ def _checked_state(
 ) -> tuple[KeptClocks, set[SystemStream]]:
     """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit
     the stores and hold no records of another job."""
-    refuse_unfinished(checkpoints, config.stores)
+    refuse_copied(checkpoints, config.stores)
     committed = checkpoints.read(task.name for task in model.tasks)
     clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK).newest)
     check_checkpoints(config, code.engines, committed.values())

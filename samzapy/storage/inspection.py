@@ -161,10 +161,6 @@ class Contents:
                 if value is not None:
                     yield key, value, None if self._expiry is None else put_time(data)
 
-    def holds(self, partition: int, key: bytes) -> bool:
-        """Whether the part has an entry of that key."""
-        return self._alive(self._parts[partition].get(key)) is not None
-
     def _listed(self, keys: Sequence[bytes]) -> Iterator[Entry]:
         for key in keys:
             for partition, engine in self._parts.items():

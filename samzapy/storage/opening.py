@@ -62,7 +62,6 @@ class TaskSettings:
     - `ssps`, `starts`: the task's partitions and where it starts in them, for stores that are filled from streams.
     - `own_ends`: by store, the offset after the last changelog record that the task has written; None if not known.
     - `adopted_end`: the offset up to which other records of a changelog partition, with this topic id, were adopted.
-    - `recorded`: by store, the serdes that the task's checkpoint says its changelog has.
     """
 
     name: str
@@ -73,7 +72,6 @@ class TaskSettings:
     starts: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
     own_ends: Mapping[str, int] | None = None
     adopted_end: Callable[[SystemStreamPartition, str], int] = _nothing_adopted
-    recorded: Mapping[str, SerdePair] = field(default_factory=dict)
 
     def known_end(self, store: str, ssp: SystemStreamPartition, topic: StreamDescription) -> int | None:
         """The offset from which on no changelog record is the task's own; None if unknown."""
@@ -276,8 +274,7 @@ class StoreOpener:
         identity = self._identity(config, topic.stream_id, stamped=config.ttl_ms is not None)
         committed = self._task.committed.get(config.name, -1)
         check_end(ssp, log, committed)
-        retention_ms, recorded = delete_retention_ms(topic, config), self._task.recorded.get(config.name, ("", ""))
-        accepted = Acceptance(config, identity, log, retention_ms, self._job.clock, recorded)
+        accepted = Acceptance(config, identity, log, delete_retention_ms(topic, config), self._job.clock)
         local, taken_over = self._local(factory, settings, accepted, provisional=provisional)
         kept = local.marker is not None
         if not kept and config.ttl_ms is None:

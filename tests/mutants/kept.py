@@ -13,7 +13,7 @@ _CONTRACT = "tests/contract/system/test_system_contract.py"
 _TRANSACTIONS = "tests/contract/system/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
 _LOCAL = "tests/unit/system/test_local_system.py"
-_MIGRATION = "tests/unit/admin/migration/test_migration_crashes.py"
+_COPIES = "tests/unit/dataframe/test_store_copies.py"
 _MARKS = "tests/unit/watermarks/test_watermarks.py"
 _MEMORY = "tests/unit/system/test_memory_system.py"
 _OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
@@ -33,22 +33,22 @@ _OWNERS = (
         ("tests/unit/dataframe/test_partition_writes.py",),
     ),
     Mutant(
-        "samzapy/admin/migration/protocol.py",
-        "        recorded.refuse_foreign(logs, clients, clock)\n",
+        "samzapy/dataframe/copying.py",
+        "        refuse_records_past(ends, dict.fromkeys(ends, self.store.name), clients)\n",
         "",
-        ("tests/unit/admin/migration",),
+        (_COPIES,),
     ),
     Mutant(
-        "samzapy/admin/migration/protocol.py",
-        "if begun is not None and not begun.done:",
-        "if begun is not None:",
-        (_MIGRATION,),
+        "samzapy/dataframe/copying.py",
+        "            check_owner=ownership.look,\n",
+        "",
+        (_COPIES,),
     ),
     Mutant(
         "samzapy/runner/prepare.py",
-        "    refuse_unfinished(checkpoints, config.stores)\n",
+        "    refuse_copied(checkpoints, config.stores)\n",
         "",
-        (_MIGRATION,),
+        (_COPIES,),
     ),
     Mutant(
         "samzapy/container/supervision/job_records.py",

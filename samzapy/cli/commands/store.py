@@ -1,4 +1,5 @@
-"""`samzapy store`: show, count and export entries, rebuild local stores, adopt foreign records, migrate stores."""
+"""`samzapy store`: show, count and export entries, rebuild local stores, adopt foreign records, copy
+stores."""
 
 from __future__ import annotations
 
@@ -13,7 +14,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from samzapy.admin.migration.report import StoreMigrated
 from samzapy.admin.store_queries import Question, StoreEntries, store_entries
 from samzapy.cli.options import JOB, OVERRIDES, answers_by_exit_code, pairs
 from samzapy.cli.output import Bars, table, warn
@@ -102,7 +102,7 @@ def _entries(question: Question) -> AbstractContextManager[StoreEntries]:
 
 @click.group()
 def store() -> None:
-    """Show the stores of a job, running or not. Rebuild local stores, and migrate stores to other serdes.
+    """Show the stores of a job, running or not. Rebuild local stores, and copy stores to other changelogs.
 
     The commands show committed entries in key order. By default they read the changelog, which any machine can reach.
     With --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number
@@ -220,42 +220,41 @@ def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, tak
 @JOB
 @click.argument("store", metavar="STORE")
 @OVERRIDES
+@click.option("--to", required=True, metavar="SYSTEM.STREAM", help="The new changelog.")
 @click.option(
-    "--from", "source", metavar="KEY=VALUE", multiple=True, help="A serde or class of the entries now; repeatable."
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A key below stores.STORE with another value, such as msg.serde=json; repeatable.",
 )
-@click.option("--to", "target", metavar="KEY=VALUE", multiple=True, help="A new serde or class; repeatable.")
 @click.option(
     "--convert", default="", metavar="MODULE:FUNCTION", help="A function from key and value to the new key and value."
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Convert and count all entries, show those that do not fit, and change nothing."
-)
+@click.option("--overwrite", is_flag=True, help="Replace the entries that the new changelog has already.")
 @click.option("--take-over", is_flag=True, help="Force an unseen run on another machine to let go.")
-def migrate(
+def copy(
     job: Path,
     store: str,
     overrides: tuple[str, ...],
-    source: tuple[str, ...],
-    target: tuple[str, ...],
+    to: str,
+    changes: tuple[str, ...],
     convert: str,
     *,
-    dry_run: bool,
+    overwrite: bool,
     take_over: bool,
 ) -> None:
-    """Rewrite STORE with other serdes or classes. The job must not be running.
+    """Copy STORE to a new changelog, with other serdes, classes or entries. The job must not be running.
 
-    KEY is key.serde, key.type, msg.serde or msg.type. First put the new serdes and classes into the job file: they are
-    the default of --to. The default of --from is the serdes in the checkpoints. Without --convert the command reads
-    each key and value with the old serde and writes it with the new one. MODULE:FUNCTION gets plain values (or objects
-    of --from msg.type), and returns (key, value), or None to delete the entry. It must return the same for the same
-    entry.
-
-    After an interruption no start of the job and no other command reads the store. Run the command again.
+    The copy runs on the job's Spark (job.spark.master), by default on this machine. Without --convert each key and value
+    is read with the old serde and class, and written with the new one. MODULE:FUNCTION gets both, and returns (key,
+    value), or None to leave the entry out; entries stay in their partition. Until the copy is complete the job uses the
+    old changelog; then its job file has to name the new one, with the keys that this command prints.
     """
     from threading import Event
 
-    from samzapy.admin.migration import MigrationRequest, migrate_store
     from samzapy.config.loader import load_job
+    from samzapy.dataframe.copying import StoreCopy, copied_keys, copy_on_spark
     from samzapy.failpoints import arm_from_environment
 
     def wait(seconds: float) -> None:
@@ -263,26 +262,9 @@ def migrate(
         Event().wait(seconds)
 
     arm_from_environment(os.environ)
-    config = load_job(job, pairs(overrides))
-    request = MigrationRequest(pairs(source, "--from"), pairs(target, "--to"), convert, take_over, dry_run)
-    with Bars("records") as bars:
-        done = migrate_store(config, store, request, wait, bars)
-    _show_migrated(done, "Would be migrated" if dry_run else "Migrated")
-    missing = done.to_be_configured(config.stores[store])
-    if missing and not dry_run:
-        warn(f"set {', '.join(missing)} in the job file before its next start")
-    if done.misfits:
-        raise SamzapyError(f"store '{store}': {done.misfit_count:,} entries do not fit")
-
-
-def _show_migrated(done: StoreMigrated, title: str) -> None:
-    rows = [
-        (each.partition, each.task or "none", *each.counts.row)
-        if each.counts is not None
-        else (each.partition, each.task or "none", "done before", "", "", "")
-        for each in done.partitions
-    ]
-    columns = ("partition", "task", "entries", "rewritten", "deleted", "do not fit")
-    table(f"{title}: store '{done.plan.store}' from {done.plan.source} to {done.plan.target}", columns, rows)
-    for misfit in done.misfits:
-        click.echo(misfit)
+    keys = copied_keys(store, to, pairs(changes, "--set"))
+    now, target = load_job(job, pairs(overrides)), load_job(job, {**pairs(overrides), **keys})
+    request = StoreCopy(now, target, store, convert, overwrite, take_over)
+    written = copy_on_spark(request, wait)
+    click.echo(f"copied {written.records:,} entries of store '{store}' to {to}")
+    warn(f"set {', '.join(f'{key}={value}' for key, value in keys.items())} in the job file before its next start")

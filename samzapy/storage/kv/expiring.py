@@ -41,6 +41,11 @@ def put_time(data: bytes) -> int:
     return int(_STAMP.unpack_from(data)[0])
 
 
+def stamped(time_ms: int, data: bytes) -> bytes:
+    """A value with the time of its put."""
+    return _STAMP.pack(time_ms) + data
+
+
 def unstamped(data: bytes) -> bytes:
     """The user's bytes of a stamped value."""
     return data[STAMP_BYTES:]

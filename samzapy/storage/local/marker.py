@@ -167,10 +167,10 @@ def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Ite
     named = (("key.serde", store.key_serde), ("msg.serde", store.msg_serde))
     for (leaf, configured), before, after in zip(named, written, now, strict=True):
         if before and before != after:
-            again = "give it that serde again, migrate it" if configured else "give it the engine it had"
-            how = f" (samzapy store migrate JOB.properties {store.name})" if configured else ""
+            again = "give it that serde again" if configured else "give it the engine it had"
             message = (
-                f"the store was written with {before}, this is {after}: {again}{how}, or the store another changelog"
+                f"the store was written with {before}, this is {after}: {again}, or copy it to another changelog "
+                f"(samzapy store copy JOB.properties {store.name} --to SYSTEM.STREAM)"
             )
             yield ConfigProblem(f"stores.{store.name}.{leaf}", configured or after, message)
 
@@ -179,14 +179,13 @@ def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Ite
 class Acceptance:
     """Decides whether files of a store may be used: by the identity from the job file and the changelog, by the
     changelog's range and `delete.retention.ms`, and by their age. Each call reads the clock, since a wait for a lock or
-    a download takes time. `recorded`: the serdes of the changelog, if the task's checkpoint names them."""
+    a download takes time."""
 
     config: StoreConfig
     identity: StoreIdentity
     log: OffsetRange
     retention_ms: int
     clock: Clock
-    recorded: SerdePair = ("", "")
 
     def refusal(self, marker: Marker) -> str | None:
         """The reason (a clause) why files with this marker must not be used; None if they may. Raises as `misfit`."""
@@ -194,12 +193,9 @@ class Acceptance:
 
     def misfit(self, marker: Marker) -> str | None:
         """Like `refusal`, but at any age. Raises ConfigError for files of this changelog that were written with other
-        serdes: the changelog has those serdes too, so a store rebuilt from it would be no better. If `recorded` are the
-        serdes of the job file, the changelog was migrated and only the files are old: then that is the reason."""
+        serdes: the changelog has those serdes too, so a store rebuilt from it would be no better."""
         if of_another(marker.identity, self.identity) is None:
             problems = list(serde_changes(self.config, marker.identity.serdes, self.identity.serdes))
-            if problems and self.recorded == self.identity.serdes:
-                return f"it was written with {' and '.join(marker.identity.serdes)}, before the store was migrated"
             if problems:
                 raise ConfigError(problems)
         return misfit(marker, self.identity, self.log)

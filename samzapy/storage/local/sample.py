@@ -70,7 +70,7 @@ def _try(part: str, store: str, path: str | None, serde: Serde, data: bytes, key
     except Exception as cause:
         message = (
             f"does not read what the store holds: key {reprlib.repr(key)}: {serde.misfit(cause)}; give new fields "
-            "defaults and old ones their types, migrate the store (samzapy store migrate), or give it another changelog"
+            "defaults and old ones their types, or copy the store to another changelog (samzapy store copy)"
         )
         raise ConfigError([ConfigProblem(f"stores.{store}.{part}.type", path, message)]) from cause
 

@@ -208,14 +208,14 @@ def test_a_record_of_the_job_in_a_transaction_counts_when_the_transaction_does(s
     manager.start()
     producer = system.transactional()
     producer.begin()
-    manager.write_record(JobRecord.MIGRATION, {"stores": {}}, producer)
+    manager.write_record(JobRecord.COPIED, {"stores": {}}, producer)
     manager.write({"Partition 0": Checkpoint({SSP: 1})}, producer)
     producer.commit()
     producer.begin()
-    manager.write_record(JobRecord.MIGRATION, {"stores": {"s": {}}}, producer)
+    manager.write_record(JobRecord.COPIED, {"stores": {"s": {}}}, producer)
     producer.flush()
     producer.abort()
-    assert manager.read_record(JobRecord.MIGRATION).newest == {"stores": {}}
+    assert manager.read_record(JobRecord.COPIED).newest == {"stores": {}}
     assert manager.read(["Partition 0"])["Partition 0"].input_offsets == {SSP: 1}
     manager.close()
 

@@ -20,14 +20,14 @@ SEED = 20
 CODE = Path(__file__).parents[2] / "jobs"
 RUN = ("run", "job.properties", "--runner", "local")
 TO_THE_END = (*RUN, "--until-end")
-MIGRATE = ("store", "migrate", "job.properties", "counts")
+COPY = ("store", "copy", "job.properties", "counts", "--overwrite")
 REPLAY = ("replay", "job.properties", "--until", "sys.in[0]@150")
 ELSEWHERE = ("-c", "job.logged.store.base.dir=elsewhere")
 #: What is started, one shortly after the other, and killed.
 KILLED = {
-    "store migrate": (MIGRATE,),
-    "two migrations": (MIGRATE, MIGRATE),
-    "migrate while a run starts": (MIGRATE, TO_THE_END),
+    "store copy": (COPY,),
+    "two copies": (COPY, COPY),
+    "copy while a run starts": (COPY, TO_THE_END),
     "replay": (REPLAY,),
     "replay of a running job": (RUN, REPLAY),
     "a take-over": (RUN, RUN),
@@ -41,7 +41,8 @@ class KilledJob:
     def __init__(self, folder):
         backups = {"backup.path": f"file://{folder}/backup", "backup.commits": "1"}
         self._folder = folder
-        self._serdes = ["json", "msgpack"]
+        #: The changelog and serde of `counts`, now and after the next copy.
+        self._forms = [("killed-counts-changelog", "json"), ("killed-counts-copy", "msgpack")]
         self._written = 0
         self._keys = {
             "job.name": "killed",
@@ -72,12 +73,15 @@ class KilledJob:
         producer.flush()
         producer.close()
 
-    def give_another_serde(self):
-        """Turn the serde of `counts` in the job file; its entries still have the other one."""
-        self._serdes.reverse()
+    def use_the_copy(self):
+        """Name the copy of `counts` in the job file."""
+        self._forms.reverse()
 
     def start(self, command):
-        keys = self._keys | {"stores.counts.msg.serde": self._serdes[0]}
+        (changelog, serde), (copy, other) = self._forms
+        keys = self._keys | {"stores.counts.changelog": f"sys.{changelog}", "stores.counts.msg.serde": serde}
+        if command == COPY:
+            command = (*COPY, "--to", f"sys.{copy}", "--set", f"msg.serde={other}")
         (self._folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
         environ = {**os.environ, "TMPDIR": str(self._folder), "PYTHONPATH": str(CODE)}
         samzapy = str(Path(sys.executable).with_name("samzapy"))
@@ -104,9 +108,10 @@ class KilledJob:
         last, counts = expected(self._written)
         held = {"last": {}, "counts": {}}
         for store, entries in held.items():
-            for part in self._streams.replay(f"killed-{store}-changelog"):
+            changelog, serde = ("killed-last-changelog", "json") if store == "last" else self._forms[0]
+            for part in self._streams.replay(changelog):
                 # A small number is one byte in msgpack, and its text in JSON.
-                of_text = store == "last" or self._serdes[0] == "json"
+                of_text = serde == "json"
                 entries |= {key.decode(): int(value) if of_text else value[0] for key, value in part.items()}
         outputs = Counter(int(value) for batch in self._streams.read("out") for value in batch.values)
         return {
@@ -125,10 +130,9 @@ def test_what_is_killed_leaves_a_job_that_starts_and_is_exact(killed, tmp_path, 
     job.send(400)
     assert job.finish(TO_THE_END)[0] == 0
     faults = 0
-    for _ in range(ROUNDS):
-        if MIGRATE in commands:
-            job.give_another_serde()
-        pauses = [chance.uniform(0.1, 2.0) for _ in commands]
+    # A copy starts a Spark.
+    for _ in range(ROUNDS // 2 if COPY in commands else ROUNDS):
+        pauses = [chance.uniform(0.1, 10.0 if COPY in commands else 2.0) for _ in commands]
         started = []
         for command, pause in zip(commands, pauses, strict=True):
             started.append(job.start(command))
@@ -141,10 +145,11 @@ def test_what_is_killed_leaves_a_job_that_starts_and_is_exact(killed, tmp_path, 
             process.kill()
             said, _ = process.communicate(timeout=30)
             assert "Traceback" not in said, (pauses, said)
-        if MIGRATE in commands:
-            code, said = job.finish(MIGRATE)
+        if COPY in commands:
+            code, said = job.finish(COPY)
             # Two: it was complete before the kill.
-            assert code == 0 or (code == 2 and "nothing changes" in said), (pauses, said)
+            assert code == 0 or (code == 2 and "the store was copied to" in said), (pauses, said)
+            job.use_the_copy()
         if "snapshots" in killed:
             job.lose_disks()
         job.send(50)
@@ -152,5 +157,5 @@ def test_what_is_killed_leaves_a_job_that_starts_and_is_exact(killed, tmp_path, 
         assert code == 0, (pauses, said)
     job.finish(REPLAY)
     job.finish(("store", "count", "job.properties", "counts"))
-    assert len(job.left_behind()) <= (MIGRATE in commands) * 2, "folders of killed tools"
+    assert len(job.left_behind()) <= (COPY in commands) * 2 * ROUNDS, "folders of killed tools"
     outcome(f"SIGKILL at random: {killed}", faults=faults, **job.measured())

@@ -14,14 +14,22 @@ from samzapy.checkpoint.records import read_changelog_partitions, read_owner
 from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.job import TravellingJob, job_tasks, worker_error
 from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten, writer_id
-from samzapy.dataframe.writing import Bootstrap, commit_positions, end_attempts, own, starting_positions, writable_store
+from samzapy.dataframe.writing import (
+    ChangelogWrite,
+    checkpoint_updates,
+    commit_positions,
+    end_attempts,
+    own,
+    starting_positions,
+    writable_store,
+)
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
     JobTakenOver,
     OffsetOutOfRange,
-    ProducerError,
     ProducerFenced,
+    RecordRefused,
     SerdeError,
     UnknownStream,
 )
@@ -38,13 +46,17 @@ def opened(job: JobFolder):
         yield clients, checkpoints, job_tasks(job.config, clients, checkpoints)
 
 
+def write_of(job: JobFolder, tasks, clients) -> ChangelogWrite:
+    return ChangelogWrite(job.config.stores["counts"], tasks.names, PARTITIONS, clients, 60.0)
+
+
 def never(seconds: float) -> None:
     raise AssertionError("nothing to wait for")
 
 
 def test_a_changelog_with_a_value_is_refused_with_its_offset_unless_it_is_to_be_overwritten(job):
     with opened(job) as (clients, _, tasks):
-        bootstrap = Bootstrap.of(job.config, job.config.stores["counts"], tasks, clients)
+        bootstrap = write_of(job, tasks, clients)
         bootstrap.check_changelog(overwrite=False)
         job.append(1, (b"/gone", None))
         bootstrap.check_changelog(overwrite=False)
@@ -53,7 +65,8 @@ def test_a_changelog_with_a_value_is_refused_with_its_offset_unless_it_is_to_be_
         with pytest.raises(EnvironmentFailure) as refused:
             bootstrap.check_changelog(overwrite=False)
     assert str(refused.value) == (
-        "local.counts-log[1]@1: the changelog of store 'counts' is not empty; overwrite=True replaces what the store holds"
+        "local.counts-log[1]@1: the changelog of store 'counts' is not empty; overwriting (overwrite=True, "
+        "--overwrite) replaces what it holds"
     )
 
 
@@ -66,7 +79,7 @@ def test_what_an_attempt_has_left_open_makes_no_changelog_full(job):
         producer.abort()
     assert job.log(0).upcoming == 1
     with opened(job) as (clients, _, tasks):
-        Bootstrap.of(job.config, job.config.stores["counts"], tasks, clients).check_changelog(overwrite=False)
+        write_of(job, tasks, clients).check_changelog(overwrite=False)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +153,7 @@ def test_the_first_start_begins_at_the_positions_and_an_older_checkpoint_keeps_w
     with opened(job) as (clients, checkpoints, tasks):
         run = own(job.config, clients, checkpoints, tasks, "", never)
         checkpoints.write({"Partition 0": Checkpoint({VIEWS[0]: 1}, {"other": 5}, epoch=3)})
-        updates = Bootstrap.of(job.config, job.config.stores["counts"], tasks, clients).checkpoints(
-            {VIEWS[1]: 0}, written
-        )
+        updates = checkpoint_updates(job.config, job.config.stores["counts"], tasks, {VIEWS[1]: 0}, written)
         commit_positions(job.config, clients, checkpoints, run.id, updates)
         first, second = (checkpoints.read([name])[name] for name in TASKS.values())
         assert (first.input_offsets, first.changelog_offsets, first.epoch) == (
@@ -178,9 +189,8 @@ def test_a_job_that_was_filled_and_positioned_restores_it_and_processes_what_is_
     job.append(0, (b"/a", number(40)))
     with opened(job) as (clients, checkpoints, tasks):
         run = own(job.config, clients, checkpoints, tasks, "", never)
-        updates = Bootstrap.of(job.config, job.config.stores["counts"], tasks, clients).checkpoints(
-            {VIEWS[0]: 1, VIEWS[1]: 0}, [PartitionWritten(0, 1, 0, 0)]
-        )
+        starts, written = {VIEWS[0]: 1, VIEWS[1]: 0}, [PartitionWritten(0, 1, 0, 0)]
+        updates = checkpoint_updates(job.config, job.config.stores["counts"], tasks, starts, written)
         commit_positions(job.config, clients, checkpoints, run.id, updates)
     outcome = LocalRunner().run(prepare(job.config, until_end=True), RunOptions())
     assert outcome.status.processed == 2
@@ -207,7 +217,7 @@ def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns
         attempt.begin()
         attempt.send_changes("counts-log", 0, [(b"/a", number(1))])
         attempt.flush()
-        end_attempts(job.config, run.id, tasks, "local")
+        end_attempts(job.config, run.id, TASKS, "local")
         with pytest.raises(ProducerFenced):
             attempt.commit()
         assert job.committed(0) == []
@@ -216,7 +226,7 @@ def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns
             successor.init_transactions()
             successor.begin()
             successor.send_changes("counts-log", 0, [(b"/b", number(1))])
-            end_attempts(job.config, run.id, tasks, "local")
+            end_attempts(job.config, run.id, TASKS, "local")
             successor.commit()
     assert job.committed(0) == [(b"/b", number(1))]
 
@@ -224,7 +234,7 @@ def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns
 def test_an_attempt_that_starts_after_the_write_has_failed_writes_nothing(job):
     with opened(job) as (clients, checkpoints, tasks):
         run = own(job.config, clients, checkpoints, tasks, "", never)
-        end_attempts(job.config, run.id, tasks, "local")
+        end_attempts(job.config, run.id, TASKS, "local")
     late = PartitionWriter(TravellingJob(job.keys, None), "counts", TASKS, run.id, False, 60_000)
     with pytest.raises(JobTakenOver):
         list(late.write(0, [((0, b"/a", (False, None)), number(1))]))
@@ -241,7 +251,7 @@ def test_an_input_that_does_not_exist_is_told_before_anything_is_written(tmp_pat
     ("text", "kind", "message"),
     [
         ("Job aborted\nsamzapy.errors.SerdeError: store 's': no\n\tat java.lang", SerdeError, "store 's': no"),
-        ("  x\nsamzapy.errors.RecordTooLarge: t[0]: record of 9 B\n", ProducerError, "t[0]: record of 9 B"),
+        ("  x\nsamzapy.errors.RecordTooLarge: t[0]: record of 9 B\n", RecordRefused, "t[0]: record of 9 B"),
         ("samzapy.errors.JobTakenOver: another run\n", EnvironmentFailure, "another run"),
         ("Job aborted:\n  worker lost", EnvironmentFailure, "Spark gave up: Job aborted: worker lost"),
     ],

@@ -17,7 +17,7 @@ from samzapy.api.checkpoint import JobRun
 from samzapy.api.engine import EngineSettings
 from samzapy.checkpoint.records import write_owner
 from samzapy.container.supervision.job_records import open_job
-from samzapy.dataframe.job import KeyPlacement, TravellingJob
+from samzapy.dataframe.job import TravellingJob
 from samzapy.dataframe.partition_writer import (
     FrameColumns,
     PartitionWriter,
@@ -44,7 +44,7 @@ def frame(**columns: sql.DataType) -> sql.StructType:
 
 def maker(job: JobFolder, schema=None, place_by=None, order_by=None, limit=None) -> RecordMaker:
     columns = FrameColumns.of(schema or frame(), place_by, order_by)
-    placement = KeyPlacement((0, 1)) if place_by is None else None
+    placement = (0, 1) if place_by is None else None
     return RecordMaker(TravellingJob(job.keys, None), "counts", columns, TASKS, placement, limit)
 
 
@@ -154,9 +154,9 @@ def test_a_frame_that_lacks_a_column_or_has_one_of_a_wrong_type_is_refused(job):
 def test_a_key_that_occurs_twice_needs_an_order_and_its_greatest_row_counts(job):
     first = [((0, b"/a", (True, 1)), b"1"), ((0, b"/a", (True, 2)), b"2"), ((0, b"/b", NO_ORDER), b"3")]
     assert list(last_of_each("counts", sorted(first))) == [(b"/a", b"2"), (b"/b", b"3")]
-    with pytest.raises(StoreRefused, match="store 'counts': key b'/a' is in the frame twice; say order_by"):
+    with pytest.raises(StoreRefused, match="store 'counts': key b'/a' occurs twice; name order_by"):
         list(last_of_each("counts", [((0, b"/a", NO_ORDER), b"1"), ((0, b"/a", NO_ORDER), b"1")]))
-    with pytest.raises(StoreRefused, match="key b'/a' is in the frame twice with the same order 2"):
+    with pytest.raises(StoreRefused, match="key b'/a' occurs twice with the same order 2"):
         list(last_of_each("counts", [((0, b"/a", (True, 2)), b"1"), ((0, b"/a", (True, 2)), b"2")]))
     with_order = maker(job, frame(at=sql.LongType()), order_by="at")
     orders = [key[2] for key, _ in with_order.records([("/a", 1, 5), ("/a", 2, None)])]

@@ -158,9 +158,7 @@ def test_a_rebuilt_store_is_what_a_start_of_the_job_goes_on_from(samzapy, store)
     assert entries(store("get", "/a")) == [("/a", 4)]
 
 
-@pytest.mark.parametrize(
-    "command", [("adopt",), ("rebuild", "new"), ("scan",), ("migrate", "--to", "msg.serde=string")]
-)
+@pytest.mark.parametrize("command", [("adopt",), ("rebuild", "new"), ("scan",)])
 @pytest.mark.usefixtures("store")
 def test_nobody_is_told_to_create_a_changelog_that_the_job_creates(samzapy, command):
     name, *more = command

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from jobs.memory_job import MemoryJob
-from jobs.migrating_job import COUNTS, JSON, MigratingJob
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
@@ -244,25 +243,6 @@ def test_a_standby_goes_on_from_its_own_copy(job, tmp_path):
     report = job.run()
     assert sources(report) == {"standby"}
     assert restored(report) == 0
-
-
-def test_a_copy_from_before_a_migration_is_set_aside_and_read_again(tmp_path):
-    job = MigratingJob(tmp_path / "state", **{"job.standbytasks.replication.factor": "2"})
-    first = Standby(job)
-    first.caught_up(len(COUNTS))
-    first.stop()
-    job.end_run()
-    job.migrate()
-    second = Standby(job, **JSON)
-    second.caught_up(2 * len(COUNTS))
-    second.stop()
-    for store in own_stores(tmp_path):
-        shutil.rmtree(store)
-    report = job.run(**JSON)
-    assert sources(report) == {"standby"}
-    job.send([(0, "a")])
-    job.run(**JSON)
-    assert job.documents() == {**COUNTS, (0, "a"): 3}
 
 
 def test_only_what_is_committed_is_copied(tmp_path):

@@ -1,12 +1,10 @@
 """Entries are read with the serdes they were written with."""
 
-from dataclasses import replace
-
 import pytest
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.serde import Serde
-from samzapy.api.system import OffsetRange, SystemSettings
+from samzapy.api.system import SystemSettings
 from samzapy.config.loader import load_job
 from samzapy.config.reading.classes import SCHEMA_SERDES
 from samzapy.config.streams.serdes import key_identity, serde_identity
@@ -14,9 +12,9 @@ from samzapy.errors import ConfigError
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import check_checkpoints, entry_serde_names, load_engines
 from samzapy.storage.local.directory import set_asides
-from samzapy.storage.local.marker import Acceptance, Marker, StoreIdentity
+from samzapy.storage.local.marker import Marker
 from samzapy.system.memory.cluster import MemoryCluster
-from samzapy.testing import ManualClock, open_store
+from samzapy.testing import open_store
 
 JOB = {
     "job.name": "written",
@@ -65,20 +63,6 @@ def test_an_old_store_with_other_serdes_is_an_error_too_since_its_changelog_has_
         opened.send_changes()
     with pytest.raises(ConfigError, match="was written with long"), opened_as(**{"stores.s.msg.serde": "double"}):
         pass
-
-
-def test_files_from_before_a_migration_are_old_once_the_checkpoint_has_the_serdes_of_the_job_file():
-    config = load_job(JOB)
-    wanted = StoreIdentity("written-1", "s", 0, "id", key_serde="string", msg_serde="long")
-    marker = Marker(replace(wanted, msg_serde="double"), 7, 0)
-    accepted = Acceptance(config.stores["s"], wanted, OffsetRange(0, 8), 86_400_000, ManualClock(0.0))
-    with pytest.raises(ConfigError, match="was written with double, this is long"):
-        accepted.refusal(marker)
-    migrated = replace(accepted, recorded=("string", "long"))
-    assert migrated.refusal(marker) == "it was written with string and double, before the store was migrated"
-    assert migrated.refusal(replace(marker, identity=wanted)) is None
-    with pytest.raises(ConfigError):
-        replace(accepted, recorded=("string", "double")).refusal(marker)
 
 
 def test_the_marker_says_what_the_entries_are_written_with_whatever_the_job_file_calls_it(opened_as):
