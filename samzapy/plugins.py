@@ -11,8 +11,7 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import cache
 from importlib.machinery import PathFinder
 from itertools import count
@@ -141,31 +140,9 @@ def path_of(found: type) -> str:
     return f"{__name__}:{name}"
 
 
-#: The entries that this module has added to the import path, the newest first.
-_added: list[str] = []
-
-
 def import_also_from(places: Iterable[str]) -> None:
-    """Add folders and archives to the end of this process's import path, each once. They come before the entries of
-    earlier calls, which belong to other jobs."""
-    own = [each for each in sys.path if each not in _added]
-    new = [each for each in dict.fromkeys(places) if each not in own]
-    earlier = [each for each in _added if each in sys.path and each not in new]
-    _added[:] = [*new, *earlier]
-    sys.path[:] = [*own, *_added]
-
-
-@contextmanager
-def import_path_kept() -> Iterator[None]:
-    """Undo `import_also_from` if an exception leaves the block."""
-    earlier = list(_added)
-    try:
-        yield
-    except BaseException:
-        own = [each for each in sys.path if each not in _added]
-        _added[:] = [each for each in earlier if each in sys.path]
-        sys.path[:] = [*own, *_added]
-        raise
+    """Add folders and archives to the end of this process's import path, each once."""
+    sys.path += [place for place in dict.fromkeys(places) if place not in sys.path]
 
 
 def place(path: str, found: object) -> None:

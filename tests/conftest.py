@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from samzapy.admin import user_code
 from samzapy.api.system import SystemAdmin, SystemSettings
 from samzapy.container.supervision.outage import OUTAGES
 from samzapy.devkafka import DevBroker
@@ -42,6 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def _no_outage_of_another_test() -> None:
     """The outages of a process outlast the objects that have noticed them, and a process runs many tests."""
     OUTAGES.__init__()  # type: ignore[misc]
+
+
+@pytest.fixture(autouse=True)
+def _no_code_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process runs the jobs of one folder with modules, and a process runs many tests."""
+    monkeypatch.setattr(user_code, "_first_folder", None)
 
 
 @pytest.fixture(autouse=True)

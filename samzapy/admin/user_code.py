@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
-from samzapy.admin.hidden_modules import check_hidden
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.serde import Serde
@@ -77,12 +77,28 @@ class JobCode:
 
 
 def imported_code(config: JobConfig) -> JobCode:
-    """Make the code of a job importable, import and check its classes, and refuse modules that another job hides.
-    Raises ConfigError, EnvironmentFailure."""
+    """Make the code of a job importable, and import and check its classes. Raises ConfigError, EnvironmentFailure."""
+    _check_folder(config.folder)
     make_importable(config)
-    code = checked_code(config)
-    check_hidden(config, _shipped(config.spark.py_files))
-    return code
+    return checked_code(config)
+
+
+#: The first folder with modules whose job this process has imported.
+_first_folder: Path | None = None
+
+
+def _check_folder(folder: Path | None) -> None:
+    """Refuse a second job whose modules are in another folder: Python has one module of a name."""
+    global _first_folder  # noqa: PLW0603  # a process has one set of modules
+    if folder is None or not any(chain(folder.glob("*.py"), folder.glob("*/__init__.py"))):
+        return
+    if _first_folder is None:
+        _first_folder = folder
+    elif folder != _first_folder:
+        raise _problem(
+            f"this process has imported the modules next to the job file in {_first_folder}, and Python has one module of a "
+            f"name: run the job in {folder} in a process of its own (samzapy run), or put both job files into one folder"
+        )
 
 
 def checked_code(config: JobConfig) -> JobCode:

@@ -78,7 +78,7 @@ class TravellingJob:
         Raises ConfigError for code that cannot be shipped, and for secrets in the file, if the executors are on other
         machines."""
         here = on_this_machine(context)
-        for path in shipped_files(config, private_folder(), on_this_machine=here):
+        for path in shipped_files(config, private_folder()):
             context.addPyFile(path)
         if not here:
             check_secrets(config, str(context.master))
@@ -93,7 +93,7 @@ class TravellingJob:
         shown = {key: value for key, value in raw.items() if key not in written}
         # A frame runs no task, so a task that cannot travel does not matter.
         taskless = {key: value for key, value in config.resolved.items() if key != CLASS.name}
-        code = TravellingCode.of(replace(config, resolved=taskless), on_this_machine=on_this_machine)
+        code = TravellingCode.of(replace(config, resolved=taskless))
         return cls(Masked(shown, raw.secret), str(Path.cwd()) if on_this_machine else None, kept, code)
 
     @contextmanager

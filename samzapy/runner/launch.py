@@ -10,7 +10,6 @@ from samzapy.admin.user_code import imported_code
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.status import JobStatus
-from samzapy.plugins import import_path_kept
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import StopSignals
 from samzapy.runner.prepare import preparing
@@ -20,14 +19,12 @@ from samzapy.runner.refresh import await_inputs
 def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig, Runner, tuple[str, ...]]:
     """Import the user's code, make the runner and let it check the job; returns the job to run, runner and warnings.
 
-    Creates nothing and connects to nothing. A refused job leaves the import path as it was. Raises ConfigError,
-    EnvironmentFailure.
+    Creates nothing and connects to nothing. Raises ConfigError, EnvironmentFailure.
     """
-    with import_path_kept():
-        imported_code(config)
-        made = runner()
-        fitted = made.fit(config)
-        return fitted, made, made.check(fitted)
+    imported_code(config)
+    built = runner()
+    fitted = built.fit(config)
+    return fitted, built, built.check(fitted)
 
 
 def launch(

@@ -23,7 +23,7 @@ from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.jvm.folder import RunFolder
 from samzapy.runner.spark.master import Master, environment, spark_settings
-from samzapy.runner.spark.user_code import shipped_files, worker_environment
+from samzapy.runner.spark.user_code import shipped_files
 from samzapy.runner.spark.worker import warm_up
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def spark_application(
     EnvironmentFailure if Spark does not start, ConfigError."""
     with only_one(), RunFolder() as folder:
         with starting(master.address):
-            files = shipped_files(config, folder.path, on_this_machine=master.on_this_machine)
+            files = shipped_files(config, folder.path)
         home = folder.spark_home(on_this_machine=master.on_this_machine)
         settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         properties = folder.spark_properties(settings, home)
@@ -82,8 +82,7 @@ def spark_application(
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             jvm = DriverJvm(verbose=verbose, began=began)
             try:
-                given = settings.get("spark.executorEnv.PYTHONPATH")
-                context = new_context(jvm, settings, workers_variables(token, master, given), master.address)
+                context = new_context(jvm, settings, {TOKEN: token}, master.address)
             except BaseException:
                 jvm.close()
                 raise
@@ -94,11 +93,6 @@ def spark_application(
             yield application
         finally:
             application.close()
-
-
-def workers_variables(token: str, master: Master, given: str | None) -> dict[str, str]:
-    """The environment variables of a run's Python workers. `given`: the PYTHONPATH from the settings, which is kept."""
-    return {TOKEN: token, **worker_environment(on_this_machine=master.on_this_machine, given=given)}
 
 
 def add_code(

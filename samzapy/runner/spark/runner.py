@@ -201,7 +201,7 @@ class SparkRunner(Runner):
         # Before the job is claimed, for callers that have not checked it.
         self._source.check(config)
         master = checked_master(config, job.most_containers, len(job.model.standbys), endless=job.endless)
-        code = TravellingCode.of(config, on_this_machine=master.on_this_machine)
+        code = TravellingCode.of(config)
         token = run_token()
         host = coordinator_host(config.spark, master)
         identity = coordinator_identity(

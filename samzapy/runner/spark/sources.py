@@ -29,6 +29,7 @@ from pyspark.errors import PySparkException
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import SPARK, find_java
+from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import (
     SparkApplication,
     add_code,
@@ -36,7 +37,6 @@ from samzapy.runner.spark.application import (
     only_one,
     spark_application,
     starting,
-    workers_variables,
 )
 from samzapy.runner.spark.driver_address import known_settings, with_sparks_defaults
 from samzapy.runner.spark.jvm import DriverJvm
@@ -172,10 +172,9 @@ class SubmittedSpark(SparkSource):
         for key, (value, _) in FIXED.items():
             conf.set(key, value)
         conf.setMaster(master.address).setAppName(config.name)
-        variables = workers_variables(token, master, conf.get("spark.executorEnv.PYTHONPATH"))
         with only_one():
             with starting(master.address):
-                context = SparkContext(conf=conf, environment=variables)
+                context = SparkContext(conf=conf, environment={TOKEN: token})
             made = SparkApplication(GivenJvm(context), context, master)
             try:
                 add_code(context, context.addPyFile, files, config, master)
@@ -247,7 +246,7 @@ def _fitted(
 def _files(config: JobConfig, master: Master) -> tuple[str, ...]:
     """The files that Spark ships. Raises ConfigError, EnvironmentFailure."""
     with starting(master.address):
-        return shipped_files(config, private_folder(), on_this_machine=master.on_this_machine)
+        return shipped_files(config, private_folder())
 
 
 @cache
@@ -306,8 +305,7 @@ class SharedApplication(SparkApplication):
         """Only the workers of this run get `token` and `shipped`, the names of the run's shipped files."""
         super().__init__(GivenJvm(context), context, master)
         self._tag = f"samzapy-{uuid4().hex}"
-        variables = workers_variables(token, master, context.environment.get("PYTHONPATH"))
-        self._variables = {_RUN: self._tag, **variables}
+        self._variables = {_RUN: self._tag, TOKEN: token}
         self._shipped = [name for name in shipped if name.endswith(SparkContext.PACKAGE_EXTENSIONS)]
 
     def collect(self, tasks: Any) -> object:

@@ -1,7 +1,6 @@
 """Brings the user's code to the executors' Python workers.
 
-1. Modules beside the job file: executors on this machine get the driver's import path, so that each name means the same
-   module. To other machines the modules go as an archive, unless `job.spark.py.files` names the code to ship.
+1. The modules next to the job file go as an archive, unless `job.spark.py.files` names the code to ship.
 2. Classes of the program that started the job (a notebook's cell, a script), or made in a function: no module has them
    there, so they are pickled by value, as Spark does with functions. Rules of our own keep the parts of classes that
    msgspec reads.
@@ -12,10 +11,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import io
-import os
 import re
 import sys
-import sysconfig
 import typing
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +29,7 @@ from samzapy import plugins
 from samzapy.config.job import JobConfig
 from samzapy.config.spark import PY_FILES
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.plugins import PACKAGES, PluginError, is_installed, load_name
+from samzapy.plugins import PluginError, is_installed, load_name
 from samzapy.serializers.structs import (
     arguments_of,
     complete,
@@ -48,6 +45,8 @@ from samzapy.serializers.structs import (
 _OWN = re.compile(rf"(?:__main__|{re.escape(plugins.__name__)})[:.][A-Za-z_]\w*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CACHE = "__msgspec_cache__"
+#: The start of the name of an archive of modules.
+_ARCHIVE = "samzapy-code-"
 #: Attributes of classes other than dataclasses that msgspec reads by their annotations: of attrs, NamedTuple and TypedDict.
 _OF_FIELDS = ("__attrs_attrs__", "_field_defaults", "__required_keys__")
 #: Bytes of code beside a job file that are still shipped by themselves.
@@ -56,99 +55,21 @@ _MOST_BYTES = 64 * 1024 * 1024
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-#: From Python 3.11 on, PYTHONSAFEPATH keeps the current folder off the import path of `python -m`, with which Spark
-#: starts its workers' daemon.
-_SAFE_PATH, _PYTHON_PATH = "PYTHONSAFEPATH", "PYTHONPATH"
-#: The root of the package samzapy.
-_ROOT = str(Path(__file__).parents[3])
-
-
-@dataclass(frozen=True)
-class ImportPath:
-    """A program's own entries on the import path: `first` before Python's library, `middle` before the installed
-    packages (a notebook has the current folder there), `last` after them. An executor on the same machine has the
-    entries of Python and of Spark itself.
-
-    `safe`: whether the program runs with PYTHONSAFEPATH.
-    """
-
-    first: tuple[str, ...] = ()
-    middle: tuple[str, ...] = ()
-    last: tuple[str, ...] = ()
-    safe: bool = False
-
-    @classmethod
-    def of_this_process(cls) -> ImportPath:
-        """The entries of this process, with absolute paths."""
-        library = Path(sysconfig.get_path("stdlib"))
-        archive = library.with_name(f"python{sys.version_info.major}{sys.version_info.minor}.zip")
-        groups: tuple[list[str], list[str], list[str]] = [], [], []
-        group = 0
-        for place in map(os.path.abspath, sys.path):
-            if _has_packages(place):
-                group = 2
-            elif place == str(archive) or Path(place).is_relative_to(library):
-                group = max(group, 1)
-            else:
-                groups[group].append(place)
-        first, middle, last = map(tuple, groups)
-        return cls(first, middle, last, safe=bool(os.environ.get(_SAFE_PATH)))
-
-    def ending_with(self, folder: Path | None) -> ImportPath:
-        """The same with a folder at the end, if it is not there yet."""
-        if folder is None or str(folder) in {*self.first, *self.middle, *self.last}:
-            return self
-        return dataclasses.replace(self, last=(*self.last, str(folder)))
-
-    def variables(self, given: str) -> dict[str, str]:
-        """The environment variables of a Python worker: before any code has arrived, it imports from `first`, and not
-        from the current folder of its executor. `given`: its other PYTHONPATH, which is kept."""
-        root = (_ROOT,) if _ROOT in {*self.middle, *self.last} else ()
-        places = dict.fromkeys([*self.first, *root, *filter(None, given.split(os.pathsep))])
-        return {_SAFE_PATH: "1", _PYTHON_PATH: os.pathsep.join(places)}
-
-    def arrive(self) -> None:
-        """Put the entries on the import path of this process. Relative entries are dropped, because a container changes
-        to the driver's folder. Spark adds the executor's folder as `.`, for files that the driver's path also has."""
-        sent = {*self.first, *self.middle, *self.last}
-        # Before Python 3.11 the path begins with the current folder.
-        start = 1 if sys.path[:1] == [os.getcwd()] else 0  # noqa: PTH109  # text
-        own = [place for place in sys.path[start:] if Path(place).is_absolute() and place not in sent]
-        at = next((number for number, place in enumerate(own) if _has_packages(place)), len(own))
-        sys.path[:] = [*self.first, *own[:at], *self.middle, *own[at:], *self.last]
-        if not self.safe:
-            # Programs that a task starts must not inherit it.
-            os.environ.pop(_SAFE_PATH, None)
-
-
-def _has_packages(place: str) -> bool:
-    return Path(place).name in PACKAGES
-
-
-def worker_environment(*, on_this_machine: bool, given: str | None) -> dict[str, str]:
-    """The environment variables by which a Python worker finds modules. `given`: as for `ImportPath.variables`."""
-    return ImportPath.of_this_process().variables(given or "") if on_this_machine else {}
-
-
 @dataclass(frozen=True)
 class TravellingCode:
-    """The code that goes to a worker with its containers' ids. `path`: the driver's import path, for a worker on the
-    same machine. `objects`: by class path, pickled by value; read only after the import path is set, because they may
-    need those modules."""
+    """The code that goes to a worker with its containers' ids: `objects` of the program by class path, pickled by value."""
 
-    path: ImportPath | None = None
     objects: bytes = b""
 
     @classmethod
-    def of(cls, config: JobConfig, *, on_this_machine: bool) -> TravellingCode:
+    def of(cls, config: JobConfig) -> TravellingCode:
         """The code of a job. Raises ConfigError for a class that cannot be pickled."""
-        path = ImportPath.of_this_process().ending_with(config.folder) if on_this_machine else None
-        return cls(path, _pickled(config))
+        return cls(_pickled(config))
 
     def arrive(self) -> None:
         """Make the code importable in this process. Raises ConfigError for code that this Python cannot read."""
-        if self.path is not None:
-            self.path.arrive()
+        # Spark puts the archive first; like the job's folder in the driver, it comes after Python's library and the packages.
+        sys.path.sort(key=lambda place: Path(place).name.startswith(_ARCHIVE))
         if not self.objects:
             return
         try:
@@ -294,10 +215,10 @@ def _functions(found: Any) -> list[Any]:
     return [each for each in vars(found).values() if inspect.isfunction(each)] if isinstance(found, type) else []
 
 
-def shipped_files(config: JobConfig, scratch: Path, *, on_this_machine: bool) -> tuple[str, ...]:
-    """The files that Spark ships for a job: `job.spark.py.files`, else an archive of the modules beside the job file,
-    which is made in `scratch` and must stay there as long as executors come. Raises ConfigError."""
-    if config.spark.py_files or on_this_machine or config.folder is None:
+def shipped_files(config: JobConfig, scratch: Path) -> tuple[str, ...]:
+    """The files that Spark ships for a job: `job.spark.py.files`, else an archive of the modules next to the job file,
+    which is written to `scratch` and must stay there as long as executors start. Raises ConfigError."""
+    if config.spark.py_files or config.folder is None:
         return config.spark.py_files
     try:
         modules = dict(_modules(config.folder))
@@ -336,7 +257,7 @@ def _archive(texts: Mapping[str, bytes], scratch: Path) -> Path:
     """An archive with a name derived from its contents: Spark ignores a second file of one name, even with other
     contents. An existing file stays as it is, because executors of another job may be reading it."""
     digest = sha256(repr(texts).encode()).hexdigest()[:12]
-    path = scratch / f"samzapy-code-{digest}.zip"
+    path = scratch / f"{_ARCHIVE}{digest}.zip"
     if path.exists():
         return path
     part = scratch / f".{path.name}.{uuid4().hex}"

@@ -218,18 +218,6 @@ def test_records_of_a_stream_that_matches_are_read_with_the_serde_of_the_express
     assert '"message":"hello"' in samzapy("topic", "read", "local.in-eu", *keys)[1]
 
 
-def test_a_module_that_hides_the_one_beside_the_job_file_is_a_problem(samzapy, job, tmp_path, monkeypatch):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "tasks_of_check.py").write_text(f"{TASKS}\nOTHER = True\n")
-    monkeypatch.syspath_prepend(tmp_path / "other")
-    code, _, errors = samzapy("check", job, "--offline")
-    assert code == 2
-    assert errors == (
-        f"error: tasks_of_check: this process has loaded {tmp_path}/other/tasks_of_check.py, which hides "
-        f"{tmp_path}/tasks_of_check.py: give this file another name, or run the job in a process of its own\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("keys", "told"),
     [

@@ -1,10 +1,8 @@
 """The user's code on its way to the executors, without a Spark."""
 
-import os
 import pickle
 import subprocess
 import sys
-import sysconfig
 import threading
 import zipfile
 from dataclasses import dataclass, replace
@@ -18,7 +16,7 @@ from samzapy import StreamTask
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
 from samzapy.plugins import path_of
-from samzapy.runner.spark.user_code import ImportPath, TravellingCode, shipped_files, worker_environment
+from samzapy.runner.spark.user_code import TravellingCode, shipped_files
 
 ROOT = Path(__file__).parents[4]
 JOB = {
@@ -40,8 +38,8 @@ def folder(tmp_path):
     return made
 
 
-def test_modules_and_packages_beside_the_job_file_are_shipped_to_other_machines(folder, tmp_path):
-    (archive,) = shipped_files(load_job(folder / "job.properties"), tmp_path, on_this_machine=False)
+def test_modules_and_packages_next_to_the_job_file_are_shipped(folder, tmp_path):
+    (archive,) = shipped_files(load_job(folder / "job.properties"), tmp_path)
     names = sorted(zipfile.ZipFile(archive).namelist())
     assert names == ["pack/", "pack/__init__.py", "pack/deep/", "pack/deep/inner.py", "tasks.py"]
     command = f"import sys; sys.path = [{archive!r}]; import pack.deep.inner, tasks"
@@ -56,24 +54,23 @@ def test_modules_that_were_imported_from_an_archive_beside_the_job_file_are_no_f
         archive.writestr("in_an_archive.py", "")
     monkeypatch.syspath_prepend(folder / "sparks.zip")
     monkeypatch.setitem(sys.modules, "in_an_archive", import_module("in_an_archive"))
-    (shipped,) = shipped_files(load_job(folder / "job.properties"), tmp_path, on_this_machine=False)
+    (shipped,) = shipped_files(load_job(folder / "job.properties"), tmp_path)
     assert not [name for name in zipfile.ZipFile(shipped).namelist() if "in_an_archive" in name]
 
 
 def test_an_archive_has_the_name_of_its_contents(folder, tmp_path):
     job = load_job(folder / "job.properties")
-    first = shipped_files(job, tmp_path, on_this_machine=False)
-    assert shipped_files(job, tmp_path, on_this_machine=False) == first
+    first = shipped_files(job, tmp_path)
+    assert shipped_files(job, tmp_path) == first
     (folder / "tasks.py").write_text("changed = 1\n")
-    assert shipped_files(job, tmp_path, on_this_machine=False) != first
+    assert shipped_files(job, tmp_path) != first
 
 
-def test_what_the_job_names_is_shipped_instead_and_nothing_to_this_machine(folder, tmp_path):
+def test_what_the_job_names_is_shipped_instead(folder, tmp_path):
     job = load_job(folder / "job.properties")
     named = replace(job, spark=replace(job.spark, py_files=("a.zip",)))
-    assert shipped_files(named, tmp_path, on_this_machine=False) == ("a.zip",)
-    assert shipped_files(job, tmp_path, on_this_machine=True) == ()
-    assert TravellingCode.of(job, on_this_machine=False) == TravellingCode()
+    assert shipped_files(named, tmp_path) == ("a.zip",)
+    assert TravellingCode.of(job) == TravellingCode()
 
 
 def test_hidden_files_and_folders_with_the_name_of_a_module_are_not_shipped(folder, tmp_path):
@@ -81,7 +78,7 @@ def test_hidden_files_and_folders_with_the_name_of_a_module_are_not_shipped(fold
     (folder / ".#tasks.py").symlink_to("nothing@host.1")
     (folder / "pack" / ".#inner.py").symlink_to("nothing@host.1")
     (folder / "folder.py").mkdir()
-    (archive,) = shipped_files(load_job(folder / "job.properties"), tmp_path, on_this_machine=False)
+    (archive,) = shipped_files(load_job(folder / "job.properties"), tmp_path)
     names = [name for name in zipfile.ZipFile(archive).namelist() if not name.endswith("/")]
     assert names == ["pack/__init__.py", "pack/deep/inner.py", "tasks.py"]
 
@@ -93,7 +90,7 @@ def test_a_module_that_cannot_be_read_is_named_and_spark_is_not(folder, tmp_path
     job = load_job(folder / "job.properties")
     monkeypatch.setattr(Path, "read_bytes", unreadable)
     with pytest.raises(ConfigError) as refused:
-        shipped_files(job, tmp_path, on_this_machine=False)
+        shipped_files(job, tmp_path)
     assert str(refused.value) == (
         "job.spark.py.files: the modules beside the job file cannot be read ([Errno 13] Permission denied: "
         f"'{folder}/pack/__init__.py'): name the files that the job needs"
@@ -103,110 +100,19 @@ def test_a_module_that_cannot_be_read_is_named_and_spark_is_not(folder, tmp_path
 def test_an_archive_that_is_there_stays_as_it_is_for_executors_that_read_it(folder, tmp_path):
     job, scratch = load_job(folder / "job.properties"), tmp_path / "scratch"
     scratch.mkdir()
-    (archive,) = shipped_files(job, scratch, on_this_machine=False)
+    (archive,) = shipped_files(job, scratch)
     before = Path(archive).stat()
-    assert shipped_files(job, scratch, on_this_machine=False) == (archive,)
+    assert shipped_files(job, scratch) == (archive,)
     after = Path(archive).stat()
     assert (after.st_ino, after.st_mtime_ns, after.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
     assert list(scratch.iterdir()) == [Path(archive)], "no part is left"
 
 
-#: A Python worker as Spark starts it: with the folder of its executor as the current one, which `-m` puts on the import
-#: path.
-ARRIVAL = "import pickle, sys; pickle.loads(sys.stdin.buffer.read()).arrive(); import helpers, tasks; print(helpers.NAME, tasks.NAME)"
-
-
-def modules_of(folder, *names):
-    folder.mkdir(exist_ok=True)
-    for name in names:
-        (folder / f"{name}.py").write_text(f"NAME = {folder.name!r}\n")
-    return folder
-
-
-def arrived(program, job_file, executor):
-    """What an executor in that folder imports of a job that a program runs, which has a folder of its own."""
-    sent = program / "program.py"
-    sent.write_text(
-        "import pickle, sys\nfrom samzapy.admin.user_code import make_importable\nfrom samzapy.config.loader import load_job\n"
-        "from samzapy.runner.spark.user_code import TravellingCode\n"
-        f"job = load_job({str(job_file)!r}); make_importable(job)\n"
-        "sys.stdout.buffer.write(pickle.dumps(TravellingCode.of(job, on_this_machine=True)))\n"
-    )
-    (executor / "arrival.py").write_text(ARRIVAL)
-    output = b""
-    for command in ([sent], ["-m", "arrival"]):
-        done = subprocess.run(
-            [sys.executable, *command],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            cwd=executor,
-            input=output,
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        output = done.stdout
-    return output.decode().split()
-
-
-def test_an_executor_on_this_machine_imports_the_modules_of_the_driver_and_none_of_its_current_folder(folder, tmp_path):
-    program, executor = modules_of(tmp_path / "program"), modules_of(tmp_path / "executor", "helpers", "tasks")
-    modules_of(folder, "helpers", "tasks")
-    assert arrived(program, folder / "job.properties", executor) == ["job", "job"]
-
-
-def test_a_module_of_the_program_comes_before_one_beside_the_job_file_as_it_does_in_the_driver(folder, tmp_path):
-    program, executor = modules_of(tmp_path / "program", "helpers"), modules_of(tmp_path / "executor", "helpers")
-    modules_of(folder, "helpers", "tasks")
-    assert arrived(program, folder / "job.properties", executor) == ["program", "job"]
-
-
-def test_the_current_folder_of_a_notebook_comes_after_pythons_library_and_before_installed_packages(
-    tmp_path, monkeypatch
-):
-    library, packages = sysconfig.get_path("stdlib"), str(tmp_path / "site-packages")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", ["/program", library, f"{library}/lib-dynload", "", packages, "/job"])
-    path = ImportPath.of_this_process()
-    assert path == ImportPath(("/program",), (str(tmp_path),), ("/job",), safe=path.safe)
-    monkeypatch.setattr(sys, "path", ["/spark/pyspark.zip", ".", "/spark/files", "/other/lib", packages])
-    for _ in range(2):
-        path.arrive()
-        assert sys.path == [
-            "/program",
-            "/spark/pyspark.zip",
-            "/spark/files",
-            "/other/lib",
-            str(tmp_path),
-            packages,
-            "/job",
-        ]
-
-
-def test_a_worker_finds_what_the_driver_has_first_before_any_code_arrives_and_nothing_in_its_current_folder(
-    tmp_path, monkeypatch
-):
-    executor, program = modules_of(tmp_path / "executor", "helpers"), modules_of(tmp_path / "program")
-    monkeypatch.setattr(sys, "path", [str(program), *sys.path])
-    environment = {**os.environ, **worker_environment(on_this_machine=True, given=f"/given{os.pathsep}{ROOT}")}
-    places = environment["PYTHONPATH"].split(os.pathsep)
-    assert (places[0], places.count(str(ROOT)), "/given" in places) == (str(program), 1, True)
-    (program / "show.py").write_text("import helpers\n")
-    if sys.version_info >= (3, 11):  # older ones always look into their current folder
-        shown = subprocess.run(
-            [sys.executable, "-m", "show"], env=environment, cwd=executor, capture_output=True, text=True, check=False
-        )
-        assert "ModuleNotFoundError: No module named 'helpers'" in shown.stderr
-    assert worker_environment(on_this_machine=False, given="/given") == {}
-
-
-@pytest.mark.parametrize("chosen", ["", "1"])
-def test_programs_of_a_task_import_from_their_folders_unless_the_driver_has_chosen_otherwise(chosen, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setenv("PYTHONSAFEPATH", chosen)
-    path = ImportPath.of_this_process()
-    monkeypatch.setenv("PYTHONSAFEPATH", "1")
-    path.arrive()
-    assert os.environ.get("PYTHONSAFEPATH", "") == chosen
+def test_the_archive_comes_last_on_the_import_path_of_a_worker(monkeypatch):
+    archive = "/tmp/files/samzapy-code-5f0c.zip"
+    monkeypatch.setattr(sys, "path", [archive, "/lib/python", "/site-packages"])
+    TravellingCode().arrive()
+    assert sys.path == ["/lib/python", "/site-packages", archive]
 
 
 class Visit(msgspec.Struct):
@@ -224,7 +130,7 @@ def test_a_class_of_a_function_travels_by_value_with_its_path(tmp_path):
 
     job = job_of(Task)
     code = tmp_path / "code"
-    code.write_bytes(pickle.dumps(TravellingCode.of(job, on_this_machine=True)))
+    code.write_bytes(pickle.dumps(TravellingCode.of(job)))
     program = (
         f"import pickle; pickle.load(open({str(code)!r}, 'rb')).arrive()\n"
         f"from samzapy.plugins import load_class; found = load_class({job.task.task_class!r})\n"
@@ -245,7 +151,7 @@ def test_a_dataclass_that_was_decoded_before_travels():
         def process(self, envelope, collector, coordinator):
             return Local("u")
 
-    assert TravellingCode.of(job_of(Task), on_this_machine=True).objects
+    assert TravellingCode.of(job_of(Task)).objects
 
 
 #: Classes of a program that are message types, and the task that has them in its signature.
@@ -294,7 +200,7 @@ class Task(samzapy.StreamTask):
         return envelope.message.box.held.more()
 if __name__ == "__main__":
     job = load_job(JOB | {"task.class": "__main__:Task"})
-    sys.stdout.buffer.write(pickle.dumps(TravellingCode.of(job, on_this_machine=True)))
+    sys.stdout.buffer.write(pickle.dumps(TravellingCode.of(job)))
 """
 ORDER = (
     '{"owner":{"items":[{"type":"Item","unitPrice":1,"within":null}],"tags":[]},'
@@ -373,7 +279,7 @@ def test_another_name_of_a_type_travels_with_the_program(tmp_path):
         "import pickle, sys\nfrom samzapy.config.loader import load_job\n"
         "from samzapy.runner.spark.user_code import TravellingCode\n"
         f"job = load_job({JOB} | {{'task.class': '__main__:Task'}})\n"
-        "sys.stdout.buffer.write(pickle.dumps(TravellingCode.of(job, on_this_machine=True)))\n"
+        "sys.stdout.buffer.write(pickle.dumps(TravellingCode.of(job)))\n"
     )
     takes = (
         "import pickle, sys, msgspec\npickle.loads(sys.stdin.buffer.read()).arrive()\n"
@@ -391,7 +297,7 @@ def test_code_that_does_not_arrive_is_refused_with_what_to_do():
         def __reduce__(self):
             return int, ("seven",)
 
-    code = TravellingCode(None, pickle.dumps({"__main__:Task": Evil()}))
+    code = TravellingCode(pickle.dumps({"__main__:Task": Evil()}))
     with pytest.raises(ConfigError) as refused:
         code.arrive()
     assert str(refused.value) == (
@@ -410,7 +316,7 @@ def test_a_struct_that_names_what_is_not_there_is_refused_with_what_to_do():
 
     expected = r"cannot be pickled for the executors \(NameError: name 'Missing' is not defined.*\): put it"
     with pytest.raises(ConfigError, match=expected):
-        TravellingCode.of(job_of(Task), on_this_machine=True)
+        TravellingCode.of(job_of(Task))
 
 
 def test_a_struct_of_a_module_travels_by_its_name():
@@ -418,7 +324,7 @@ def test_a_struct_of_a_module_travels_by_its_name():
         def process(self, envelope, collector, coordinator):
             return Visit("u")
 
-    assert TravellingCode.of(job_of(Task), on_this_machine=True).objects
+    assert TravellingCode.of(job_of(Task)).objects
 
 
 def test_what_cannot_be_pickled_is_refused_with_what_to_do():
@@ -429,4 +335,4 @@ def test_what_cannot_be_pickled_is_refused_with_what_to_do():
             return lock
 
     with pytest.raises(ConfigError, match=r"cannot be pickled for the executors .*: put it, and what it uses"):
-        TravellingCode.of(job_of(Task), on_this_machine=True)
+        TravellingCode.of(job_of(Task))
