@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import io
+import os
 import re
 import sys
 import typing
@@ -68,8 +69,9 @@ class TravellingCode:
 
     def arrive(self) -> None:
         """Make the code importable in this process. Raises ConfigError for code that this Python cannot read."""
-        # Spark puts the archive first; like the job's folder in the driver, it comes after Python's library and the packages.
-        sys.path.sort(key=lambda place: Path(place).name.startswith(_ARCHIVE))
+        # Spark puts the archive first, by a path relative to the executor's folder, and the container changes to the driver's. Like
+        # the job's folder in the driver, the archive comes after Python's library and the packages.
+        sys.path[:] = sorted(map(os.path.abspath, sys.path), key=lambda place: Path(place).name.startswith(_ARCHIVE))
         if not self.objects:
             return
         try:

@@ -109,10 +109,9 @@ def test_an_archive_that_is_there_stays_as_it_is_for_executors_that_read_it(fold
 
 
 def test_the_archive_comes_last_on_the_import_path_of_a_worker(monkeypatch):
-    archive = "/tmp/files/samzapy-code-5f0c.zip"
-    monkeypatch.setattr(sys, "path", [archive, "/lib/python", "/site-packages"])
+    monkeypatch.setattr(sys, "path", ["./samzapy-code-5f0c.zip", "/lib/python", "/site-packages"])
     TravellingCode().arrive()
-    assert sys.path == ["/lib/python", "/site-packages", archive]
+    assert sys.path == ["/lib/python", "/site-packages", str(Path("samzapy-code-5f0c.zip").absolute())]
 
 
 class Visit(msgspec.Struct):
