@@ -64,12 +64,6 @@ def has_ended(checkpoints: CheckpointManager, run: JobRun) -> bool:
     return end is not None and not end.failed
 
 
-def has_let_go(checkpoints: CheckpointManager, run: JobRun) -> bool:
-    """Whether the run has ended, and its process does not start the job again."""
-    end = RunEnd.read(checkpoints, run)
-    return end is not None and end.for_good
-
-
 def look_for_run(config: JobConfig, owner: JobRun | None) -> Running:
     """Find out whether the job is running; `owner` is the run that was started last."""
     holder = _store_holder(config)

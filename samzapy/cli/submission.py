@@ -27,9 +27,10 @@ from samzapy.config.tasks import task as task_keys
 from samzapy.coordinator.status import JobStatus
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import path_of
-from samzapy.runner.base import JobOutcome, Runner, RunOptions, StopSwitch
+from samzapy.runner.base import JobOutcome, Runner, RunOptions
 from samzapy.runner.launch import checked, launch
 from samzapy.runner.local import runner_of
+from samzapy.runner.stopping import StopSwitch
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -174,32 +173,6 @@ class JobStatus:
     draining: bool = False
     changelogs: Mapping[str, ChangelogSize] = field(default_factory=dict)
     at: float = field(default=0.0, compare=False)
-
-    def following(self, before: JobStatus | None) -> JobStatus:
-        """The status of a run that has started its containers again, with the sums of the part `before` added; None:
-        there was none."""
-        if before is None:
-            return self
-        sums = {each.id: each for each in before.containers}
-        containers = tuple(
-            each
-            if each.id not in sums
-            else replace(
-                each,
-                processed=each.processed + sums[each.id].processed,
-                commits=each.commits + sums[each.id].commits,
-            )
-            for each in self.containers
-        )
-        return replace(
-            self,
-            seconds=before.seconds + self.seconds,
-            containers=containers,
-            restored=(*before.restored, *self.restored)[-HISTORY:],
-            failures=(*before.failures, *self.failures)[-HISTORY:],
-            failed=before.failed + self.failed,
-            counts=Counter(before.counts) + Counter(self.counts),
-        )
 
     @property
     def everyone(self) -> tuple[ContainerStatus, ...]:

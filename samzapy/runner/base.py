@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription
@@ -18,6 +16,7 @@ from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.status import JobStatus
 from samzapy.job.model import JobModel
+from samzapy.runner.stopping import StopSwitch
 
 #: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a random one.
 #: Spark redacts variables with such names wherever it shows them.
@@ -54,11 +53,6 @@ class StartableJob(ABC):
     @abstractmethod
     def endless(self) -> bool: ...
 
-    @property
-    def most_containers(self) -> int:
-        """The containers that the job has at most while it runs: new inputs may bring further ones."""
-        return len(self.model.containers)
-
     @abstractmethod
     def announce(self) -> bool:
         """Ask the job's present run, if one may be active, to get ready for a handover; returns whether there is one.
@@ -83,7 +77,7 @@ class PreparedJob(StartableJob):
     - `transactions`: False if a system refused the job's transactional ids.
     - `lease_ms`: the time that a lost container may go on writing; 0 if transactions fence it.
     - `given`: the job file with the patterns of its inputs, if `config` has streams in their place. `refused` are streams that
-      match and that this run does not take.
+      match and that this run does not accept.
     - `safe`: the run before takes the job back if this one fails before it polls its inputs.
     - `inputs`: the input streams as they were at the start.
     """
@@ -120,48 +114,6 @@ def _ignore(_: object) -> None:
     """The default of all listeners."""
 
 
-def _nothing() -> None:
-    """The `stop` of a switch that no run listens to yet."""
-
-
-@final
-class StopSwitch:
-    """Asks a run to stop, from any thread, also before the run can stop: then it stops as soon as it can."""
-
-    def __init__(self) -> None:
-        # Reentrant: a signal handler may call `ask` while its own thread holds the lock.
-        self._lock = threading.RLock()
-        self._asked = False
-        self._stop: Callable[[], None] = _nothing
-
-    @property
-    def asked(self) -> bool:
-        """Whether a stop was asked for."""
-        return self._asked
-
-    def ask(self) -> None:
-        """Make every task commit and stop. A second call changes nothing."""
-        with self._lock:
-            # One line: Python runs no signal handler within it.
-            asked, self._asked = self._asked, True
-            stop = self._stop
-        if not asked:
-            stop()
-
-    @contextmanager
-    def stops(self, stop: Callable[[], None]) -> Iterator[None]:
-        """A context in which `ask` calls `stop`, which must not block."""
-        with self._lock:
-            self._stop, asked = stop, self._asked
-        if asked:
-            stop()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._stop = _nothing
-
-
 @dataclass(frozen=True)
 class RunOptions:
     """The listeners of a run. `on_page` gets the address of its status page, with the token that reads, if it has a page.
@@ -180,21 +132,37 @@ class RunOptions:
     stop: StopSwitch = field(default_factory=StopSwitch)
     safe: bool = False
 
-    def following(self, before: JobStatus | None) -> RunOptions:
-        """The same for a part of the run; `on_status` gets the sums with the part `before`."""
-        return replace(self, on_status=lambda status: self.on_status(status.following(before)))
+
+@dataclass(frozen=True)
+class Restart:
+    """What a run that ends because its inputs have changed passes on to the next one, in the same process or call.
+
+    `after`: its id; if another run owns the job by then, the next one gives way. `refused`: streams that match a pattern of
+    the job, and that do not fit it.
+    """
+
+    after: str | None = None
+    refused: frozenset[SystemStream] = frozenset()
+
+    def to_text(self) -> str:
+        """The inverse of `of_text`, for a variable of the environment."""
+        return json.dumps({"after": self.after, "refused": sorted(self.refused)})
+
+    @classmethod
+    def of_text(cls, text: str | None) -> Restart:
+        """No text: a start that follows no other."""
+        read = json.loads(text) if text else {}
+        return cls(read.get("after"), frozenset(SystemStream(*names) for names in read.get("refused", ())))
 
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """A run that ended well: at the ends of its inputs, because its tasks asked for a shutdown, or by a stop (`stopped`)."""
+    """A run that ended well: at the ends of its inputs, because its tasks asked for a shutdown, by a stop (`stopped`), or
+    because its inputs have changed and the job has to start again (`restart`)."""
 
     status: JobStatus
     stopped: bool
-
-    def following(self, before: JobStatus | None) -> JobOutcome:
-        """The same with the sums of the part of the run `before` it."""
-        return replace(self, status=self.status.following(before))
+    restart: Restart | None = None
 
     @property
     def rate(self) -> float:

@@ -1,19 +1,20 @@
-"""Hands a running job over to a new run, with a break in processing of hardly a second.
+"""Hands a running job over to a new run, with a break in processing of hardly a second: both sides.
 
-Both sides write records beside the job's checkpoints:
+Both write records next to the job's checkpoints:
 
-    the new run                                     the previous run
-1   asks it to get ready
-                                                    2  answers; from now on it looks, and its containers report, often
+    the new run (`Handover`)                        the previous run (`OwnershipWatch`)
+1   asks it to get ready                 begin
+                                                    2  answers; from now on it checks, and its containers report, often
 3   gets everything ready that needs no ownership
-4   asks it to let go
+4   asks it to let go                    complete
                                                     5  every container commits, and closes its local stores
-                                                    6  notes that it has ended, and waits for 7
+                                                    6  notes that it has ended, and waits for 7         _let_go
 7   takes the job over: owner record, fences, epochs (`samzapy.admin.take_over`)
 8   starts the containers, which open the local stores and go on
                                                     9  finds the new owner, and ends
-10  with `safe`: records that every container polls
-                                                    11 with `safe`: waits for 10 before it ends
+10  with `safe`: records that every      note_polled
+    container polls
+                                                    11 with `safe`: waits for 10 before it ends         _await_poll
 
 Ownership changes at step 7, with every fence, whether or not the earlier steps succeeded:
 
@@ -25,114 +26,94 @@ Ownership changes at step 7, with every fence, whether or not the earlier steps 
    one that takes over last owns the job.
 5. With `safe`, a new run that fails before 10 gives the job back: the previous run starts again, with the code that it had.
    The job has no run in between, since both versions cannot have the local stores and the transactions at the same time.
-6. A run that starts again in its process, for new inputs, notes that as its end, and then looks for a request once more. Either it
-   finds step 4, and does 5 and 6; or the new run finds the note, waits until the process owns the job again, and asks it again.
+6. A run that ends to start again for changed inputs has let go: its process then finds the new owner, and ends. If it owns the
+   job again before step 7, the new run asks it again.
 """
 
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from types import TracebackType
 from typing import final
 
-from samzapy.admin.running import has_ended, has_let_go
+from samzapy.admin.running import has_ended, may_answer
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint.records import read_owner
 from samzapy.checkpoint.topic import wait_at_most
-from samzapy.clock import Clock
-from samzapy.container.supervision.job_records import HandoverRequest, JobRecords
-from samzapy.errors import SamzapyError
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
+from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, Ownership
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.errors import HandoverFailed, JobFailed, JobTakenOver, SamzapyError
 from samzapy.failpoints import reach
+from samzapy.runner.base import Restart
+from samzapy.runner.checks import Checks, Row
 
 logger = logging.getLogger(__name__)
 
-#: Seconds in which the previous run, which looks every second, has to answer. The new run gets ready meanwhile.
+#: Seconds in which the previous run, which checks every second, has to answer. The new run gets ready meanwhile.
 ANSWER_S = 3.0
-#: Seconds between two looks at an answer.
-_PACE_S = 0.03
-
-
-class Handover(ABC):
-    """The new run's side of a handover."""
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Step 1."""
-
-    @abstractmethod
-    def complete(self) -> bool:
-        """Step 4. Waits until the previous run has ended or its time is over, and returns whether it has ended. Raises
-        nothing, because the job is taken over in any case."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the clients."""
+#: Seconds between two checks for an answer.
+_ANSWER_PACE_S = 0.03
+#: Most seconds between two checks of the owner, and seconds during a handover; most checks at that pace if no handover follows.
+_OWNER_PACE_S, _HANDOVER_PACE_S, _MOST_HURRIED = 1.0, 0.1, 600
+#: Seconds that a run, once it has let go of its job, waits for the new run to take it over.
+_CLAIMED_S = 20.0
+#: Phases of a container that has polled its inputs.
+_POLLING = frozenset({"running", "done"})
 
 
 @final
-class NoHandover(Handover):
-    """A handover without a previous run."""
-
-    def begin(self) -> None:
-        """Do nothing: there is no run to ask."""
-
-    def complete(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-@final
-class AskedHandover(Handover):
-    """Asks a run that may be active. One thread at a time."""
+class Handover:
+    """The new run's side: asks a run that may be active. One thread at a time."""
 
     def __init__(
         self,
-        asked: JobRecords,
-        answers: JobRecords,
+        config: JobConfig,
         before: JobRun,
         request: HandoverRequest,
-        patience_s: float,
-        clock: Clock,
+        clock: Clock = SYSTEM_CLOCK,
         *,
-        wait: Callable[[float], object],
-        goes_on: Callable[[JobRun], bool],
+        wait: Callable[[float], object] | None = None,
+        goes_on: Callable[[JobRun], bool] = may_answer,
     ) -> None:
-        """`asked` and `answers` are the same records by separate clients, because a manager that has written reads from the
-        beginning again; the handover closes both. `request`: step 1. `patience_s`: seconds for steps 5 and 6. `goes_on`
-        returns whether a run may be active, as far as this machine can see."""
-        self._asked = asked
-        self._answers = answers
+        """`request`: step 1. `goes_on` returns whether a run may be active, as far as this machine can see."""
+        # Separate clients, because a manager that has written reads from the beginning again.
+        self._asked = JobRecords.of(config, "handover")
+        self._answers = JobRecords.of(config, "handover")
         self._before = before
         self._request = request
-        self._patience_s = patience_s
+        self._patience_s = config.handover_ms / 1000
         self._clock = clock
-        self._wait = wait
+        self._wait = wait or threading.Event().wait
         self._goes_on = goes_on
         self._asked_at = clock.monotonic()
 
     def begin(self) -> None:
+        """Step 1."""
         try:
             self._ask(go=False)
             # The first read takes longest, so it is made now and not when every moment counts.
-            self._has_heard()
+            self._has_answered()
         except SamzapyError as cause:
             logger.warning("Cannot ask the previous run to get ready; it will be fenced: %s", cause)
         reach("handover.1")
 
     def complete(self) -> bool:
+        """Step 4. Waits until the previous run has ended or its time is over, and returns whether it has ended. Raises
+        nothing, because the job is taken over in any case."""
         try:
-            if not self._until(ANSWER_S, self._has_heard):
+            if not self._until(ANSWER_S, self._has_answered):
                 logger.warning("The previous run does not answer, so it is fenced")
                 return False
             reach("handover.3")
             self._ask(go=True)
             reach("handover.4")
-            if self._until(self._patience_s, self._has_let_go):
+            if self._until(self._patience_s, self._has_ended):
                 return True
             logger.warning(
                 "The previous run has not let go within %g s (job.handover.ms), so it is fenced", self._patience_s
@@ -142,6 +123,7 @@ class AskedHandover(Handover):
         return False
 
     def close(self) -> None:
+        """Close the clients."""
         self._asked.close()
         self._answers.close()
 
@@ -150,16 +132,16 @@ class AskedHandover(Handover):
         self._asked.checkpoints.write_record(JobRecord.HANDOVER, request.to_json())
         self._asked_at = self._clock.monotonic()
 
-    def _until(self, patience_s: float, look: Callable[[], bool]) -> bool:
-        """Wait for `look`, at most `patience_s` after the newest request; returns its result."""
-        while not look():
+    def _until(self, patience_s: float, check: Callable[[], bool]) -> bool:
+        """Wait for `check`, at most `patience_s` after the newest request; returns its result."""
+        while not check():
             if self._clock.monotonic() >= self._asked_at + patience_s or not self._goes_on(self._before):
-                return look()
-            self._wait(_PACE_S)
+                return check()
+            self._wait(_ANSWER_PACE_S)
         return True
 
     @contextmanager
-    def _looking(self, *, go: bool) -> Iterator[CheckpointManager]:
+    def _records(self, *, go: bool) -> Iterator[CheckpointManager]:
         """The current records. A previous run that has started again is asked under its new id."""
         checkpoints = self._answers.checkpoints
         # A dead container may have left a transaction open. Only the fence ends it, so the fence must not wait for it.
@@ -171,13 +153,182 @@ class AskedHandover(Handover):
                 self._ask(go=go)
             yield checkpoints
 
-    def _has_heard(self) -> bool:
-        with self._looking(go=False) as checkpoints:
-            heard = checkpoints.read_record(JobRecord.HEARD).newest or {}
-            answered = (heard.get("run"), heard.get("by")) == (self._before.id, self._request.by.id)
-            # A run that has ended to start again does not look in between.
+    def _has_answered(self) -> bool:
+        with self._records(go=False) as checkpoints:
+            answer = checkpoints.read_record(JobRecord.HEARD).newest or {}
+            answered = (answer.get("run"), answer.get("by")) == (self._before.id, self._request.by.id)
             return answered or has_ended(checkpoints, self._before)
 
-    def _has_let_go(self) -> bool:
-        with self._looking(go=True) as checkpoints:
-            return has_let_go(checkpoints, self._before)
+    def _has_ended(self) -> bool:
+        with self._records(go=True) as checkpoints:
+            return has_ended(checkpoints, self._before)
+
+
+@final
+class OwnershipWatch:
+    """A context that checks the job's owner, and requests to drain or to hand the job over. At its end it ends all `checks`.
+
+    1. A newer run owns the job: the coordinator abandons the run. With transactions a container that is fenced finds out
+       earlier; without them, and for a container that has nothing to do, there is only this check.
+    2. The run was asked to drain: the coordinator has the containers drain.
+    3. A new run asks for the job: this run is the previous one. If the context is left without an exception, every container
+       has ended.
+    """
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        coordinator: Coordinator,
+        checks: Checks,
+        lease_ms: int,
+        *,
+        on_event: Callable[[str], None] = lambda _: None,
+        restart: Callable[[], Restart | None] = lambda: None,
+        has_drained: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`ownership` has the records of `checks`. `restart` returns at the end whether, and how, the process is to start the
+        job again, `has_drained` whether the tasks have drained. Without a record of its owner a job is not watched."""
+        self._ownership = ownership
+        self._coordinator = coordinator
+        self._on_event = on_event
+        self._restart = restart
+        self._has_drained = has_drained
+        self._request: HandoverRequest | None = None
+        self._hurried = 0
+        self._pace_s = min(lease_ms / 3000, _OWNER_PACE_S)
+        self._row = Row("ownership", self._pace_s, self._owned)
+        self.checks = checks
+        #: How the process is to start the job again, as noted with the end of this run; None if it is not. Valid after the context.
+        self.restart: Restart | None = None
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether the job is to start again, as far as is known before the end."""
+        return self._restart() is not None
+
+    @property
+    def lets_go(self) -> bool:
+        """Whether the run was asked to let go of the job, and so of everything that only one run can have."""
+        return self._request is not None and self._request.go
+
+    def __enter__(self) -> OwnershipWatch:
+        if self._ownership.known:
+            self.checks.add(self._row)
+        return self
+
+    def watch_poll(self) -> None:
+        """Do step 10 as soon as every container polls its inputs."""
+        self.checks.add(Row("polled", _HANDOVER_PACE_S, self._note_polled))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        notes = self.checks.end() and self._ownership.known
+        if kind is not None:
+            if notes and isinstance(error, SamzapyError):
+                _note_failure(self._ownership)
+            return
+        asked = self._request if self.lets_go else None
+        self.restart = None if asked else self._restart()
+        if notes:
+            with closing(self._ownership):
+                if asked is None:
+                    again = self.restart is not None
+                    _note_end(self._ownership, again=again, drained=not again and self._has_drained())
+                    if again:
+                        reach("inputs.3")
+                else:
+                    _let_go(self._ownership, asked)
+
+    def _note_polled(self) -> bool:
+        if any(container.phase not in _POLLING for container in self._coordinator.status().containers):
+            return True
+        self._ownership.note_polled()
+        return False
+
+    def _owned(self) -> bool:
+        try:
+            with self._ownership.one_look():
+                self._ownership.look()
+                drain, request = self._ownership.asked_to_drain(), self._ownership.asked_to_hand_over()
+            if drain:
+                self._coordinator.drain()
+            self._handle_request(request)
+        except JobTakenOver as taken:
+            self._coordinator.abandon(str(taken))
+            return False
+        return True
+
+    def _handle_request(self, request: HandoverRequest | None) -> None:
+        """Steps 2 and 5."""
+        before = self._request
+        if request is not None and request != before:
+            if before is None or before.by != request.by:
+                self._ownership.answer(request)
+                reach("handover.2")
+            if request.go and not (before and before.go):
+                self._on_event(
+                    f"{_taken_over(self._ownership.job_name, request)}: every task commits, and this run ends"
+                )
+                self._coordinator.stop()
+            self._request, self._hurried = request, _MOST_HURRIED
+        self._hurried = max(0, self._hurried - 1)
+        self._coordinator.hurry(hurried=self._hurried > 0)
+        self._row.pace_s = min(self._pace_s, _HANDOVER_PACE_S) if self._hurried else self._pace_s
+
+
+def _let_go(ownership: Ownership, asked: HandoverRequest) -> None:
+    """Steps 5 and 6, once every container has ended. Raises JobFailed if step 7 does not come."""
+    reach("handover.5")
+    _note_end(ownership, again=False)
+    reach("handover.6")
+    pause, until = threading.Event(), SYSTEM_CLOCK.monotonic() + _CLAIMED_S
+    while SYSTEM_CLOCK.monotonic() < until:
+        try:
+            ownership.look()
+        except JobTakenOver:
+            if asked.safe:
+                _await_poll(ownership, asked.by, pause)
+            return
+        except SamzapyError as cause:
+            logger.warning("Cannot tell whether the new run has taken over (%s); asking again", cause)
+            ownership.close()
+        pause.wait(_HANDOVER_PACE_S)
+    raise JobFailed(f"{_taken_over(ownership.job_name, asked)} up to its last step and is gone: start the job again")
+
+
+def _await_poll(ownership: Ownership, by: JobRun, pause: threading.Event) -> None:
+    """Step 11. Raises HandoverFailed if the new run ends first."""
+    polled: bool | None = None
+    while polled is None:
+        pause.wait(_HANDOVER_PACE_S)
+        try:
+            polled = ownership.has_polled(by)
+        except SamzapyError as cause:
+            logger.warning("Cannot tell whether the new run polls its inputs (%s); asking again", cause)
+            ownership.close()
+        if polled is None and not may_answer(by):
+            polled = False
+    if not polled:
+        raise HandoverFailed(
+            f"the new run of job '{ownership.job_name}' has failed before it read its inputs, so the job has to start again"
+        )
+
+
+def _note_end(ownership: Ownership, *, again: bool, drained: bool = False) -> None:
+    try:
+        ownership.note_end(again=again, drained=drained)
+    except SamzapyError as cause:
+        logger.warning("Cannot record the end of this run, so the next run may have to wait: %s", cause)
+
+
+def _note_failure(ownership: Ownership) -> None:
+    with closing(ownership):
+        try:
+            ownership.note_failure()
+        except SamzapyError as cause:
+            # The caller gets the failure anyway. Only a command that waits for a drain reads the note.
+            logger.debug("The failure of this run is not recorded: %s", cause)
+
+
+def _taken_over(job_name: str, request: HandoverRequest) -> str:
+    by = request.by
+    return str(JobTakenOver.by(job_name, by.started_ms, by.host, by.pid))

@@ -10,10 +10,12 @@ from samzapy.admin.user_code import imported_code
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.status import JobStatus
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
-from samzapy.runner.driver import StopSignals
+from samzapy.errors import JobTakenOver
+from samzapy.failpoints import reach
+from samzapy.runner.base import JobOutcome, PreparedJob, Restart, Runner, RunOptions
+from samzapy.runner.inputs import await_inputs
 from samzapy.runner.prepare import preparing
-from samzapy.runner.refresh import await_inputs
+from samzapy.runner.stopping import StopSignals
 
 
 def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig, Runner, tuple[str, ...]]:
@@ -36,18 +38,42 @@ def launch(
     until_end: bool,
     unfit: tuple[str, ...] = (),
 ) -> JobOutcome:
+    """Run a job to its end as `launch_once` does, and again from the beginning for each change of its inputs."""
+    restart: Restart | None = Restart()
+    while restart is not None:
+        outcome = launch_once(config, runner, options, shown, until_end=until_end, unfit=unfit, restart=restart)
+        restart = outcome.restart
+    return outcome
+
+
+def launch_once(
+    config: JobConfig,
+    runner: Runner,
+    options: RunOptions,
+    shown: AbstractContextManager[object],
+    *,
+    until_end: bool,
+    unfit: tuple[str, ...] = (),
+    restart: Restart = Restart(),  # noqa: B008  # frozen
+) -> JobOutcome:
     """Check the surroundings of a job, claim it and run it; blocks. `shown` is entered after the checks. `unfit`: the
-    warnings of `checked`; they and the job's go to `options.on_event`.
+    warnings of `checked`; they and the job's go to `options.on_event`. `restart`: from the outcome of the run before, if the job
+    starts again. If another run has taken the job over meanwhile, this one ends well.
 
     Raises ConfigError, EnvironmentFailure, and the errors of the run.
     """
     page = PageAddress(config.supervision.log, config.job_name)
+    claimed = False
 
     def on_page(address: str) -> None:
         page.write(address)
         options.on_page(address)
 
     def on_claimed(prepared: PreparedJob) -> None:
+        nonlocal claimed
+        claimed = True
+        if restart.after is not None:
+            reach("inputs.4")
         for warning in (*unfit, *prepared.warnings):
             options.on_event(f"warning: {warning}")
         for weaker in prepared.guarantee_warnings:
@@ -58,13 +84,23 @@ def launch(
     listeners = replace(options, on_page=on_page, on_claimed=on_claimed)
     awaited, stopped = _awaited(config, options, until_end=until_end)
     if stopped:
-        status = JobStatus(config.name, stopping=True, seconds=0.0, containers=(), restored=(), failures=())
-        return JobOutcome(status, stopped=True)
-    with preparing(config, until_end=until_end, awaited=awaited, safe=options.safe) as start, shown:
+        return _without_containers(config)
+    with preparing(config, until_end=until_end, awaited=awaited, safe=options.safe, restart=restart) as start, shown:
         try:
             return runner.run(start, listeners)
+        except JobTakenOver as taken:
+            if restart.after is None or claimed:
+                raise
+            options.on_event(f"{taken}: this run ends")
+            return _without_containers(config)
         finally:
             page.remove()
+
+
+def _without_containers(config: JobConfig) -> JobOutcome:
+    """The outcome of a run that has ended before it had containers."""
+    status = JobStatus(config.name, stopping=True, seconds=0.0, containers=(), restored=(), failures=())
+    return JobOutcome(status, stopped=True)
 
 
 def _awaited(config: JobConfig, options: RunOptions, *, until_end: bool) -> tuple[bool, bool]:

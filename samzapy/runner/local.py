@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import COPIES, JobConfig
@@ -30,9 +30,9 @@ from samzapy.runner.base import (
     scrape_tokens,
 )
 from samzapy.runner.checks import Row
-from samzapy.runner.driver import STOPPING, StopSignals, coordinator_of, watching
-from samzapy.runner.refresh import InputsWatch
+from samzapy.runner.driver import coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
+from samzapy.runner.stopping import STOPPING, StopSignals
 
 #: Seconds between two statuses.
 STATUS_PACE_S = 0.25
@@ -108,25 +108,11 @@ class LocalRunner(Runner):
         """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the job."""
         job.announce()
         with StopSignals() as signals:
-            prepared, access = job.claim(), _Access(run_token(), job.config.page_port)
-            before: JobStatus | None = None
-            # Once, and again for each change of the inputs.
-            while True:
-                part, inputs = self._supervised(prepared, options.following(before), signals, access)
-                outcome = part.following(before)
-                if inputs is None:
-                    return outcome
-                before = outcome.status
-                renewed = inputs.renewed()
-                if renewed is None:
-                    return outcome
-                prepared = renewed
+            outcome = self._supervised(job.claim(), options, signals)
+        return replace(outcome, restart=None) if signals.received or options.stop.asked else outcome
 
-    def _supervised(
-        self, prepared: PreparedJob, options: RunOptions, signals: StopSignals, access: _Access
-    ) -> tuple[JobOutcome, InputsWatch | None]:
-        """Run the job; the watch is for its inputs, if the job is to start again with new ones."""
-        config = prepared.config
+    def _supervised(self, prepared: PreparedJob, options: RunOptions, signals: StopSignals) -> JobOutcome:
+        config, token = prepared.config, run_token()
         options.on_claimed(prepared)
         if prepared.model.standbys:
             options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")
@@ -143,21 +129,19 @@ class LocalRunner(Runner):
         def asked() -> bool:
             return signals.received or options.stop.asked
 
-        inputs = InputsWatch(prepared, coordinator, options.on_event, asked)
         ownership = Ownership.of(config, prepared.run_id)
         exchange = Exchange(coordinator.holder)
-        restarts = self._restarts(prepared, coordinator, ownership, exchange, options, access.token)
+        restarts = self._restarts(prepared, coordinator, ownership, exchange, options, token)
         signals.calls(restarts.stop)
         listener = _Listener(options, signals)
         with (
             options.stop.stops(restarts.stop),
             _last_status(coordinator, listener),
             closing(ownership),
-            _page(config, coordinator, exchange, options, access) as close_page,
-            watching(prepared, coordinator, options.on_event, inputs.again, asked) as watch,
+            _page(config, coordinator, exchange, options, token) as close_page,
+            watching(prepared, coordinator, options.on_event, asked) as watch,
         ):
             watch.checks.add(Row("status", STATUS_PACE_S, lambda: listener(coordinator.status())), asks=False)
-            inputs.watch(watch.checks)
             try:
                 restarts.run()
             except TaskMigrated as cause:
@@ -166,8 +150,7 @@ class LocalRunner(Runner):
                 raise JobTakenOver(coordinator.abandoned) from cause
             if watch.lets_go:
                 close_page()
-        outcome = JobOutcome(coordinator.status(), asked() or coordinator.stopping)
-        return outcome, inputs if watch.starts_again else None
+        return JobOutcome(coordinator.status(), asked() or coordinator.stopping, watch.restart)
 
     def _restarts(
         self,
@@ -217,18 +200,9 @@ class LocalRunner(Runner):
         )
 
 
-@dataclass
-class _Access:
-    """Access to a run for people and tools: the token that acts, and the port of the page, which the first part of the
-    run chooses if the job file does not."""
-
-    token: str
-    port: int | None
-
-
 @contextmanager
 def _page(
-    config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions, access: _Access
+    config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions, token: str
 ) -> Iterator[Callable[[], None]]:
     """Serve the status page on this machine, if the job file names a port for it or turns queries on. Yields a function that
     closes it earlier."""
@@ -242,11 +216,10 @@ def _page(
     service = serve(
         coordinator,
         records_of(config, coordinator, exchange),
-        access.token,
-        Addresses(port=access.port or 0, names=config.page_hosts),
+        token,
+        Addresses(port=config.page_port or 0, names=config.page_hosts),
         max_series=config.prometheus.max_series,
     )
-    access.port, _ = service.ports
     try:
         options.on_event(f"status page: {service.page}")
         options.on_page(service.page)

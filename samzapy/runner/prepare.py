@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from samzapy.admin.job_check import check_copies, checked_inputs, refuse_renamed, resolved, streams_of, weakly_kept
 from samzapy.admin.positions import kept_clocks
-from samzapy.admin.running import has_let_go, may_answer
+from samzapy.admin.running import has_ended, may_answer
 from samzapy.admin.take_over import Claim, refuse_foreign, take_over
 from samzapy.admin.user_code import JobCode, checked_code
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
@@ -27,7 +27,6 @@ from samzapy.checkpoint.records import (
     refuse_copied,
     write_changelog_partitions,
 )
-from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
@@ -37,7 +36,7 @@ from samzapy.config.tasks import processing
 from samzapy.config.tasks.patterns import InputPattern
 from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
-from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, open_job, this_run
+from samzapy.container.supervision.job_records import HandoverRequest, open_job, this_run
 from samzapy.container.tasks.task_class import never_called
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import JobTakenOver
@@ -58,9 +57,9 @@ from samzapy.job.planner import (
     without_idle_standbys,
 )
 from samzapy.job.transactions import transactional_id, weakened_state
-from samzapy.runner.base import PreparedJob, StartableJob
+from samzapy.runner.base import PreparedJob, Restart, StartableJob
 from samzapy.runner.folders import check_folders
-from samzapy.runner.handover import AskedHandover, Handover, NoHandover
+from samzapy.runner.handover import Handover
 from samzapy.storage.changelog.topic import access_log_spec, changelog_spec, check_described, vanished
 from samzapy.storage.engines import check_checkpoints, make_ready
 from samzapy.system.clients import KnownStreams, SystemClients
@@ -69,16 +68,15 @@ from samzapy.system.factories import load_factory
 
 @dataclass(frozen=True)
 class Occasion:
-    """The circumstances of a run's start. `run`: its record. `awaited`: the job has waited for its first input.
-    `renews`: the id of the run that starts again with further inputs, None for a new run; `refused` are inputs that it
-    does not take. `safe`: the previous run takes the job back if this one fails before it polls its inputs."""
+    """The circumstances of a run's start. `run`: its record. `awaited`: the job has waited for its first input, which it
+    reads from the oldest record. `safe`: the previous run takes the job back if this one fails before it polls its inputs.
+    `restart`: from the run of this process that has ended because the inputs have changed."""
 
     run: JobRun
     until_end: bool = False
     awaited: bool = False
-    renews: str | None = None
-    refused: frozenset[SystemStream] = frozenset()
     safe: bool = False
+    restart: Restart = Restart()  # noqa: RUF009  # frozen
 
 
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
@@ -105,27 +103,25 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         return job.claim()
 
 
-def prepare_again(config: JobConfig, run: JobRun, renews: str | None, refused: Collection[SystemStream]) -> PreparedJob:
-    """Like `prepare`, for the run `renews` of this process, which has let go of the job to start again as `run`. `refused` are
-    inputs that it leaves out. Raises JobTakenOver, too, if another run owns the job meanwhile."""
-    with _checked(config, Occasion(run, renews=renews, refused=frozenset(refused))) as job:
-        return job.claim()
-
-
 @contextmanager
 def preparing(
-    config: JobConfig, *, until_end: bool = False, awaited: bool = False, safe: bool = False
+    config: JobConfig,
+    *,
+    until_end: bool = False,
+    awaited: bool = False,
+    safe: bool = False,
+    restart: Restart = Restart(),  # noqa: B008  # frozen
 ) -> Iterator[StartableJob]:
-    """Do steps 0 to 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go. `awaited`: the job has
-    waited for its first input, which it reads from the oldest record. `safe`: see `Occasion`."""
+    """Do steps 0 to 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go. The keywords: see
+    `Occasion`."""
     arm_from_environment(os.environ)
-    with _checked(config, Occasion(this_run(), until_end, awaited, safe=safe)) as job:
+    with _checked(config, Occasion(this_run(), until_end, awaited, safe, restart)) as job:
         yield job
 
 
 @contextmanager
 def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
-    config = resolved(given, occasion.refused)
+    config = resolved(given, occasion.restart.refused)
     code = _ready_code(config)
     config = without_idle_standbys(config, code.engines)
     with open_job(config, "driver") as (clients, checkpoints):
@@ -171,44 +167,36 @@ class _CheckedJob(StartableJob):
         self._counts = counts
         self._occasion = occasion
         self._run = occasion.run
-        self._handover: Handover = NoHandover()
+        self._handover: Handover | None = None
 
     @property
     def endless(self) -> bool:
         return not self._occasion.until_end and not any(self.config.stream(stream).bounded for stream in self._counts)
 
-    @property
-    def most_containers(self) -> int:
-        grows = self.endless and self._given.task.patterns and self._given.task.refresh_ms is not None
-        return self.config.container_count if grows else super().most_containers
-
     def announce(self) -> bool:
         config, checkpoints = self.config, self._checkpoints
-        if not config.handover_ms or not _started_before(config, self._streams):
+        if (
+            not config.handover_ms
+            or self._occasion.restart.after is not None
+            or not _started_before(config, self._streams)
+        ):
             return False
         before, complete = peek_owner(checkpoints)
         if before is None or before.job != (config.name, config.id) or not may_answer(before):
             return False
-        if complete and has_let_go(checkpoints, before):
+        if complete and has_ended(checkpoints, before):
             return False
-        self._handover = AskedHandover(
-            JobRecords.of(config, "handover"),
-            JobRecords.of(config, "handover"),
-            before,
-            HandoverRequest(before.id, self._run, safe=self._occasion.safe),
-            config.handover_ms / 1000,
-            SYSTEM_CLOCK,
-            wait=threading.Event().wait,
-            goes_on=may_answer,
-        )
+        request = HandoverRequest(before.id, self._occasion.run, safe=self._occasion.safe)
+        self._handover = Handover(config, before, request, goes_on=may_answer)
         self._handover.begin()
         return True
 
     def claim(self) -> PreparedJob:
         """Steps 3 to 8."""
         config, clients, task_class = self.config, self._records.clients, self._code.task_class
-        self._handover.complete()
-        self._check_renewed()
+        self._check_restart()
+        if self._handover is not None:
+            self._handover.complete()
         planned = _planned(
             config,
             self._records,
@@ -238,22 +226,22 @@ class _CheckedJob(StartableJob):
             epoch=None if config.task.checkpoint is None else claim.run.epoch,
             lease_ms=claim.run.lease_ms,
             given=self._given,
-            refused=self._occasion.refused,
+            refused=self._occasion.restart.refused,
             safe=self._occasion.safe,
             inputs={stream: found for stream in read if (found := self._streams(stream)) is not None},
         )
 
-    def _check_renewed(self) -> None:
+    def _check_restart(self) -> None:
         """Raise JobTakenOver if the run that starts again has lost the job meanwhile."""
-        if self._occasion.renews is None:
-            return
-        owner, _ = peek_owner(self._checkpoints)
-        if owner is not None and owner.id not in {self._occasion.renews, self._run.id}:
+        after = self._occasion.restart.after
+        owner, _ = peek_owner(self._checkpoints) if after is not None else (None, True)
+        if owner is not None and owner.id != after:
             raise JobTakenOver.by(self.config.name, owner.started_ms, owner.host, owner.pid)
 
     def close(self) -> None:
         """Close the clients of the handover."""
-        self._handover.close()
+        if self._handover is not None:
+            self._handover.close()
 
 
 def _ready_code(config: JobConfig) -> JobCode:

@@ -178,21 +178,21 @@ _INPUTS = (
         ("tests/unit/admin/test_drain_request.py",),
     ),
     Mutant(
-        "samzapy/runner/handover.py",
-        "                self._before = owner\n",
-        "",
-        ("tests/unit/runner/test_handover.py",),
-    ),
-    Mutant(
         "samzapy/coordinator/web/access.py",
         'known = _name(headers.get(b"host", b"")) in self._hosts',
         "known = True",
         ("tests/unit/coordinator/test_coordinator_service.py",),
     ),
     Mutant(
+        "samzapy/runner/handover.py",
+        "                self._before = owner\n",
+        "",
+        ("tests/unit/runner/test_handover.py",),
+    ),
+    Mutant(
         "samzapy/runner/prepare.py",
-        "owner.id not in {self._occasion.renews, self._run.id}",
-        "False",
+        "owner is not None and owner.id != after:",
+        "False:",
         ("tests/unit/runner/test_new_inputs.py",),
     ),
     Mutant(
@@ -683,8 +683,8 @@ _ANSWERED = (
     Mutant("samzapy/storage/kv/expiring.py", "max(_LEAST_SWEPT, 2 * written)", "_LEAST_SWEPT", (_ANSWERS,)),
     Mutant(
         "samzapy/runner/handover.py",
-        'answered = (heard.get("run"), heard.get("by")) == (',
-        "answered = bool(heard) or (0, 0) == (",
+        '(answer.get("run"), answer.get("by")) == (self._before.id, self._request.by.id)',
+        "bool(answer)",
         ("tests/unit/runner/test_handover.py",),
     ),
     Mutant(

@@ -66,20 +66,30 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     if flags.py_files is not None:
         keys["job.spark.py.files"] = flags.py_files
     try:
-        run_job(job, keys, flags)
+        restart = run_job(job, keys, flags, os.environ.pop(_RESTART, None))
     except HandoverFailed as failure:
         warn(f"{failure}; starting it")
-        sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  # this command again
+        restart = ""
+    if restart is None:
+        return
+    if restart:
+        os.environ[_RESTART] = restart
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  # this command again
 
 
-def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
-    """Load, prepare and run the job, and show its progress; prints the outcome on standard output."""
+#: The environment variable with the `Restart` of a run that executes its command anew.
+_RESTART = "SAMZAPY_RESTART"
+
+
+def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags, restart: str | None = None) -> str | None:
+    """Load, prepare and run the job, and show its progress; prints the outcome on standard output. Returns the text of a
+    `Restart`, instead of the print, if the job has to start again; `restart` is that of the run before."""
     from samzapy.cli.terminal_log import terminal_log
     from samzapy.config.loader import load_job
     from samzapy.container.supervision.log_files import DRIVER, container_file, process_logging
-    from samzapy.runner.base import RunOptions
-    from samzapy.runner.launch import checked, launch
+    from samzapy.runner.base import Restart, RunOptions
+    from samzapy.runner.launch import checked, launch_once
     from samzapy.runner.local import runner_of
 
     config, runner, unfit = checked(load_job(job, overrides, strict=flags.strict), lambda: runner_of(flags.runner))
@@ -97,7 +107,11 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
         with display, process_logging(log, config.job_name, file, container, terminal):
             yield
 
-    outcome = launch(config, runner, options, shown(), until_end=flags.until_end, unfit=unfit)
+    outcome = launch_once(
+        config, runner, options, shown(), until_end=flags.until_end, unfit=unfit, restart=Restart.of_text(restart)
+    )
+    if outcome.restart is not None:
+        return outcome.restart.to_text()
     as_json = {**outcome.status.to_json(), "stopped": outcome.stopped}
     try:
         click.echo(json_text(as_json) if flags.as_json else summary(outcome.status))
@@ -107,6 +121,7 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
         # The exit code is the job's: it has ended well.
         warn(f"standard output: {cause.strerror}")
         discard(sys.stdout)
+    return None
 
 
 _MB = 1_000_000

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -61,10 +61,10 @@ REFRESH_MS = Key(
     "job.inputs.refresh.ms",
     optional(integer(100, 86_400_000)),
     None,
-    "The interval in milliseconds at which the driver looks for new streams that match a regular expression in "
-    "task.inputs. When it finds one, every task commits, and the containers start again with the new input. With "
-    "this key, a job without any input waits for the first one.",
-    "no look after the start",
+    "The interval in milliseconds at which the driver checks the inputs, at least every 30 s. When one has new "
+    "partitions, or a new stream matches a regular expression in task.inputs, every task commits, and the job starts "
+    "again with them. With this key, a job without any input waits for the first one.",
+    "further partitions and streams wait for the next start",
 )
 KEYS = collect(globals())
 
@@ -81,12 +81,10 @@ def parse_pattern(
     return InputPattern(stream, stream_id)
 
 
-def check_refresh(reader: Reader, patterns: Collection[InputPattern], *, checkpoints: bool) -> int | None:
-    """Read the pace of the looks; note a job without `checkpoints`, and warn of a job without patterns."""
+def check_refresh(reader: Reader, *, checkpoints: bool) -> int | None:
+    """Read the pace of the checks; note a job without `checkpoints`."""
     refresh_ms = reader.get(REFRESH_MS)
-    if refresh_ms is not None and not patterns:
-        reader.warn(f"{REFRESH_MS.name}: has no effect without a regular expression in task.inputs")
-    elif refresh_ms is not None and not checkpoints:
+    if refresh_ms is not None and not checkpoints:
         reader.problem(
             REFRESH_MS.name, "needs checkpoints: without, a new input would take all others back to their defaults"
         )

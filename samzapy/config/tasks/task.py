@@ -162,7 +162,7 @@ def parse_task(reader: Reader, names: StreamNames) -> TaskConfig:
         errors=parse_errors(reader, names),
         chooser=parse_chooser(reader),
         patterns=patterns,
-        refresh_ms=check_refresh(reader, patterns, checkpoints=kept is not None),
+        refresh_ms=check_refresh(reader, checkpoints=kept is not None),
     )
     _check_commit_interval(reader, task)
     check_waits(reader, task.errors, task.guarantee, task.commit_ms, task.transaction_timeout_ms)

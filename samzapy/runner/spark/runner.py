@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -27,13 +27,12 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import Addresses, CoordinatorService
-from samzapy.coordinator.status import JobStatus
 from samzapy.coordinator.wire import CoordinatorAddress, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
-from samzapy.runner.driver import STOPPING, OwnershipWatch, StopSignals, coordinator_of, watching
-from samzapy.runner.refresh import InputsWatch
+from samzapy.runner.driver import coordinator_of, watching
+from samzapy.runner.handover import OwnershipWatch
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.serving import coordinator_identity, records_of, serve
 from samzapy.runner.spark.application import SparkApplication, collected, one_line
@@ -46,6 +45,7 @@ from samzapy.runner.spark.starting import Start, StartingSpark
 from samzapy.runner.spark.supervisor import SlotRun, StoppedUncommitted, Supervisor
 from samzapy.runner.spark.user_code import TravellingCode
 from samzapy.runner.spark.worker import do_nothing, run_task
+from samzapy.runner.stopping import STOPPING, StopSignals
 from samzapy.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -152,10 +152,6 @@ class SparkJob:
             self._ended()
 
 
-#: Seconds between two looks at a submission that is about to end.
-_END_PACE_S = 0.05
-
-
 @dataclass(frozen=True)
 class _Part:
     """A run of the job with the same inputs: its containers, their coordinator with its service, and their code and place."""
@@ -200,7 +196,7 @@ class SparkRunner(Runner):
         config = job.config
         # Before the job is claimed, for callers that have not checked it.
         self._source.check(config)
-        master = checked_master(config, job.most_containers, len(job.model.standbys), endless=job.endless)
+        master = checked_master(config, len(job.model.containers), len(job.model.standbys), endless=job.endless)
         code = TravellingCode.of(config)
         token = run_token()
         host = coordinator_host(config.spark, master)
@@ -226,80 +222,55 @@ class SparkRunner(Runner):
                 starting.warm()
             signals = handlers.enter_context(StopSignals())
             prepared = job.claim()
-            ports = config.spark.coordinator_port, config.page_port
-            before: JobStatus | None = None
-            # Once, and again on the same Spark for each change of the inputs.
-            while True:
-                options.on_claimed(prepared)
-                model = prepared.model
-                checked_master(config, len(model.containers), len(model.standbys), endless=prepared.endless)
-                coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
-                service = _served(
-                    coordinator, prepared.config, token, Addresses(host, *ports, identity, config.page_hosts)
-                )
-                ports = service.ports
-                services.callback(service.close)
-                options.on_event(f"status page: {service.pinned_page}")
-                options.on_page(service.pinned_page)
-                part = _Part(prepared, coordinator, service, code, master)
-                ended, inputs = self._supervised(part, starting, signals, options.following(before))
-                outcome = ended.following(before)
-                if inputs is None:
-                    return outcome
-                before = outcome.status
-                # The next service has the same ports.
-                service.close()
-                renewed = inputs.renewed()
-                if renewed is None:
-                    return outcome
-                prepared = renewed
+            options.on_claimed(prepared)
+            model = prepared.model
+            checked_master(config, len(model.containers), len(model.standbys), endless=prepared.endless)
+            coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
+            at = Addresses(host, config.spark.coordinator_port, config.page_port, identity, config.page_hosts)
+            service = _served(coordinator, prepared.config, token, at)
+            services.callback(service.close)
+            options.on_event(f"status page: {service.pinned_page}")
+            options.on_page(service.pinned_page)
+            outcome = self._supervised(_Part(prepared, coordinator, service, code, master), starting, signals, options)
+        return replace(outcome, restart=None) if signals.received or options.stop.asked else outcome
 
     def _supervised(
         self, part: _Part, starting: StartingSpark, signals: StopSignals, options: RunOptions
-    ) -> tuple[JobOutcome, InputsWatch | None]:
-        """Supervise the containers to their end; the watch is for the inputs, if the job is to start again with new ones."""
+    ) -> JobOutcome:
+        """Supervise the containers to their end."""
         prepared, coordinator, config = part.prepared, part.coordinator, part.prepared.config
 
         def asked() -> bool:
             return signals.received or options.stop.asked
 
-        inputs, uncommitted = InputsWatch(prepared, coordinator, options.on_event, asked), None
+        uncommitted: StoppedUncommitted | None = None
         with ExitStack() as stack:
-            watch = stack.enter_context(watching(prepared, coordinator, options.on_event, inputs.again, asked))
+            watch = stack.enter_context(watching(prepared, coordinator, options.on_event, asked))
             spark = starting.application(lambda: asked() or coordinator.stopping or coordinator.abandoned is not None)
             if spark is None:
-                return self._ended_before_spark(part, watch, options), None
+                return self._ended_before_spark(part, watch, options)
             locality = Locality(place_records(config))
             locality.watch(watch.checks)
             places = locality if config.placement.chooses and not part.master.one_executor else None
             submit = self._submitter(coordinator, spark, part.service.address, part.code, places)
-            submitted: list[SlotRun] = []
-
-            def noted(ids: tuple[str, ...], ended: Callable[[], None]) -> SlotRun:
-                submitted.append(submit(ids, ended))
-                return submitted[-1]
-
-            supervisor = self._supervisor(coordinator, noted, spark, config, options)
+            supervisor = self._supervisor(coordinator, submit, spark, config, options)
             signals.calls(supervisor.stop, spark.kill)
             stack.enter_context(options.stop.stops(supervisor.stop))
             if not part.master.one_executor:
                 Spares(spark, coordinator, partial(_ready, spark)).watch(watch.checks)
-            inputs.watch(watch.checks)
             try:
                 status = supervisor.run()
             except StoppedUncommitted as failure:
-                if not inputs.again() or watch.lets_go:
+                if not watch.may_restart or watch.lets_go:
                     raise
                 options.on_event(f"{failure}; the containers start again from their last commit")
                 status, uncommitted = coordinator.status(), failure
-            if inputs.again():
-                self._await_end(submitted[-1:], config.task.shutdown_ms / 1000)
             if watch.lets_go:
                 part.free_ports()
         # A stop or a handover may have come until the run had noted its end.
-        if uncommitted is not None and not watch.starts_again:
+        if uncommitted is not None and watch.restart is None:
             raise uncommitted
-        return JobOutcome(status, supervisor.stopped), inputs if watch.starts_again else None
+        return JobOutcome(status, supervisor.stopped, watch.restart)
 
     @staticmethod
     def _ended_before_spark(part: _Part, watch: OwnershipWatch, options: RunOptions) -> JobOutcome:
@@ -312,13 +283,6 @@ class SparkRunner(Runner):
         if watch.lets_go:
             part.free_ports()
         return JobOutcome(part.coordinator.status(), stopped=True)
-
-    def _await_end(self, submitted: Sequence[SlotRun], patience_s: float) -> None:
-        """Wait until Spark has ended the tasks of the containers, so that their slots are free and no standby has its copies
-        open."""
-        until = self._clock.monotonic() + patience_s
-        while any(each.running for each in submitted) and self._clock.monotonic() < until:
-            self._wait(_END_PACE_S)
 
     def _supervisor(
         self,

@@ -31,10 +31,10 @@ from samzapy.coordinator.status import ContainerFailure, ContainerStatus, JobSta
 from samzapy.errors import JobFailed, JobTakenOver, SamzapyError
 from samzapy.job.model import active_of
 from samzapy.runner.base import RunOptions
-from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff, starts
 from samzapy.runner.spark.placement import NO_ROOM, ContainerSlot, PlacementPolicy, SparkAttempt
 from samzapy.runner.spark.starting import Unclaimed
+from samzapy.runner.stopping import STOPPING
 
 #: Seconds between two checks of the job, if nothing ends meanwhile.
 PACE_S = 0.25

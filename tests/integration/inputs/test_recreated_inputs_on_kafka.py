@@ -14,9 +14,10 @@ from recreated_job import Totals
 from samzapy import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.runner.base import RunOptions, StopSwitch
+from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
+from samzapy.runner.stopping import StopSwitch
 from samzapy.system.kafka import KafkaSystemFactory
 from samzapy.verify.processes import until
 

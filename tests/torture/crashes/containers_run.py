@@ -17,7 +17,7 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import SamzapyError
 from samzapy.runner.checks import Checks
-from samzapy.runner.driver import OwnershipWatch
+from samzapy.runner.handover import OwnershipWatch
 from samzapy.runner.prepare import prepare
 
 
@@ -47,14 +47,12 @@ class ContainersRun:
 
     @contextmanager
     def _watched(self):
-        notes_end = self.prepared.lease_ms > 0
         checks = Checks(JobRecords.of(self._config, "checks"))
         with OwnershipWatch(
             Ownership(self._config.name, checks.records, self.prepared.run_id),
             self._coordinator,
-            self._config.spark.lease_ms / 3000,
             checks,
-            notes_end=notes_end,
+            self._config.spark.lease_ms,
         ):
             yield
 

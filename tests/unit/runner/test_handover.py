@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from rigs.side_by_side import DEADLINE_S, PARTITIONS, NumbersScene, Run
@@ -13,12 +14,13 @@ from samzapy.api.system import StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import read_owner
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, this_run
+from samzapy.container.supervision.job_records import HandoverRequest, this_run
 from samzapy.errors import HandoverFailed, JobFailed, JobTakenOver, RestoreError
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.runner import driver
+from samzapy.runner import handover
 from samzapy.runner.base import RunOptions
-from samzapy.runner.handover import AskedHandover
+from samzapy.runner.handover import Handover
+from samzapy.runner.launch import launch
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
 from samzapy.system.clients import job_clients
@@ -48,8 +50,7 @@ class Scene(NumbersScene):
         config = load_job(self.flat | keys)
 
         def start(options):
-            with preparing(config, safe=safe) as job:
-                return LocalRunner().run(job, options)
+            return launch(config, LocalRunner(), replace(options, safe=safe), threading.Lock(), until_end=False)
 
         return Run(start)
 
@@ -143,7 +144,7 @@ def test_a_new_run_that_dies_before_it_asks_for_the_job_costs_the_run_before_not
 
 @pytest.mark.parametrize("point", ["handover.4", "handover.7"])
 def test_a_new_run_that_dies_after_that_leaves_a_job_that_the_next_start_continues(point, monkeypatch):
-    monkeypatch.setattr(driver, "_CLAIMED_S", 0.5)
+    monkeypatch.setattr(handover, "_CLAIMED_S", 0.5)
     scene = Scene()
     scene.send(100)
     first = scene.start()
@@ -179,63 +180,52 @@ def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point, monke
     assert set(scene.outputs()) == set(range(150))
 
 
-def started_again(scene, at_end, asked_first, asked_last, held=None):
-    """A run that starts again for a new input, and the run that asks for its job meanwhile. `at_end`: the point of the
-    first at which the second starts. The first stops at `held`, by default there, until the second reaches
-    `asked_first`, and the second goes on at the first's `asked_last`."""
+def started_again(scene, at_end, asked):
+    """A run that starts again for a new input, and the run that asks for its job meanwhile. `at_end`: the point of the first
+    at which the second starts. The first goes on when the second reaches `asked`."""
     scene.send(100)
-    asked, goes_on = threading.Event(), threading.Event()
-    runs = [scene.start()]
+    runs, has_asked = [scene.start()], threading.Event()
     runs[0].processed(100)
 
     def start(_):
         runs.append(scene.start())
-        if held is None:
-            hold(_)
-
-    def hold(_):
-        assert asked.wait(DEADLINE_S)
-
-    def ask(_):
-        asked.set()
-        assert goes_on.wait(DEADLINE_S)
+        assert has_asked.wait(DEADLINE_S)
 
     arm(at_end, action=start)
-    if held is not None:
-        arm(held, action=hold)
-    arm(asked_first, action=ask)
-    arm(asked_last, action=lambda _: goes_on.set())
+    arm(asked, action=lambda _: has_asked.set())
     scene.admin.create(StreamSpec("in-2", PARTITIONS))
     assert runs[0].join() is None
-    assert runs[0].outcome.stopped
     return runs
 
 
-@pytest.mark.parametrize(
-    ("asked_first", "asked_last"), [("handover.4", "handover.5"), ("handover.1", "inputs.4")], ids=["before", "after"]
-)
-def test_a_run_that_starts_again_for_a_new_input_hands_the_job_over_whether_it_is_asked_before_or_after(
-    asked_first, asked_last
-):
+@pytest.mark.parametrize(("at_end", "asked"), [("inputs.2", "handover.1"), ("inputs.3", "handover.7")])
+def test_a_run_that_starts_again_for_a_new_input_hands_the_job_over(at_end, asked):
     scene = Scene(**REFRESHED)
-    first, second = started_again(scene, "inputs.3", asked_first, asked_last)
+    first, second = started_again(scene, at_end, asked)
     assert sum("is a new input" in line for line in first.events) == 1
     assert sum("has taken over" in line for line in first.events) == 1
+    assert first.outcome.stopped
     scene.send(50)
     second.processed(50)
     end(scene, second)
     assert scene.outputs() == Counter(range(150))
 
 
-def test_a_run_that_is_asked_while_its_containers_stop_for_a_new_input_does_not_start_again():
+def test_a_run_that_has_started_again_is_asked_under_its_new_id():
     scene = Scene(**REFRESHED)
-    first, second = started_again(scene, "inputs.2", "handover.4", "handover.5", held="commit.2")
-    assert scene.record(JobRecord.ENDED) == {"run": scene.record(JobRecord.HANDOVER)["run"], "drained": False}
+    scene.send(100)
+    first, may_ask = scene.start(), threading.Event()
+    first.processed(100)
+    arm("handover.1", action=lambda _: may_ask.wait(DEADLINE_S))
+    second = scene.start()
+    arm("inputs.4", action=lambda _: may_ask.set())
+    scene.admin.create(StreamSpec("in-2", PARTITIONS))
+    assert first.join() is None
+    assert any("has taken over: every task commits" in line for line in first.events)
     scene.send(50)
     second.processed(50)
     end(scene, second)
     assert scene.outputs() == Counter(range(150))
-    assert not any("inputs" in line for line in first.events)
 
 
 def test_a_run_that_has_ended_is_not_asked():
@@ -271,17 +261,9 @@ def test_only_the_answer_of_the_run_before_to_this_run_counts(answer):
         }
         if answer in heard:
             checkpoints.write_record(JobRecord.HEARD, heard[answer])
-    handover = AskedHandover(
-        JobRecords.of(config, "asked"),
-        JobRecords.of(config, "answers"),
-        owner,
-        HandoverRequest(before, mine),
-        1.0,
-        clock,
-        wait=clock.advance,
-        goes_on=lambda run: True,
-    )
-    handover.begin()
-    assert not handover.complete()  # it never lets go
-    handover.close()
+    request = HandoverRequest(before, mine)
+    asking = Handover(config, owner, request, clock, wait=clock.advance, goes_on=lambda run: True)
+    asking.begin()
+    assert not asking.complete()  # it never lets go
+    asking.close()
     assert scene.record(JobRecord.HANDOVER)["go"] == (answer == "its own")

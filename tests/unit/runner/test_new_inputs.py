@@ -1,6 +1,7 @@
-"""A job with regular expressions in `task.inputs` takes new streams: at a start, while it runs, and at first."""
+"""Changes of the inputs of a job: new streams for its patterns, new partitions, and streams that are created again."""
 
 import threading
+from functools import partial
 
 import pytest
 from jobs.memory_job import Calls, CountingTask, MemoryJob
@@ -9,12 +10,18 @@ from samzapy.admin.job_check import look_around, resolved
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.job_records import this_run
-from samzapy.errors import ConfigError, EnvironmentFailure, JobTakenOver
-from samzapy.runner.base import RunOptions, StopSwitch
-from samzapy.runner.launch import launch
+from samzapy.container.supervision.job_records import JobRecords
+from samzapy.coordinator.wire import JobSpec
+from samzapy.errors import ConfigError, EnvironmentFailure
+from samzapy.runner import driver
+from samzapy.runner.base import Restart, RunOptions
+from samzapy.runner.checks import Checks
+from samzapy.runner.driver import coordinator_of
+from samzapy.runner.inputs import InputsWatch
+from samzapy.runner.launch import launch, launch_once
 from samzapy.runner.local import LocalRunner
-from samzapy.runner.prepare import prepare, prepare_again
+from samzapy.runner.prepare import prepare
+from samzapy.runner.stopping import StopSwitch
 
 REFRESH = {"job.inputs.refresh.ms": "100", "job.spark.lease.ms": "3000", "task.commit.ms": "600000"}
 
@@ -104,10 +111,8 @@ def test_a_new_stream_is_read_from_its_first_record_and_everything_else_goes_on_
     job.send(*numbered([6]))
     job.task.calls.wait_for(("saw", "in"), 3)
     outcome = run.stop()
-    assert (outcome.stopped, outcome.status.processed) == (True, 5)
-    assert run.heard("is a new input") == [
-        "mem.in-2 is a new input: every task commits, and the containers start again"
-    ]
+    assert (outcome.stopped, outcome.restart) == (True, None)
+    assert run.heard("is a new input") == ["mem.in-2 is a new input: every task commits, and the job starts again"]
     seen = [call[1:] for call in job.task.calls if call[0] == "saw"]
     assert sorted(seen) == [("in", 1), ("in", 2), ("in", 6), ("in-2", 4), ("in-2", 5)]
     assert job.changelog() == {"a": 5}
@@ -129,7 +134,7 @@ def test_a_stream_that_came_while_the_job_was_down_is_read_from_its_first_record
 
 def test_a_job_without_an_input_waits_for_the_first_and_reads_all_of_it(job):
     run = Run(load_job(unsaid(job) | REFRESH | {"task.inputs": "mem.orders-.*"}))
-    run.events.wait_for(("waiting for an input: no stream matches mem.orders-.* now; the next look is in 0.1 s",), 1)
+    run.events.wait_for(("waiting for an input: no stream matches mem.orders-.* now; the next check is in 0.1 s",), 1)
     job.admin.create(StreamSpec("orders-1", 2))
     job.send(*numbered([1]), stream="orders-1")
     job.task.calls.wait_for(("saw", "orders-1", 1), 1)
@@ -138,7 +143,7 @@ def test_a_job_without_an_input_waits_for_the_first_and_reads_all_of_it(job):
 
 def test_a_stop_ends_the_wait_for_the_first_input(job):
     run = Run(load_job(job.flat | REFRESH | {"task.inputs": "mem.orders-.*"}))
-    run.events.wait_for(("waiting for an input: no stream matches mem.orders-.* now; the next look is in 0.1 s",), 1)
+    run.events.wait_for(("waiting for an input: no stream matches mem.orders-.* now; the next check is in 0.1 s",), 1)
     outcome = run.stop()
     assert (outcome.stopped, outcome.status.processed) == (True, 0)
     assert job.admin.list_streams() == ["in", "out"]
@@ -173,12 +178,86 @@ def test_a_stream_that_goes_and_comes_back_is_read_from_its_first_record(job):
     assert late == {SystemStreamPartition("mem", "in-2", 0)}
 
 
-def test_a_run_that_lost_its_job_while_it_started_again_gives_way(job):
-    config = load_job(job.flat | REFRESH)
-    first = prepare(config)
-    assert prepare_again(config, this_run(), first.run_id, ()).run_id != first.run_id
-    with pytest.raises(JobTakenOver):
-        prepare_again(config, this_run(), first.run_id, ())
+def test_a_run_that_lost_its_job_while_it_started_again_ends_well(job):
+    first, events = prepare(load_job(job.flat)), []
+    second = prepare(load_job(job.flat))
+    options, restart = RunOptions(on_event=events.append), Restart(first.run_id)
+    arguments = (load_job(job.flat), LocalRunner(), options, threading.Lock())
+    outcome = launch_once(*arguments, until_end=True, restart=restart)
+    assert (outcome.stopped, outcome.status.containers) == (True, ())
+    assert "has taken over: this run ends" in events[-1]
+    assert not launch_once(*arguments, until_end=True, restart=Restart(second.run_id)).stopped
+
+
+def test_what_a_run_passes_on_survives_an_environment_variable():
+    restart = Restart("5f0c", frozenset({SystemStream("mem", "in-wide"), SystemStream("mem", "in.x")}))
+    assert Restart.of_text(restart.to_text()) == restart
+    assert Restart.of_text(None) == Restart()
+
+
+@pytest.mark.parametrize("inputs", ["mem.in", "mem.in.*"])
+def test_an_input_that_grows_is_read_by_the_job_that_starts_again(job, inputs):
+    run = Run(load_job(job.flat | REFRESH | {"task.inputs": inputs}))
+    job.task.calls.wait_for(("init",), 2)
+    job.admin.grow("in", 4)
+    job.send(*numbered([7], partition=3))
+    job.task.calls.wait_for(("saw", "in", 7), 1)
+    run.stop()
+    assert run.heard("has grown")[:1] == [
+        "mem.in has grown from 2 to 4 partitions: every task commits, and the job starts again"
+    ]
+
+
+def test_a_growth_that_the_state_cannot_follow_is_announced_and_the_job_goes_on(job):
+    run = Run(load_job(job.flat | REFRESH))
+    job.task.calls.wait_for(("init",), 2)
+    job.admin.grow("in", 3)
+    warning = (
+        "warning: mem.in has grown from 2 to 3 partitions, and the job goes on without the new ones: mem.in has 3 partitions, the "
+        "job's state is by 2: expected 2 or a multiple of it, which leaves every key with its task; for any other count start "
+        "a new job (job.id), or delete the checkpoint topic and the changelogs"
+    )
+    run.events.wait_for((warning,), 1)
+    job.send(*numbered([1]))
+    job.task.calls.wait_for(("saw", "in", 1), 1)
+    assert run.stop().stopped
+
+
+def test_without_the_key_an_input_that_grows_is_announced_once(job, monkeypatch):
+    monkeypatch.setattr(driver, "InputsWatch", partial(InputsWatch, pace_s=0.1))
+    run = Run(load_job(job.flat))
+    job.task.calls.wait_for(("init",), 2)
+    job.admin.grow("in", 4)
+    line = "warning: mem.in has grown from 2 to 4 partitions: the next start of the job reads the new ones, from their beginning"
+    run.events.wait_for((line,), 1)
+    job.admin.grow("in", 6)
+    run.events.wait_for((line.replace("2 to 4", "4 to 6"),), 1)
+    run.stop()
+    assert len(run.heard("has grown")) == 2
+
+
+def create_again(job, cause):
+    """Delete and create the input of a watched job, and fail for another `cause`."""
+    events, prepared = Calls(), prepare(load_job(job.flat))
+    coordinator = coordinator_of(prepared, JobSpec(prepared.model, prepared.config.raw, prepared.ends))
+    checks = Checks(JobRecords.of(prepared.config, "checks"))
+    with InputsWatch(prepared, coordinator, checks, lambda line: events.append((line[:6],)), pace_s=0.01), checks:
+        job.admin.delete("in")
+        job.admin.create(StreamSpec("in", 2))
+        events.wait_for(("error:",), 1)
+        assert coordinator.stopping
+        if cause is not None:
+            raise cause
+
+
+def test_an_input_that_is_created_again_stops_the_job_and_fails_the_run(job):
+    with pytest.raises(EnvironmentFailure, match=r"mem\.in: it was deleted and created again while the job ran"):
+        create_again(job, None)
+
+
+def test_a_run_that_fails_for_another_reason_raises_that_one(job):
+    with pytest.raises(KeyError):
+        create_again(job, KeyError())
 
 
 def test_a_system_that_lists_no_streams_is_named(job, monkeypatch):

@@ -13,9 +13,9 @@ from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import read_owner
 from samzapy.config.loader import load_job
 from samzapy.runner.base import RunOptions, StartableJob
-from samzapy.runner.driver import STOPPING, StopSignals
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import preparing
+from samzapy.runner.stopping import STOPPING, StopSignals
 from samzapy.system.clients import job_clients
 from samzapy.system.factories import system_factory
 

@@ -149,12 +149,6 @@ def test_a_job_without_checkpoints_cannot_take_new_inputs_while_it_runs(problems
     ]
 
 
-def test_a_pace_without_a_pattern_is_a_warning(load):
-    assert load({"job.inputs.refresh.ms": "1s"}).warnings == (
-        "job.inputs.refresh.ms: has no effect without a regular expression in task.inputs",
-    )
-
-
 GENERATOR = {
     "task.inputs": "kafka.page-views",
     "job.config.rewriters": "orders",

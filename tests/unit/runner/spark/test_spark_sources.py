@@ -16,11 +16,12 @@ from pyspark import SparkContext
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure
-from samzapy.runner.base import TOKEN, StopSwitch
+from samzapy.runner.base import TOKEN
 from samzapy.runner.spark import sources
 from samzapy.runner.spark.driver_address import coordinator_host
 from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.sources import GivenJvm, OwnSpark, SessionSpark, SubmittedSpark, spark_context, spark_source
+from samzapy.runner.stopping import StopSwitch
 
 JOB = {
     "job.name": "shared",

@@ -11,9 +11,9 @@ from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, JobFailed, JobTakenOver
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.runner.base import RunOptions
-from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff
 from samzapy.runner.spark.supervisor import PACE_S, StoppedUncommitted, Supervisor, pace_of
+from samzapy.runner.stopping import STOPPING
 
 
 class QuickClock:

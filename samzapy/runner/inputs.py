@@ -1,0 +1,195 @@
+"""Waits for the first input of a job without any, and notices changes of the inputs of a running job.
+
+    change                          with job.inputs.refresh.ms     without
+    a new stream matches            the job starts again           the next start reads it
+    a stream has new partitions     the job starts again           a warning; the next start reads them
+    a stream was deleted, and       the run fails                  the run fails
+    created again under its name
+
+The positions of a job mean nothing in a stream that was created again, and its containers may skip records there without
+an error. The job starts again like this:
+
+1  the driver lists and describes the streams, one request per system, at this interval
+2  a change that the job can follow: the driver reports it, and every container commits and stops
+3  the run notes that its process starts the job again, and ends
+4  a command executes itself anew, a program's call starts the job from the beginning: it claims the job, unless another run
+   owns it meanwhile (`Restart`), and the containers start from their commits; a new input begins at its oldest record
+
+A change that the job cannot follow is announced once, and the job goes on without it. If the process dies anywhere between,
+the next start finds the change as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import final
+
+from samzapy.admin.job_check import inputs_now
+from samzapy.api.checkpoint import JobRecord
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import StreamDescription
+from samzapy.api.task import CopartitionedTask
+from samzapy.config.job import JobConfig
+from samzapy.container.tasks.task_class import load_task_class
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.failpoints import reach
+from samzapy.job.inputs import find_inputs, refusal
+from samzapy.job.planner import check_copartitioned, follow_growth, from_json, keeps_state
+from samzapy.runner.base import PreparedJob
+from samzapy.runner.checks import Checks, Row
+from samzapy.system.clients import SystemClients
+from samzapy.system.factories import load_factory
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two questions whether to go on waiting.
+_SLICE_S = 0.2
+#: Most seconds between two checks, one request per system.
+PACE_S = 30.0
+
+
+def await_inputs(config: JobConfig, on_event: Callable[[str], None], stopped: Callable[[], bool]) -> bool:
+    """Wait until the job has an input, if it may wait; returns whether it has waited.
+
+    `on_event` gets one line at the begin of the wait. A job that is `stopped` does not wait any longer. Raises as
+    `inputs_now` at the first check; later ones are repeated.
+    """
+    if config.task.refresh_ms is None or config.task.inputs or inputs_now(config).streams:
+        return False
+    patterns, pace_s = ", ".join(map(str, config.task.patterns)), config.task.refresh_ms / 1000
+    on_event(f"waiting for an input: no stream matches {patterns} now; the next check is in {pace_s:g} s")
+    asleep = threading.Event()
+    while not stopped():
+        left_s = pace_s
+        while left_s > 0 and not stopped():
+            asleep.wait(min(left_s, _SLICE_S))
+            left_s -= _SLICE_S
+        try:
+            if inputs_now(config).streams:
+                return True
+        except SamzapyError as cause:
+            logger.warning("Cannot check for inputs (%s); checking again", cause)
+    return True
+
+
+@final
+class InputsWatch:
+    """A context with a row of the checks: the inputs of the job. It ends after the checks, and raises EnvironmentFailure at
+    its end if an input was created again, unless there is an exception already."""
+
+    def __init__(
+        self,
+        prepared: PreparedJob,
+        coordinator: Coordinator,
+        checks: Checks,
+        on_event: Callable[[str], None],
+        pace_s: float = PACE_S,
+    ) -> None:
+        """`coordinator` stops the containers. `on_event` gets a line for each change."""
+        config = self._config = prepared.config
+        self._given = prepared.given or config
+        self._coordinator = coordinator
+        self._checks = checks
+        self._on_event = on_event
+        self._known = {
+            stream: description
+            for stream, description in prepared.inputs.items()
+            if load_factory(config.systems[stream.system]).lists_streams
+        }
+        self._tasks = frozenset(task.name for task in prepared.model.tasks)
+        self._task_class = load_task_class(config.task.task_class)
+        refresh_ms = self._given.task.refresh_ms
+        self._follows = refresh_ms is not None and prepared.endless
+        self._pace_s = pace_s if refresh_ms is None else min(pace_s, refresh_ms / 1000)
+        self._replaced = ""
+        self.refused = set(prepared.refused)
+        self.changed = False
+        """Whether the containers were stopped so that the job starts again."""
+
+    def __enter__(self) -> InputsWatch:
+        if self._known or self._follows:
+            self._checks.add(Row("inputs", self._pace_s, self._check))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._replaced and kind is None:
+            raise EnvironmentFailure(self._replaced)
+
+    def _check(self) -> bool:
+        clients = self._checks.records.clients
+        described = clients.describe(self._known)
+        if self._is_replaced(described):
+            return False
+        changes = [*self._grown(described), *(self._new(clients) if self._follows else ())]
+        if changes and not self._coordinator.stopping:
+            self.changed = True
+            self._on_event(f"{', '.join(changes)}: every task commits, and the job starts again")
+            reach("inputs.2")
+            self._coordinator.stop()
+        return not self.changed
+
+    def _is_replaced(self, described: Mapping[SystemStream, StreamDescription | None]) -> bool:
+        """Whether a stream was created again; stops the containers then."""
+        for stream, now in described.items():
+            before = self._known[stream]
+            if now is not None and now.stream_id != before.stream_id:
+                self._replaced = (
+                    f"{stream}: it was deleted and created again while the job ran (id {before.stream_id}, now {now.stream_id}), "
+                    "so the positions of the job mean nothing in it: the job stops; the next start says how to go on"
+                )
+                self._coordinator.stop()
+                self._on_event(f"error: {self._replaced}")
+                return True
+        return False
+
+    def _grown(self, described: Mapping[SystemStream, StreamDescription | None]) -> list[str]:
+        """The streams with new partitions that the job follows, as words; reports the others. A container notices by itself
+        that its stream is gone."""
+        counts = {stream: (now or self._known[stream]).partitions for stream, now in described.items()}
+        changes = []
+        for stream, now in described.items():
+            before = self._known[stream]
+            if now is None or now.partitions <= before.partitions:
+                continue
+            self._known[stream] = now
+            change = f"{stream} has grown from {before.partitions} to {now.partitions} partitions"
+            reason = self._unfit(counts) if self._follows else ""
+            if not self._follows:
+                self._on_event(f"warning: {change}: the next start of the job reads the new ones, from their beginning")
+            elif reason:
+                self._on_event(f"warning: {change}, and the job goes on without the new ones: {reason}")
+            else:
+                changes.append(change)
+        return changes
+
+    def _unfit(self, counts: Mapping[SystemStream, int]) -> str:
+        """The reason why a start would refuse these partition counts; empty if it would not."""
+        inputs = {stream: count for stream, count in counts.items() if stream in self._config.task.inputs}
+        recorded = from_json(self._checks.records.checkpoints.read_record(JobRecord.INPUTS).newest)
+        try:
+            followed = follow_growth(recorded, inputs, keeps_state=keeps_state(self._config.stores))
+            check_copartitioned(self._config, followed, self._task_class)
+        except EnvironmentFailure as refused:
+            return str(refused)
+        return ""
+
+    def _new(self, clients: SystemClients) -> list[str]:
+        """The new streams that the job can follow, as words; reports the others."""
+        listed = clients.names({pattern.stream.system for pattern in self._given.task.patterns})
+        matching = find_inputs(self._given, listed, self.refused).streams - set(self._config.task.inputs)
+        joining = issubclass(self._task_class, CopartitionedTask)
+        changes = []
+        for stream, description in clients.describe(matching).items():
+            if description is None:
+                continue  # it is gone again
+            reason = refusal(self._given, stream, description.partitions, self._tasks, joining=joining)
+            if reason is None:
+                changes.append(f"{stream} is a new input")
+            else:
+                self.refused.add(stream)
+                self._on_event(f"warning: task.inputs: {reason}; the job goes on without it")
+        return changes

@@ -1,0 +1,118 @@
+"""Stops a run: by a signal, or by a program from any thread."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, final
+
+#: The event after the first signal.
+STOPPING = "stopping: every task commits first; a second signal ends the job at once"
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def _nothing() -> None:
+    """The default of calls."""
+
+
+@final
+class StopSwitch:
+    """Asks a run to stop, from any thread, also before the run can stop: then it stops as soon as it can."""
+
+    def __init__(self) -> None:
+        # Reentrant: a signal handler may call `ask` while its own thread holds the lock.
+        self._lock = threading.RLock()
+        self._asked = False
+        self._stop: Callable[[], None] = _nothing
+
+    @property
+    def asked(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._asked
+
+    def ask(self) -> None:
+        """Make every task commit and stop. A second call changes nothing."""
+        with self._lock:
+            # One line: Python runs no signal handler within it.
+            asked, self._asked = self._asked, True
+            stop = self._stop
+        if not asked:
+            stop()
+
+    @contextmanager
+    def stops(self, stop: Callable[[], None]) -> Iterator[None]:
+        """A context in which `ask` calls `stop`, which must not block."""
+        with self._lock:
+            self._stop, asked = stop, self._asked
+        if asked:
+            stop()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stop = _nothing
+
+
+@final
+class StopSignals:
+    """A context in which the first signal calls `stop`; any further one calls `abort` and ends the process with 128 +
+    its number.
+
+    SIGHUP says that the terminal is gone: shell and kernel both send it, so it stops the job and never ends the process. Under
+    `nohup` it is ignored.
+
+    A runner enters it before it claims the job, and says with `calls` how the job is stopped once it can be. A signal in
+    between is kept until then: a run that has claimed its job stops in order, and gives the job back.
+
+    Outside the main thread it does nothing: then the surrounding program handles signals. A handler that was not
+    installed from Python, as in a server that embeds Python, stays in place: Python could not restore it.
+
+    A forked child, as of a `multiprocessing.Pool` in a task, handles signals as if there were no context.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._stop: Callable[[], None] = _nothing
+        self._abort: Callable[[], None] = _nothing
+        self._previous: dict[signal.Signals, Any] = {}
+        self.received = False
+
+    def calls(self, stop: Callable[[], None], abort: Callable[[], None] = _nothing) -> None:
+        """Call these from now on; `stop`, which may be called twice, at once if a signal has come already."""
+        self._stop, self._abort = stop, abort
+        if self.received:
+            stop()
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            known = {number: signal.getsignal(number) for number in SIGNALS}
+            if known[signal.SIGHUP] is signal.SIG_IGN:
+                del known[signal.SIGHUP]
+            heard = [number for number, handler in known.items() if handler is not None]
+            self._previous = {number: signal.signal(number, self._handle) for number in heard}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            self.__exit__(None, None, None)
+            os.kill(os.getpid(), number)
+            return
+        if not self.received:
+            self.received = True
+            self._stop()
+            return
+        if number == signal.SIGHUP:
+            return
+        try:
+            self._abort()
+        finally:
+            os._exit(128 + number)
