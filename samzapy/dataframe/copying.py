@@ -28,7 +28,7 @@ from samzapy.admin.take_over import Claim, refuse_records_past
 from samzapy.admin.user_code import make_importable
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.engine import EngineSettings
-from samzapy.api.serde import Serde
+from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.records import (
     Adopted,
@@ -324,7 +324,7 @@ def _serdes(config: JobConfig, store: StoreConfig, *, writing: bool) -> tuple[Se
     serdes = entry_serdes(store, engine, EngineSettings(store.name, store.properties), task_serdes(config))
     for serde, leaf in zip(serdes, ("key", "msg"), strict=True):
         try:
-            serde.ready(writing=writing)
+            hinted(serde).ready(writing=writing)
         except SerdeError as cause:
             raise ConfigError([ConfigProblem(f"stores.{store.name}.{leaf}.serde", None, str(cause))]) from cause
     return serdes
@@ -336,7 +336,7 @@ def _read(serde: Serde, data: bytes, store: str, part: str) -> Any:
     except EnvironmentFailure:
         raise
     except Exception as cause:
-        raise decode_failure(type(serde).__name__, store, part, SerdeError(serde.misfit(cause))) from cause
+        raise decode_failure(type(serde).__name__, store, part, SerdeError(hinted(serde).misfit(cause))) from cause
 
 
 def _change(path: str, before: StoreConfig, after: StoreConfig) -> tuple[Convert, str]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import types as sql
 
 from samzapy.api.engine import EngineSettings
-from samzapy.api.serde import Serde
+from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, OutgoingRecord, SystemProducer
 from samzapy.config.job import JobConfig
@@ -176,7 +176,7 @@ _ToBytes = Callable[[Any, Any], bytes]
 
 
 def _to_bytes(store: StoreConfig, what: str, name: str, serde: Serde, given: sql.DataType) -> _ToBytes:
-    to_object, to_bytes, doubt = written(f"df.{what}", serde, given), serde.to_bytes, serde.doubt
+    to_object, to_bytes, hints = written(f"df.{what}", serde, given), serde.to_bytes, hinted(serde)
 
     def make(key: Any, value: Any) -> bytes:
         if value is None:
@@ -185,8 +185,8 @@ def _to_bytes(store: StoreConfig, what: str, name: str, serde: Serde, given: sql
         try:
             converted = to_object(value)
             data = bytes(to_bytes(converted))
-            if doubt is not None and doubt in data:
-                serde.check(converted)
+            if hints.doubt is not None and hints.doubt in data:
+                hints.check(converted)
         except EnvironmentFailure:
             raise
         except Exception as cause:

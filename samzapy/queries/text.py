@@ -20,7 +20,7 @@ from uuid import UUID
 import msgspec
 
 from samzapy.api.engine import EngineSettings, StorageEngineFactory
-from samzapy.api.serde import Serde
+from samzapy.api.serde import Serde, hinted
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -110,7 +110,7 @@ class StoreText:
         try:
             return msgspec.Raw(as_json(serde.from_bytes(data)).encode())
         except Exception as cause:
-            raise SerdeError(f"store '{self.name}': {part} cannot be read: {serde.misfit(cause)}") from cause
+            raise SerdeError(f"store '{self.name}': {part} cannot be read: {hinted(serde).misfit(cause)}") from cause
 
 
 def _parser(serde: Serde) -> Callable[[str], Any]:

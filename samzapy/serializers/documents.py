@@ -12,7 +12,7 @@ import msgpack
 import msgspec
 import orjson
 
-from samzapy.api.serde import Serde, SerdeFactory
+from samzapy.api.serde import HintedSerde, Serde, SerdeFactory
 from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import NULL, as_refusal, check_numbers
 from samzapy.serializers.typed import TypedSerde, reason_of, typed_serde, unwritten
@@ -25,7 +25,7 @@ _dumps = orjson.dumps
 _TYPES = (dict, list, tuple, str, int)
 
 
-class DocumentSerde(Serde):
+class DocumentSerde(HintedSerde):
     """A serde of plain values, and of the objects of a class."""
 
     @abstractmethod

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from samzapy.api.serde import Serde
+from samzapy.api.serde import HintedSerde
 from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import as_refusal
 
 
-class BytesSerde(Serde):
+class BytesSerde(HintedSerde):
     """Bytes pass through; a bytearray or memoryview is copied into bytes."""
 
     keeps_prefixes = True
@@ -34,7 +34,7 @@ class BytesSerde(Serde):
         raise SerdeError(f"bytes serde takes bytes, got {type(value).__name__} {value!r:.100}")
 
 
-class UUIDSerde(Serde):
+class UUIDSerde(HintedSerde):
     """A `uuid.UUID` in its 16 bytes, most significant first."""
 
     keeps_order = True
@@ -52,7 +52,7 @@ class UUIDSerde(Serde):
         return UUID(bytes=data)
 
 
-class StringSerde(Serde):
+class StringSerde(HintedSerde):
     """`str` as UTF-8. Anything but a str is a TypeError; a lone surrogate and bytes that are not UTF-8 a ValueError."""
 
     keeps_prefixes = True
@@ -111,7 +111,7 @@ def _decoder(name: str, layout: struct.Struct) -> Callable[[bytes], Any]:
 _INTEGER, _LONG, _DOUBLE = struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">d")
 
 
-class IntegerSerde(Serde):
+class IntegerSerde(HintedSerde):
     """-2^31 to 2^31 - 1, two's complement, in 4 bytes. Only ints are taken."""
 
     allocates_exactly = True
@@ -119,7 +119,7 @@ class IntegerSerde(Serde):
     from_bytes = staticmethod(_decoder("integer", _INTEGER))  # type: ignore[assignment]
 
 
-class LongSerde(Serde):
+class LongSerde(HintedSerde):
     """-2^63 to 2^63 - 1, two's complement, in 8 bytes. Only ints are taken."""
 
     allocates_exactly = True
@@ -127,7 +127,7 @@ class LongSerde(Serde):
     from_bytes = staticmethod(_decoder("long", _LONG))  # type: ignore[assignment]
 
 
-class DoubleSerde(Serde):
+class DoubleSerde(HintedSerde):
     """A float as IEEE 754 binary64 in 8 bytes. Only floats are taken."""
 
     allocates_exactly = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from samzapy.api.serde import Serde
+from samzapy.api.serde import Serde, hinted, serde_at
 from samzapy.api.stream import SystemStream
 from samzapy.config.job import JobConfig
 from samzapy.config.streams.serdes import typed_name
@@ -52,7 +52,7 @@ class StreamSerdes:
             for serde, leaf in zip(self(stream), ("key", "msg"), strict=True):
                 try:
                     if serde is not None:
-                        serde.ready(writing=stream not in read)
+                        hinted(serde).ready(writing=stream not in read)
                 except SerdeError as cause:
                     name = getattr(self._config.stream(stream), f"{leaf}_serde")
                     problems.append(ConfigProblem(f"{leaf}.serde of {stream}", name, str(cause)))
@@ -63,5 +63,5 @@ class StreamSerdes:
         if name is None:
             return None
         if path is None and named is not None and self._serdes.takes_types(name):
-            return self._serdes.of_type(name, named).at(stream.stream, part)
-        return self._serdes[typed_name(name, path)].at(stream.stream, part)
+            return serde_at(self._serdes.of_type(name, named), stream.stream, part)
+        return serde_at(self._serdes[typed_name(name, path)], stream.stream, part)

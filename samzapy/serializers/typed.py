@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import inspect
 
-from samzapy.api.serde import Serde
+from samzapy.api.serde import HintedSerde
 from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import NULL, check_numbers
 
@@ -36,7 +36,7 @@ class Codec(NamedTuple):
     exact: bool = True
 
 
-class TypedSerde(Serde):
+class TypedSerde(HintedSerde):
     """Documents of the class `kind`. `classes` are the exact classes of its objects, None if any object may be
     encoded."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.engine import EngineSettings, StorageEngineFactory, StoreViewFactory
-from samzapy.api.serde import Serde
+from samzapy.api.serde import Serde, hinted, serde_at
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig, backup
 from samzapy.config.stores.store import DROP_LARGE, TTL_MS
@@ -89,8 +89,8 @@ def entry_serdes(
     key, value = chosen_serdes(config, factory, settings)
     place = config.name if config.changelog is None else config.changelog.stream
     return (
-        known[typed_name(key, config.key_type)].at(place, "key") if isinstance(key, str) else key,
-        known[typed_name(value, config.msg_type)].at(place, "value") if isinstance(value, str) else value,
+        serde_at(known[typed_name(key, config.key_type)], place, "key") if isinstance(key, str) else key,
+        serde_at(known[typed_name(value, config.msg_type)], place, "value") if isinstance(value, str) else value,
     )
 
 
@@ -102,7 +102,7 @@ def make_ready(config: JobConfig, engines: Mapping[str, StorageEngineFactory], k
         settings = EngineSettings(store.name, store.properties)
         for serde, leaf in zip(entry_serdes(store, engines[store.name], settings, known), ("key", "msg"), strict=True):
             try:
-                serde.ready(writing=True)
+                hinted(serde).ready(writing=True)
             except SerdeError as cause:
                 problems.append(ConfigProblem(f"stores.{store.name}.{leaf}.serde", None, str(cause)))
     if problems:

@@ -20,7 +20,7 @@ from itertools import chain, repeat
 from typing import Any
 from uuid import UUID
 
-from samzapy.api.serde import Serde
+from samzapy.api.serde import Serde, hinted
 from samzapy.config.reading.secrets import MASK, is_secret
 from samzapy.errors import EnvironmentFailure, SerdeError
 
@@ -184,7 +184,7 @@ def read_back(serde: Serde, *, exact: bool = False) -> ReadBack | None:
     return ReadBack(
         serde.to_bytes,
         serde.from_bytes,
-        serde.misfit,
+        hinted(serde).misfit,
         getattr(serde, "classes", None),
         rounded=getattr(serde, "rounds", False),
         exact=exact,

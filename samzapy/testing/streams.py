@@ -8,7 +8,7 @@ from typing import Any
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
-from samzapy.api.serde import Serde
+from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec
 from samzapy.clock import Clock
@@ -226,6 +226,6 @@ def _encode(serde: Serde | None, value: Any, stream: SystemStream, part: str) ->
     if serde is None:
         raise SerdeError(f"{stream}: {part}: no serde is configured, so it must be bytes, got {type(value).__name__}")
     try:
-        return (serde.wider() or serde).to_bytes(value)
+        return (hinted(serde).wider() or serde).to_bytes(value)
     except Exception as cause:
         raise SerdeError(f"{stream}: {part}: {cause} (got {value!r})") from cause

@@ -25,15 +25,15 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
     "Add a serde": {
         "samzapy/serializers/primitives.py": [
             (
-                "class UUIDSerde(Serde):",
+                "class UUIDSerde(HintedSerde):",
                 (
-                    "class ToySerde(Serde):\n"
+                    "class ToySerde(HintedSerde):\n"
                     '    """Text, backwards."""\n\n'
                     "    def to_bytes(self, value: Any) -> bytes:\n"
                     "        return str.encode(value[::-1])\n\n"
                     "    def from_bytes(self, data: bytes) -> str:\n"
                     "        return data.decode()[::-1]\n\n\n"
-                    "class UUIDSerde(Serde):"
+                    "class UUIDSerde(HintedSerde):"
                 ),
             )
         ],

@@ -297,13 +297,16 @@ def _literals(
     config: JobConfig | None, stream: SystemStream, key_serde: str | None, msg_serde: str | None
 ) -> tuple[Literal, Literal]:
     """The serdes of keys and messages: of the command line, else of the job, else strings."""
+    from samzapy.api.serde import serde_at
     from samzapy.serializers import serde_registry
 
     registry = serde_registry(config or {})
     known = as_read(config, stream).stream(stream) if config else None
     key = key_serde or (known.key_serde or "bytes" if known else "string")
     message = msg_serde or (known.msg_serde or "bytes" if known else "string")
-    keys, messages = registry[key].at(stream.stream, "key"), registry[message].at(stream.stream, "value")
+    keys, messages = (
+        serde_at(registry[name], stream.stream, part) for name, part in ((key, "key"), (message, "value"))
+    )
     return Literal(key, keys), Literal(message, messages)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from samzapy import native
 from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope, envelope_of
-from samzapy.api.serde import Serde
+from samzapy.api.serde import Serde, hinted
 from samzapy.api.system import RecordBatch
 from samzapy.errors import EnvironmentFailure, FailedCall, SerdeError, Unreachable
 from samzapy.plugins import is_own
@@ -181,7 +181,7 @@ def _failure(
 ) -> SerdeError:
     data = column[index] or b""
     shown = data[:40].hex() + ("..." if len(data) > 40 else "")
-    reason = cause if serde is None else serde.misfit(cause)
+    reason = cause if serde is None else hinted(serde).misfit(cause)
     error = SerdeError(f"{batch.ssp}@{batch.offsets[index]}: {part}: {reason} (bytes {shown})")
     error.__cause__ = cause
     position = batch.offsets[index]

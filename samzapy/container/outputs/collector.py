@@ -10,7 +10,7 @@ from typing import Any
 
 from samzapy.api.collector import ControlMessage, MessageCollector, columns_of
 from samzapy.api.envelope import Headers, OutgoingMessageEnvelope, checked_headers, whole_ms
-from samzapy.api.serde import Serde
+from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.container.event_time.control_messages import ControlRecords
@@ -297,7 +297,7 @@ class BufferingCollector(MessageCollector):
         stream, (name, encode_key, encode_message, records, tight) = envelope.system_stream, self._route
         message = self._serdes_of(stream)[1]
         narrow = message is not None and getattr(encode_message, "encode", encode_message) == message.to_bytes
-        wider = message.wider() if message is not None and narrow else None
+        wider = hinted(message).wider() if message is not None and narrow else None
         if wider is None:
             self._refuse(envelope, cause)
             return
@@ -332,7 +332,9 @@ class BufferingCollector(MessageCollector):
             try:
                 serde.to_bytes(value)
             except Exception as refused:  # noqa: BLE001  # whatever a serde raises is about this value
-                return f"{part}: {refused if isinstance(refused, SerdeError) else serde.refusal(value, refused)}"
+                return (
+                    f"{part}: {refused if isinstance(refused, SerdeError) else hinted(serde).refusal(value, refused)}"
+                )
         return str(cause)
 
 
@@ -354,7 +356,7 @@ def _key_encoder(serde: Serde | None) -> Encode:
 
 def _copy_of(serde: Serde | None) -> Encode:
     """The copy of a serialized message that waits for its producer; bytes that need none stay."""
-    copy: Encode = bytes if serde is None or serde.allocates_exactly else _tight
+    copy: Encode = bytes if serde is None or hinted(serde).allocates_exactly else _tight
     if serde is None or is_own(type(serde)):
         return copy
     return lambda data: copy(data) if type(data) is bytes else _as_bytes(data)

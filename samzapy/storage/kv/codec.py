@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from samzapy.api.serde import Serde
+from samzapy.api.serde import HintedSerde, Serde, hinted
 from samzapy.errors import EnvironmentFailure, SerdeError, StoreRefused
 from samzapy.storage.readback import EVERY, FIRST, ReadBack, read_back
 
@@ -130,17 +130,18 @@ class EntryCodec:
         """`origin` is called for the text of an error: it finds the changelog record with these bytes."""
         self.store = store
         self._origin = origin
-        self._key_serde, self._value_serde = key_serde, value_serde
+        key_hints, value_hints = hinted(key_serde), hinted(value_serde)
+        self._key_serde, self._value_serde = key_hints, value_hints
         self.key_bytes: Callable[[Any], bytes] = key_serde.to_bytes
         self.key_object: Callable[[bytes], Any] = key_serde.from_bytes
         self.value_bytes: Callable[[Any], bytes] = value_serde.to_bytes
         self.value_object: Callable[[bytes], Any] = value_serde.from_bytes
         self.keeps_prefixes = key_serde.keeps_prefixes
-        self._keys_stay = key_serde.keeps_bytes
-        self._values_stay = value_serde.keeps_bytes
-        self._exact = value_serde.allocates_exactly
-        self._doubt = value_serde.doubt
-        self._key_doubt = key_serde.doubt
+        self._keys_stay = key_hints.keeps_bytes
+        self._values_stay = value_hints.keeps_bytes
+        self._exact = value_hints.allocates_exactly
+        self._doubt = value_hints.doubt
+        self._key_doubt = key_hints.doubt
         # A key that comes back as an equal one of other bytes would not find its entry.
         self._key_back = read_back(key_serde, exact=True)
         self._value_back = back = read_back(value_serde)
@@ -352,7 +353,7 @@ class EntryCodec:
             why = f"{kind} {fault}; a store returns what was put: change the class, or store plain values"
             raise self._failure(part, key, why, refused=True)
 
-    def _refused(self, part: str, key: Any, serde: Serde, refused: Any, cause: Exception) -> SerdeError:
+    def _refused(self, part: str, key: Any, serde: HintedSerde, refused: Any, cause: Exception) -> SerdeError:
         why = str(cause) if isinstance(cause, SerdeError) else serde.refusal(refused, cause)
         return self._failure(part, key, why, refused=True)
 

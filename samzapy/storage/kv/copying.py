@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
-from samzapy.api.serde import Serde
+from samzapy.api.serde import HintedSerde
 from samzapy.storage.kv.codec import EntryCodec, entry_list
 from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
@@ -14,7 +14,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class SerializedValues(Serde):
+class SerializedValues(HintedSerde):
     """The value serde below a CopyingStore, where values are bytes already."""
 
     allocates_exactly = True

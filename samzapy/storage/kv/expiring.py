@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from samzapy.api.engine import StorageEngine
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
-from samzapy.api.serde import Serde
+from samzapy.api.serde import HintedSerde, Serde, hinted
 from samzapy.clock import Clock
 from samzapy.storage.kv.codec import EntryCodec, Origin, entry_list
 from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
@@ -56,12 +56,12 @@ def unstamped_origin(origin: Origin | None) -> Origin | None:
     return None if origin is None else lambda key, value: origin(key, None if value is None else unstamped(value))
 
 
-class StampedSerde(Serde):
+class StampedSerde(HintedSerde):
     """(time of the put, value) pairs over the serde of the values."""
 
     def __init__(self, values: Serde) -> None:
-        self._values = values
-        self.doubt = values.doubt
+        self._values = hinted(values)
+        self.doubt = self._values.doubt
         self.object_type = values.object_type
 
     def check(self, value: tuple[int, Any]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from samzapy.api.engine import EngineSnapshot, StorageEngine
-from samzapy.api.serde import Serde
+from samzapy.api.serde import Serde, hinted
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.storage.kv.expiring import unstamped
@@ -69,7 +69,7 @@ def _try(part: str, store: str, path: str | None, serde: Serde, data: bytes, key
         raise
     except Exception as cause:
         message = (
-            f"does not read what the store holds: key {reprlib.repr(key)}: {serde.misfit(cause)}; give new fields "
+            f"does not read what the store holds: key {reprlib.repr(key)}: {hinted(serde).misfit(cause)}; give new fields "
             "defaults and old ones their types, or copy the store to another changelog (samzapy store copy)"
         )
         raise ConfigError([ConfigProblem(f"stores.{store}.{part}.type", path, message)]) from cause
