@@ -43,15 +43,11 @@ class SerdeFactory(ABC):
 class HintedSerde(Serde):
     """What samzapy's own serdes add for stores and streams; no part of the public interface."""
 
-    #: Whether the result of `to_bytes` takes about as much memory as its length, so a store may keep it without a copy.
-    #: C encoders often return bytes in a buffer many times as large.
+    #: Whether the result of `to_bytes` takes about as much memory as its length, so that it needs no copy to be kept.
     allocates_exactly = False
-
     #: Whether any `bytes` are their own serialization, so a batch of them needs no call.
     keeps_bytes = False
-
-    #: If the encoded bytes contain this pattern, the value may not round-trip, and a store calls `check`. None: every
-    #: value round-trips.
+    #: A store calls `check` for encoded bytes with this pattern: the value may not round-trip. None: every value does.
     doubt: bytes | None = None
 
     def check(self, value: Any) -> None:
@@ -66,24 +62,18 @@ class HintedSerde(Serde):
         return str(cause) or type(cause).__name__
 
     def at(self, stream: str, part: str) -> HintedSerde:
-        """The serde for one `part` (`key` or `value`) of the messages of a stream, or of the entries of a store with
-        that changelog, where the bytes depend on the place."""
+        """The serde for a `part` (`key` or `value`) of a stream or changelog, where the bytes depend on the place."""
         return self
 
     def ready(self, *, writing: bool) -> None:
-        """Fetch everything that reading needs, with `writing` also what writing needs; once per start of the job.
-
-        Raises SerdeError if the job's settings do not fit, EnvironmentFailure for a service that does not answer.
-        """
+        """Fetch what reading needs, with `writing` also what writing needs. Raises SerdeError, EnvironmentFailure."""
 
     def rare_bytes(self, value: Any, cause: Exception) -> bytes | None:
-        """Encode a value that the fast path rejected with `cause`, such as an int beyond 64 bits. None keeps the
-        error."""
+        """Encode a value that the fast path rejected, such as an int beyond 64 bits. None keeps the error `cause`."""
         return None
 
     def wider(self) -> Serde | None:
-        """A serde of the same format that accepts more values and is slower. A stream switches to it when this serde
-        has refused an output."""
+        """A slower serde of the format that accepts more values, for a stream after a refused output."""
         return None
 
 
@@ -91,19 +81,15 @@ class _Unhinted(HintedSerde):
     """A user's serde, with its functions unwrapped."""
 
     def __init__(self, serde: Serde) -> None:
-        self.keeps_prefixes = serde.keeps_prefixes
-        self.keeps_order = serde.keeps_order
-        self.object_type = serde.object_type
-        self.to_bytes = serde.to_bytes  # type: ignore[method-assign]
-        self.from_bytes = serde.from_bytes  # type: ignore[method-assign]
         self._serde = serde
+        self.keeps_prefixes, self.keeps_order = serde.keeps_prefixes, serde.keeps_order
+        self.object_type = serde.object_type
+        self.to_bytes, self.from_bytes = serde.to_bytes, serde.from_bytes  # type: ignore[method-assign]
 
     def to_bytes(self, value: Any) -> bytes:
-        """See `Serde.to_bytes`."""
         return self._serde.to_bytes(value)
 
     def from_bytes(self, data: bytes) -> Any:
-        """See `Serde.from_bytes`."""
         return self._serde.from_bytes(data)
 
 
