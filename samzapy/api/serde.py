@@ -9,17 +9,14 @@ from typing import Any
 class Serde(ABC):
     """Turns objects of one kind into bytes and back. None never reaches a serde: a null stays null.
 
-    Implementations may bind `to_bytes` and `from_bytes` to functions of a C library. samzapy calls them once per
-    message, mapped over whole batches. Their errors on bad data are reported as a SerdeError with stream and offset.
+    `to_bytes` and `from_bytes` may be functions of a C library: samzapy maps them over whole batches. Errors on bad
+    data become a SerdeError with stream and offset.
     """
 
     #: Whether `to_bytes(x + y)` starts with `to_bytes(x)`, as a prefix scan needs.
     keeps_prefixes = False
-
-    #: Whether x < y exactly when `to_bytes(x) < to_bytes(y)`, as a query for a range needs. (Numbers of samzapy's
-    #: serdes do not: negative ones come after the others.)
+    #: Whether x < y exactly when `to_bytes(x) < to_bytes(y)`, as a query for a range needs (samzapy's numbers: no).
     keeps_order = False
-
     #: The class, generic or union that `from_bytes` makes objects of; None if that depends on the bytes.
     object_type: Any = None
 
