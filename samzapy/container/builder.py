@@ -34,7 +34,7 @@ from samzapy.container.inputs.starting_offsets import (
 )
 from samzapy.container.outputs.producers import TaskProducers
 from samzapy.container.run_loop import LoopControl, LoopPeriods, RunLoop
-from samzapy.container.side_inputs import NoSideInputs, fill_stores
+from samzapy.container.side_inputs import SideInputs, fill_stores
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.container.tasks.task_builder import Plugins, TaskBuilder, TaskStart
@@ -195,7 +195,7 @@ class ContainerBuilder:
         stores: Mapping[str, TaskStores],
         on_restore: Callable[[str, int, int], None],
         should_stop: Callable[[], bool],
-    ) -> NoSideInputs:
+    ) -> SideInputs:
         """Fill the stores that have streams instead of a changelog; returns the side inputs to follow."""
         policy = self.config.task.errors.policies[Stage.DESERIALIZE]
         passes_over = policy.then is not Action.FAIL or bool(policy.ignored)
@@ -224,14 +224,23 @@ class ContainerBuilder:
         self,
         tasks: Sequence[TaskInstance],
         inputs: Inputs,
-        side: NoSideInputs,
+        side: SideInputs,
         committer: CommitProtocol,
         control: LoopControl,
     ) -> RunLoop:
         """The loop over the tasks that were made."""
         task = self.config.task
         periods = LoopPeriods(task.window_ms, task.commit_ms)
-        return RunLoop(tasks, inputs, side, committer, control, self._clock, periods, self._tasks.executor())
+        return RunLoop(
+            tasks,
+            inputs,
+            self._tasks.executor(control.should_stop),
+            side=side,
+            committer=committer,
+            control=control,
+            clock=self._clock,
+            periods=periods,
+        )
 
     def committer(
         self,

@@ -27,7 +27,7 @@ from samzapy.container.builder import ContainerBuilder, JobProgress
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.run_loop import LoopControl, RunLoop
-from samzapy.container.side_inputs import NoSideInputs
+from samzapy.container.side_inputs import SideInputs
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.lag import Progress
@@ -86,7 +86,7 @@ class _NotStarted:
 class _AtWork(_NotStarted):
     """The state of a container after its start."""
 
-    def __init__(self, loop: RunLoop, inputs: Inputs, side: NoSideInputs, committer: CommitProtocol) -> None:
+    def __init__(self, loop: RunLoop, inputs: Inputs, side: SideInputs, committer: CommitProtocol) -> None:
         self._loop = loop
         self._inputs = inputs
         self._side = side
@@ -102,7 +102,7 @@ class _AtWork(_NotStarted):
 
     @property
     def caught_up(self) -> Mapping[SystemStreamPartition, int]:
-        self._loop.ask_where()
+        self._loop.request_positions()
         return self._loop.caught_up
 
     def wind_down(self) -> bool:

@@ -166,21 +166,8 @@ _MOST_RECORDS = 2_000
 _KEEP_MS = 60_000
 
 
-class NoSideInputs:
-    """The side inputs of a container without any: every call does nothing."""
-
-    def follow(self, now: float) -> None:
-        """Take the messages that have arrived, if it is time to look. Raises the errors of processors and decoders."""
-
-    def keep(self) -> None:
-        """Write the entries of the stores, with their positions."""
-
-    def close(self) -> None:
-        """Release the consumers; nothing is written."""
-
-
-class SideInputs(NoSideInputs):
-    """The stores of a container that follow their streams. For the run loop's thread."""
+class SideInputs:
+    """The stores of a container that follow their streams, if there are any. For the run loop's thread."""
 
     def __init__(
         self,
@@ -197,12 +184,14 @@ class SideInputs(NoSideInputs):
             self._consumers[ssp.system].register(ssp, min(filler.positions[ssp] for filler in found))
         for consumer in self._consumers.values():
             consumer.start()
-        now = clock.monotonic()
-        self._look = Schedule(LOOK_MS, now)
+        self._clock, now = clock, clock.monotonic()
+        self._poll = Schedule(LOOK_MS if fillers else 0, now)
         self._keep = Schedule(keep_ms if keep_ms > 0 else _KEEP_MS, now)
 
-    def follow(self, now: float) -> None:
-        if now < self._look.due_at or not self._look.due(now):
+    def poll(self) -> None:
+        """Process the messages that have arrived, if it is time. Raises the errors of processors and decoders."""
+        now = self._clock.monotonic()
+        if not self._poll.due(now):
             return
         try:
             batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(0.0, _MOST_RECORDS)]
@@ -219,6 +208,7 @@ class SideInputs(NoSideInputs):
             self.keep()
 
     def keep(self) -> None:
+        """Write the entries of the stores, with their positions."""
         for ssp, found in self._readers.items():
             position = self._consumers[ssp.system].position(ssp)
             for filler in found:
@@ -227,6 +217,7 @@ class SideInputs(NoSideInputs):
             filler.keep()
 
     def close(self) -> None:
+        """Release the consumers; nothing is written."""
         for consumer in self._consumers.values():
             consumer.close()
 
@@ -347,7 +338,7 @@ def fill_stores(
     clock: Clock,
     on_progress: ProgressCallback | None = None,
     should_stop: ShouldStop = never,
-) -> NoSideInputs:
+) -> SideInputs:
     """Read the streams of the stores that have some, `stores` being by task, and add the counts to `restored`.
 
     `decoder_of` gets a stream, and whether it is an input that a store replays: the task has been past its messages already.
@@ -355,7 +346,7 @@ def fill_stores(
     be processed, RestoreError when a stream cannot be read to its bound, RestoreStopped once it `should_stop`.
     """
     if not any(opened.sourced for opened in stores.values()):
-        return NoSideInputs()
+        return SideInputs((), consumer_of, clock, 0)
     processors = load_processors(config.stores)
     decoders = {
         store.name: {stream: decoder_of(stream, store.source.replayed) for stream in store.source.all_streams}
@@ -375,7 +366,7 @@ def fill_stores(
     for (task, name), filler in fillers.items():
         stores[task].restored[name] = filler.result(stores[task].restored[name], seconds)
     followed = [filler for filler in fillers.values() if filler.followed]
-    return SideInputs(followed, consumer_of, clock, config.task.commit_ms) if followed else NoSideInputs()
+    return SideInputs(followed, consumer_of, clock, config.task.commit_ms)
 
 
 def load_processors(stores: Mapping[str, StoreConfig]) -> Mapping[str, type[SideInputsProcessor]]:

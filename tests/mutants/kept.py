@@ -302,8 +302,8 @@ _STATE = (
 _LOOP = (
     Mutant(
         "samzapy/container/run_loop.py",
-        "        if envelopes[0].offset < task.offsets[ssp]:\n",
-        "        if False:\n",
+        "if run[0].offset >= task.offsets[ssp]:",
+        "if True:",
         (
             "tests/unit/container/test_container.py::test_a_task_that_is_ahead_of_another_in_a_broadcast_partition_gets_nothing_of_it_twice",
         ),
@@ -315,15 +315,15 @@ _LOOP = (
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/tasks/synchronous.py",
-        "            if task.over_budget():\n                loop.commit()\n            if done",
-        "            if done",
+        "samzapy/container/run_loop.py",
+        "        if task.over_budget():\n            self.commit()\n        if self._clock",
+        "        if self._clock",
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/tasks/synchronous.py",
-        "            if task.requests.pending:\n                loop.obey(task)\n            loop.fire",
-        "            loop.fire",
+        "samzapy/container/run_loop.py",
+        "        if task.requests.pending:\n            self._handle_requests(task)\n        if step",
+        "        if step",
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
@@ -393,8 +393,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/container/tasks/batches.py",
-        "        gathered = self._gathered.get((task.name, ssp))\n        if gathered is not None:\n",
-        "        gathered = self._gathered.get((task.name, ssp))\n        if False:\n",
+        "if ssp in ended or now",
+        "if now",
         (_BATCHES + "/test_batch_tasks.py",),
     ),
     Mutant(
@@ -630,8 +630,8 @@ _OTHERS = (
     ),
     Mutant(
         "samzapy/container/run_loop.py",
-        "self._look_for_idle(min(now, self._asked_until))",
-        "self._look_for_idle(now)",
+        "check_idle(min(now, self._silent_until), waiting",
+        "check_idle(now, waiting",
         (_CONTAINERS,),
     ),
     Mutant(
@@ -758,8 +758,8 @@ _TIME = (
     ),
     Mutant(
         "samzapy/container/event_time/clock.py",
-        "in reversed(self._accepted) if accepted == ssp), -1)",
-        "in reversed(self._accepted)), -1)",
+        "        moved = latest >= 0 and self._marks.advance(ssp, latest)\n",
+        "        moved = False\n",
         (_CLOCK,),
     ),
     Mutant(

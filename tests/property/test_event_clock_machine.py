@@ -128,7 +128,7 @@ class ClockMachine:
         self.marks, self.stages = NaiveMarks(self.offsets, marks), NaiveMarks(STAGES)
         self.senders = {ssp: NaiveSenders(senders.get(ssp, {}), now) for ssp in STAGES}
         self.heard, self.idle, self.seen = dict.fromkeys(PLAIN, now), set(), {}
-        self.ended, self.over, self.pending = set(), set(), []
+        self.ended, self.over, self.closing, self.pending = set(), set(), set(), []
         for ssp in STAGES:
             self.follow(ssp)
             if self.senders[ssp].ended:
@@ -149,20 +149,22 @@ class ClockMachine:
             self.stages.set_aside(ssp)
 
     def reach_end(self, ssp):
-        """The run loop's part: the partition's end reaches the clock."""
-        if not self.later:
-            self.clock.end(ssp)
-            self.end(ssp)
+        """The run loop's part: the partition's end reaches the clock once its messages are processed."""
+        if any(each == ssp and self.offsets[ssp] < end for each, _, end in self.pending):
+            self.closing.add(ssp)
             return
-        self.clock.ends(ssp)
-        self.pending.append((ssp, None, self.accepted_to(ssp)))
+        self.closing.discard(ssp)
+        for run in [run for each, run, _ in self.pending if each == ssp]:
+            self.count(ssp, [each.event_time for each in run])
+        self.pending = [each for each in self.pending if each[0] != ssp]
+        self.clock.end(ssp)
+        self.end(ssp)
 
     def accepted_to(self, ssp):
         return max([end for each, _, end in self.pending if each == ssp], default=self.offsets[ssp])
 
     def open(self, ssps):
-        closing = {ssp for ssp, run, _ in self.pending if run is None}
-        return [ssp for ssp in ssps if ssp not in self.ended - self.over and ssp not in closing - self.over]
+        return [ssp for ssp in ssps if ssp not in (self.ended | self.closing) - self.over]
 
     def messages(self, random):
         times = [random.choice([-1, *TIMES]) for _ in range(random.randint(1, 3))]
@@ -188,16 +190,15 @@ class ClockMachine:
         if not self.pending:
             return
         ssp = random.choice(sorted({ssp for ssp, _, _ in self.pending}))
-        runs = [end for each, run, end in self.pending if each == ssp and run is not None]
+        runs = [end for each, _, end in self.pending if each == ssp]
         self.offsets[ssp] = runs[0] if runs and runs[0] > self.offsets[ssp] else max([*runs, self.offsets[ssp]])
         self.clock.done()
         # In the order of acceptance: one that is not processed holds up those after it.
         while self.pending and self.offsets[self.pending[0][0]] >= self.pending[0][2]:
             ssp, run, _ = self.pending.pop(0)
-            if run is None:
-                self.end(ssp)
-            else:
-                self.count(ssp, [each.event_time for each in run])
+            self.count(ssp, [each.event_time for each in run])
+        for ssp in sorted(self.closing):
+            self.reach_end(ssp)
 
     def control(self, random):
         sender = random.choice(["a/0", "a/1", "b/0", "b/0"])
@@ -215,7 +216,7 @@ class ClockMachine:
         before = self.senders[ssp].ended
         self.offsets[ssp] += 1
         message = {"watermark": Watermark(time), "end": EndOfStream(), "drain": Drain()}[kind]
-        ends = self.clock.take(ssp, SentControl(sender, of, message))
+        ends = self.clock.receive(ssp, SentControl(sender, of, message))
         self.senders[ssp].take(sender, of, kind, time if kind == "watermark" else None, self.time.monotonic())
         self.follow(ssp)
         assert ends == (self.senders[ssp].ended and not before)
@@ -231,7 +232,7 @@ class ClockMachine:
         waiting = {ssp for ssp in [*PLAIN, *STAGES] if random.random() < 0.3}
         self.time.advance(random.choice([1.0, 3.0, 6.0]))
         now = self.time.monotonic()
-        self.clock.look_for_idle(now, waiting)
+        self.clock.check_idle(now, waiting)
         for ssp in PLAIN:
             if self.seen.get(ssp) != self.offsets[ssp] or ssp in waiting:
                 self.seen[ssp], self.heard[ssp] = self.offsets[ssp], now

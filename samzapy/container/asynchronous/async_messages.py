@@ -22,6 +22,7 @@ from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Mark
 from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
+from samzapy.container.tasks.executor import Quiet
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SerdeError, TaskFailed
 
@@ -98,11 +99,16 @@ class AsyncMessages:
         """Whether some message is incomplete that has started, or that a started one has overtaken."""
         return bool(self._in_flight) or self.waiting.overtaken
 
-    @property
-    def gapped(self) -> bool:
-        """Whether a commit now would have a gap. If messages are processed one at a time, a message that waits for its
-        repetition makes none: it is undone, and no later one has started."""
-        return bool(self._in_flight) if self._config.max_concurrency == 1 else self.unsettled
+    def prevents(self, quiet: Quiet) -> bool:
+        """Whether a message prevents what a wait is for. Messages that are processed one at a time are undone when they
+        fail, with all changes since their start; and one of them that waits for its repetition makes no gap, since it is
+        undone, and no later one has started."""
+        one_at_a_time = self._config.max_concurrency == 1
+        if quiet is Quiet.CHANGE:
+            return one_at_a_time and bool(self._in_flight)
+        if quiet is Quiet.COMMIT and one_at_a_time:
+            return bool(self._in_flight)
+        return self.unsettled
 
     @property
     def holds_up_stop(self) -> bool:
@@ -121,12 +127,6 @@ class AsyncMessages:
     def repeats_in_s(self) -> float:
         """The seconds until the first repetition; infinity if no message waits for one."""
         return self.waiting.repeats_at - self._events.time()
-
-    @property
-    def undoable(self) -> bool:
-        """Whether the failure of a message in flight would undo all changes of the stores since its start. Only
-        messages that are processed one at a time are undone."""
-        return self._config.max_concurrency == 1 and bool(self._in_flight)
 
     @property
     def commits_in_flight(self) -> bool:

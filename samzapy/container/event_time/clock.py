@@ -45,7 +45,7 @@ from samzapy.watermarks import IdleRule, TimeBound, Watermarks
 T = TypeVar("T")
 
 #: The longest interval between looks of the idle rule, in milliseconds.
-_LOOK_MS = 1_000
+_CHECK_MS = 1_000
 
 _event_time = attrgetter("event_time")
 
@@ -79,8 +79,8 @@ class EventClock:
         "_seen",
         "_senders",
         "_stages",
+        "check_ms",
         "intermediate",
-        "look_ms",
         "over",
     )
 
@@ -102,8 +102,8 @@ class EventClock:
         self._idle_s = idle_ms / 1000.0
         self._exact = exact
         self._bound = bound or TimeBound()
-        #: The milliseconds between calls of `look_for_idle`; <= 0: never.
-        self.look_ms = min(idle_ms, _LOOK_MS)
+        #: The milliseconds between calls of `check_idle`; <= 0: never.
+        self.check_ms = min(idle_ms, _CHECK_MS)
         self.intermediate = frozenset(intermediate)
         self._marks = Watermarks(offsets)
         self._stages: Watermarks[SystemStreamPartition] = Watermarks(self.intermediate)
@@ -113,7 +113,7 @@ class EventClock:
         #: The positions at the last look; empty before the first, which only notes where the partitions stand.
         self._seen: dict[SystemStreamPartition, int] = {}
         self._ended: set[SystemStreamPartition] = set()
-        self._accepted: deque[tuple[SystemStreamPartition, int, int | None]] = deque()
+        self._accepted: deque[tuple[SystemStreamPartition, int, int]] = deque()
         self._earlier: int | None = None
         self._reported: int | None = None
         self.over: set[SystemStreamPartition] = set()
@@ -273,28 +273,25 @@ class EventClock:
         """A run of messages will be processed later; see `done`."""
         self._accepted.append((ssp, envelopes[-1].offset, self.latest(ssp, envelopes, counts=True)))
 
-    def ends(self, ssp: SystemStreamPartition) -> None:
-        """The partition has ended once its accepted messages are processed; see `done`."""
-        last = next((offset for accepted, offset, _ in reversed(self._accepted) if accepted == ssp), -1)
-        self._accepted.append((ssp, last, None))
-
     def done(self) -> bool:
         """Take the accepted runs that the task's positions have passed; returns whether the clock has moved."""
         accepted, offsets, moved = self._accepted, self._offsets, False
         while accepted and offsets[accepted[0][0]] > accepted[0][1]:
             ssp, _, latest = accepted.popleft()
-            if latest is None:
-                moved |= self.end(ssp)
-            elif latest >= 0:
+            if latest >= 0:
                 moved |= self._marks.advance(ssp, latest)
         return moved
 
     def end(self, ssp: SystemStreamPartition) -> bool:
-        """The partition has ended and counts no longer; returns whether the clock has moved."""
+        """The partition has ended, all of its messages are processed, and it counts no longer; returns whether the clock
+        has moved."""
         self._ended.add(ssp)
         if ssp in self.intermediate:
             self._stages.set_aside(ssp)
-        return self._marks.set_aside(ssp)
+        latest = max((latest for accepted, _, latest in self._accepted if accepted == ssp), default=-1)
+        self._accepted = deque(run for run in self._accepted if run[0] != ssp)
+        moved = latest >= 0 and self._marks.advance(ssp, latest)
+        return self._marks.set_aside(ssp) or moved
 
     # Senders
 
@@ -303,8 +300,8 @@ class EventClock:
         """Whether some partition has ended because its senders are drained."""
         return any(senders.drained for senders in self._senders.values())
 
-    def take(self, ssp: SystemStreamPartition, control: SentControl) -> bool:
-        """Take a control message of a partition; returns whether the partition has ended with it."""
+    def receive(self, ssp: SystemStreamPartition, control: SentControl) -> bool:
+        """Receive a control message of a partition; returns whether the partition has ended with it."""
         senders = self._senders[ssp]
         before = senders.ended
         senders.take(control, self._clock.monotonic())
@@ -338,7 +335,7 @@ class EventClock:
 
     # The idle rule
 
-    def look_for_idle(self, now: float, waiting: Collection[SystemStreamPartition] = ()) -> bool:
+    def check_idle(self, now: float, waiting: Collection[SystemStreamPartition] = ()) -> bool:
         """Find the sources that are idle at the monotonic time `now`; returns whether the clock has moved. The first
         look only notes where the partitions stand. `waiting`: the partitions that have, or may have, messages that the
         task has not processed."""
@@ -355,7 +352,7 @@ class EventClock:
         for ssp, senders in self._senders.items():
             if ssp in waiting:
                 senders.all_heard(now)
-            elif senders.look_for_idle(now):
+            elif senders.check_idle(now):
                 moved |= self._follow(ssp)
         return moved
 

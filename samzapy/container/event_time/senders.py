@@ -91,7 +91,7 @@ class Senders:
         until its message is taken."""
         self._rule.put_off(now)
 
-    def look_for_idle(self, now: float) -> bool:
+    def check_idle(self, now: float) -> bool:
         """Find senders that have fallen silent; returns whether it found new ones."""
         found = self._rule.look(now)
         if found:

@@ -21,14 +21,15 @@ Messages = tuple[SystemStreamPartition, Run]
 
 
 class Polled(NamedTuple):
-    """The messages of a poll, decoded when they are taken; `ends` are the offsets behind the last ones, empty without
-    messages."""
+    """The messages of a poll, decoded as they are taken; `ends` are the offsets after the last ones, empty without
+    messages. `full`: there may be more, of other partitions as well."""
 
     ends: Mapping[SystemStreamPartition, int]
     runs: Iterable[Messages]
+    full: bool = False
 
 
-_NOTHING = Polled({}, ())
+NOTHING = Polled({}, ())
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ class Inputs:
         batches = self._fetch(timeout_s)
         if not batches:
             self._look_for_ends()
-            return _NOTHING
+            return NOTHING
+        full = sum(len(batch.offsets) for batch in batches) >= self._limits.records
         if self._ends:
             batches = list(self._before_ends(batches))
         self._raw.keep(batches)
@@ -103,8 +105,8 @@ class Inputs:
         ends = {batch.ssp: batch.offsets[-1] + 1 for batch in batches}
         part = self._limits.decoded
         if part is None:
-            return Polled(ends, [run for batch in batches for run in self._decoded(batch, arrival_ms)])
-        return Polled(ends, self._in_parts(batches, part, arrival_ms))
+            return Polled(ends, [run for batch in batches for run in self._decoded(batch, arrival_ms)], full)
+        return Polled(ends, self._in_parts(batches, part, arrival_ms), full)
 
     def _decoded(self, batch: RecordBatch, arrival_ms: int) -> Iterator[Messages]:
         return zip(repeat(batch.ssp), self._decoders[batch.ssp[:2]].runs(batch, arrival_ms))
@@ -128,13 +130,13 @@ class Inputs:
         """The next offset that a poll will look at, past known records that are not messages."""
         return self._consumers[ssp.system].position(ssp)
 
-    def hold(self, ssps: set[SystemStreamPartition]) -> None:
+    def hold(self, ssps: frozenset[SystemStreamPartition]) -> None:
         """Return nothing of these partitions from now on; the partitions of an earlier call are released."""
         for ssp in ssps - self._held - self._finished:
             self._consumers[ssp.system].pause([ssp])
         for ssp in self._held - ssps - self._finished:
             self._consumers[ssp.system].resume([ssp])
-        self._held = frozenset(ssps)
+        self._held = ssps
 
     def held_back(self) -> set[SystemStreamPartition]:
         """The partitions that may have messages that polls do not return for now."""

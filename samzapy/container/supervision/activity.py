@@ -84,7 +84,7 @@ _KNOWN: dict[CodeType, Callable[[Variables], Activity]] = {
     CommitProtocol._run.__code__: _own("in a commit"),  # noqa: SLF001
 }
 #: The loops of an asynchronous executor, during which the messages in flight are somewhere else.
-_WAITS = {AsynchronousExecutor.advance.__code__, AsynchronousExecutor._settle.__code__}  # noqa: SLF001
+_WAITS = {AsynchronousExecutor._advance.__code__, AsynchronousExecutor.settle.__code__}  # noqa: SLF001
 
 
 def activity_of(frame: FrameType | None) -> Activity | None:

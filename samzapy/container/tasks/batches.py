@@ -12,27 +12,23 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from itertools import groupby
 from math import inf
-from operator import attrgetter
 from typing import Any
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.collector import MessageCollector, TaskCoordinator
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Clock
 from samzapy.config.tasks.processing import BatchConfig
-from samzapy.container.run_loop import RunLoop
+from samzapy.container.event_time.control_messages import ControlRun
+from samzapy.container.tasks.executor import Delivery, Load, Run, Step
 from samzapy.container.tasks.synchronous import Processing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.container.tasks.throughput import ProcessTimes
 
 ProcessBatch = Callable[[MessageBatch[Any, Any], MessageCollector, TaskCoordinator], object]
-Run = Sequence[IncomingMessageEnvelope]
-
-_offset = attrgetter("offset")
 
 
 def as_batch(run: Run) -> MessageBatch[Any, Any]:
@@ -43,28 +39,20 @@ def as_batch(run: Run) -> MessageBatch[Any, Any]:
 class GatheredMessages:
     """The runs of one partition that wait for the task."""
 
-    __slots__ = ("_count", "_last_at", "_runs", "_since")
+    __slots__ = ("_count", "_last_at", "_runs", "since")
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
         self._count = 0
-        self._since = self._last_at = inf
+        self._last_at = inf
+        #: The monotonic time when the first of them came; infinity if there are none.
+        self.since = inf
 
     def add(self, run: Run, now: float) -> None:
-        """Take a run that came at the monotonic time `now`."""
-        if not self._runs:
-            self._since = now
-        self._last_at = now
+        """Accept a run that came at the monotonic time `now`."""
+        self.since, self._last_at = min(self.since, now), now
         self._runs.append(run)
         self._count += len(run)
-
-    def __bool__(self) -> bool:
-        return bool(self._runs)
-
-    @property
-    def since(self) -> float:
-        """The monotonic time when the first of them came; infinity if there are none."""
-        return self._since if self._runs else inf
 
     def full(self, most: int) -> bool:
         """Whether they are due before their time: there are `most`, or one that cannot be part of a batch."""
@@ -72,90 +60,63 @@ class GatheredMessages:
 
     def take(self, multiple: int = 1) -> Iterator[Run]:
         """Take them out, in batches as long as possible. If all are batches, only multiples of `multiple` are taken."""
-        runs, self._runs, self._count = self._runs, [], 0
+        runs, count = self._runs, self._count
+        self._runs, self._count, self.since = [], 0, inf
         for batches, group in groupby(runs, lambda run: isinstance(run, MessageBatch)):
             if not batches:
                 yield from group
                 continue
             batch: MessageBatch[Any, Any] = MessageBatch.joined(list(group))  # type: ignore[arg-type]  # batches they are
             rest = len(batch) % multiple
-            if rest and len(batch) == sum(map(len, runs)):
+            if rest and len(batch) == count:
                 self.add(batch[len(batch) - rest :], self._last_at)
                 batch = batch[: len(batch) - rest]
             yield batch
-
-    def give_back(self, runs: Iterable[Run]) -> None:
-        """Put back runs that were taken out and not processed, before all others."""
-        self._runs[:0] = back = [run for run in runs if run]
-        self._count += sum(map(len, back))
 
 
 class BatchExecutor(SynchronousExecutor):
     """Passes each task batches of its accepted messages, after each poll."""
 
-    def __init__(self, processing: Mapping[str, Processing], times: ProcessTimes, config: BatchConfig) -> None:
-        """`processing` calls the user's `process_batch`, by task; `times` are the times of all tasks."""
-        super().__init__(processing, times)
+    def __init__(
+        self, processing: Mapping[str, Processing], clock: Clock, metrics: MetricsRegistry, config: BatchConfig
+    ) -> None:
+        """`processing` calls the user's `process_batch`, by task."""
+        super().__init__(processing, clock, metrics)
         self._slice = config.max_messages or sys.maxsize
         self._wait_s = config.max_wait_ms / 1000.0
-        self._gathered: dict[tuple[str, SystemStreamPartition], GatheredMessages] = {}
-        self._tasks: dict[str, TaskInstance] = {}
+        self._gathered: dict[tuple[str, SystemStreamPartition], tuple[TaskInstance, GatheredMessages]] = {}
 
     @property
-    def due_at(self) -> float:
-        return min((each.since for each in self._gathered.values()), default=inf) + self._wait_s
+    def load(self) -> Load:
+        return Load(due_at=min((held.since for _, held in self._gathered.values()), default=inf) + self._wait_s)
 
-    def process(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Run) -> None:
-        """Accept the messages."""
-        if envelopes:
-            self._tasks[task.name] = task
-            self._gathered.setdefault((task.name, ssp), GatheredMessages()).add(envelopes, loop.clock.monotonic())
+    def process(
+        self, deliveries: Iterable[Delivery], ended: Collection[SystemStreamPartition]
+    ) -> Generator[Step, None, None]:
+        for task, ssp, run in deliveries:
+            if isinstance(run, ControlRun):
+                yield from self._all_of(task)
+                yield self._passed(task, ssp, run)
+                continue
+            held = self._gathered.setdefault((task.name, ssp), (task, GatheredMessages()))[1]
+            held.add(run, self._clock.monotonic())
+        now = self._clock.monotonic()
+        for (_, ssp), (task, held) in self._gathered.items():
+            if ssp in ended or now >= held.since + self._wait_s:
+                yield from self._batches(task, ssp, held.take())
+            elif self._wait_s > 0 and held.full(self._slice):
+                yield from self._batches(task, ssp, held.take(self._slice))
 
-    def advance(self, loop: RunLoop) -> bool:
-        """Process the messages that have been gathered for long enough."""
-        now, waits = loop.clock.monotonic(), self._wait_s > 0
-        for (name, ssp), gathered in self._gathered.items():
-            if now >= gathered.since + self._wait_s:
-                self._flush(loop, self._tasks[name], ssp, gathered)
-            elif waits and gathered.full(self._slice):
-                self._flush(loop, self._tasks[name], ssp, gathered, self._slice)
-        return False
-
-    def finish(self, loop: RunLoop, task: TaskInstance) -> bool:
-        for (name, ssp), gathered in self._gathered.items():
+    def _all_of(self, task: TaskInstance) -> Generator[Step, None, None]:
+        for (name, ssp), (_, held) in self._gathered.items():
             if name == task.name:
-                self._flush(loop, task, ssp, gathered)
-        return not loop.stopping
+                yield from self._batches(task, ssp, held.take())
 
-    def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
-        gathered = self._gathered.get((task.name, ssp))
-        if gathered is not None:
-            self._flush(loop, task, ssp, gathered)
-            if gathered:
-                return  # the loop stops before the end of the partition
-        super().partition_ended(loop, task, ssp)
-
-    def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
-        return not any(gathered for (name, _), gathered in self._gathered.items() if name == task.name)
-
-    def _flush(
-        self,
-        loop: RunLoop,
-        task: TaskInstance,
-        ssp: SystemStreamPartition,
-        gathered: GatheredMessages,
-        multiple: int = 1,
-    ) -> None:
-        """Process gathered messages until the loop stops. The rest stays gathered, so that no end of a partition comes
-        before it."""
-        if loop.stopping:
-            return
-        runs = gathered.take(multiple)
+    def _batches(
+        self, task: TaskInstance, ssp: SystemStreamPartition, runs: Iterable[Run]
+    ) -> Generator[Step, None, None]:
         for run in runs:
-            super().process(loop, task, ssp, run)
-            if loop.stopping:
-                gathered.give_back([run[bisect_left(run, task.offsets[ssp], key=_offset) :], *runs])
-                return
+            yield from self._slices(task, ssp, run)
 
     def _resize(self, processed: int, took: float) -> None:
         """The size stays."""

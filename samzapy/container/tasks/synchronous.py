@@ -1,23 +1,24 @@
-"""Runs synchronous tasks: a slice of messages at a time, and between slices a look at the clock and at requests.
+"""Runs synchronous tasks: a step is a slice of messages of one partition.
 
-A slice has as many messages of one partition as the task has recently processed in about 50 ms. So the loop sees timers
-and stop requests in time for messages of any cost, and the looks cost cheap messages little. After the last slice of a
-run the loop checks whether something is due, so commits also come in time for many partitions with few messages each.
+A slice has as many messages as the task has recently processed in about 50 ms. So the loop sees timers and stop requests
+in time for messages of any cost, and the steps cost cheap messages little.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from operator import attrgetter
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.container.run_loop import RunLoop, TaskExecutor
+from samzapy.clock import Clock
+from samzapy.container.event_time.control_messages import ControlRun
+from samzapy.container.tasks.executor import Delivery, Load, Quiet, Run, Step, TaskExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.container.tasks.throughput import ProcessTimes
 
 Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], object]
 
@@ -28,6 +29,12 @@ _MIN_SLICE = 1
 #: The outputs of a slice wait in memory until its end; larger slices exceed the processor's cache.
 _MAX_SLICE = 256
 
+#: The bounds of the buckets: seconds for a message, from a microsecond on, and messages of a slice or batch.
+SECONDS = (1e-6, 5e-6, 1e-5, 5e-5, 1e-4, 5e-4, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0)
+MESSAGES = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536)
+
+_IDLE = Load()
+
 
 class Processing(ABC):
     """Calls the `process` of one task. Subclasses differ in the handling of messages that fail."""
@@ -35,7 +42,7 @@ class Processing(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+    def process(self, ssp: SystemStreamPartition, envelopes: Run) -> int:
         """Process messages of one partition until the task has a request; returns the number of processed ones.
 
         Raises the error that ends the attempt, naming the message's position; the task's position stays before it.
@@ -51,7 +58,7 @@ class StrictProcessing(Processing):
         self._task = task
         self._process = process
 
-    def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+    def process(self, ssp: SystemStreamPartition, envelopes: Run) -> int:
         task = self._task
         process, collector, requests = self._process, task.collector, task.requests
         task.touched = True
@@ -72,81 +79,58 @@ class StrictProcessing(Processing):
 class SynchronousExecutor(TaskExecutor):
     """Processes every message before the next one, so nothing is ever in flight."""
 
-    lingers = False
-    idle = True
-
-    def __init__(self, processing: Mapping[str, Processing], times: ProcessTimes) -> None:
-        """`processing` calls the user's `process`, by task; `times` are the times of all tasks."""
+    def __init__(self, processing: Mapping[str, Processing], clock: Clock, metrics: MetricsRegistry) -> None:
+        """`processing` calls the user's `process`, by task; `clock` measures it."""
         self._processing = processing
-        self._times = times
+        self._clock = clock
+        self._seconds = metrics.histogram("process", "seconds", SECONDS)
+        self._messages = metrics.histogram("process", "batch", MESSAGES)
         self._slice = 100
 
-    def wants_input(self, loop: RunLoop) -> bool:
-        return True
+    @property
+    def load(self) -> Load:
+        return _IDLE
 
     def process(
-        self,
-        loop: RunLoop,
-        task: TaskInstance,
-        ssp: SystemStreamPartition,
-        envelopes: Sequence[IncomingMessageEnvelope],
-    ) -> None:
-        process, timers, clock = self._processing[task.name].process, task.timers, loop.clock
-        done, total = 0, len(envelopes)
-        timers.begin(ssp, envelopes)
-        while done < total:
-            started = clock.monotonic()
-            last = timers.until_due(envelopes, done, min(total, done + self._slice))
-            processed = process(ssp, envelopes[done:last] if done or last < total else envelopes)
-            done += processed
-            task.collector.hand_over()
-            ended = clock.monotonic()
-            took = ended - started
-            task.throughput.seconds += took
-            self._times.add(processed, took)
-            self._resize(processed, took)
-            if task.requests.pending:
-                loop.obey(task)
-            loop.fire(task)
-            if task.over_budget():
-                loop.commit()
-            if done < total:
-                loop.look_at_clock(amid_poll=True)
+        self, deliveries: Iterable[Delivery], ended: Collection[SystemStreamPartition]
+    ) -> Generator[Step, None, None]:
+        for task, ssp, run in deliveries:
+            if isinstance(run, ControlRun):
+                yield self._passed(task, ssp, run)
             else:
-                loop.look_between_runs(ended)
-            if loop.stop_asked:
-                loop.stopping = True
-                return
+                yield from self._slices(task, ssp, run)
+            del run  # processed messages are freed before the next ones are decoded
 
-    def skip(self, task: TaskInstance, ssp: SystemStreamPartition, offset: int) -> None:
-        task.skip(ssp, offset)
-
-    def advance(self, loop: RunLoop) -> bool:
-        return False
-
-    def finish(self, loop: RunLoop, task: TaskInstance) -> bool:
-        return True
-
-    def settle(self, loop: RunLoop, task: TaskInstance) -> None:
-        """Return at once: no message is in flight."""
-
-    def leave_nothing_to_undo(self, loop: RunLoop, task: TaskInstance) -> None:
-        """Return at once: no message is in flight."""
-
-    def busy_for_commit(self, loop: RunLoop) -> str:
+    def settle(self, quiet: Quiet, task: TaskInstance | None = None, *, stopping: bool) -> str:
         return ""
 
-    def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
-        loop.follow(task, moved=task.event_clock.end(ssp))
-
-    def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
-        return True
-
-    def wind_down(self, loop: RunLoop) -> None:
-        """Return at once: no message is in flight."""
-
     def close(self) -> None:
-        """Return at once: no message is in flight."""
+        """Nothing is in flight."""
+
+    @staticmethod
+    def _passed(task: TaskInstance, ssp: SystemStreamPartition, run: ControlRun) -> Step:
+        task.skip(ssp, run[0].offset)
+        return Step(task, control=(ssp, run.control))
+
+    def _slices(self, task: TaskInstance, ssp: SystemStreamPartition, run: Run) -> Generator[Step, None, None]:
+        process, timers, now = self._processing[task.name].process, task.timers, self._clock.monotonic
+        done, total, step = 0, len(run), Step(task)
+        timers.begin(ssp, run)
+        while done < total:
+            started = now()
+            last = timers.until_due(run, done, min(total, done + self._slice))
+            processed = process(ssp, run[done:last] if done or last < total else run)
+            done += processed
+            task.collector.hand_over()
+            self._count(task, processed, now() - started)
+            yield step
+
+    def _count(self, task: TaskInstance, processed: int, took: float) -> None:
+        task.throughput.seconds += took
+        if processed:
+            self._seconds.update(took / processed, processed)
+            self._messages.update(processed)
+        self._resize(processed, took)
 
     def _resize(self, processed: int, took: float) -> None:
         if took > 2 * _SLICE_SECONDS:

@@ -42,13 +42,12 @@ from samzapy.container.outputs.batch_ids import IdentifiedBatches
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
 from samzapy.container.outputs.output_ids import IdentifiedProcess, OutputIds
 from samzapy.container.outputs.producers import RecordLimits, TaskProducers
-from samzapy.container.run_loop import TaskExecutor
 from samzapy.container.tasks.batches import BatchExecutor, ProcessBatch
 from samzapy.container.tasks.context import ContainerTaskContext, CoordinatorRequests
+from samzapy.container.tasks.executor import TaskExecutor
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
 from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import PositionNotes, TaskInstance, UserSide
-from samzapy.container.tasks.throughput import ProcessTimes
 from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel
 from samzapy.metrics import UserMetrics
@@ -208,16 +207,18 @@ class TaskBuilder:
             )
             self._metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
 
-    def executor(self) -> TaskExecutor:
+    def executor(self, should_stop: Callable[[], bool]) -> TaskExecutor:
         """Runs the tasks that were made."""
         task = self._config.task
         if issubclass(self._task_class, BatchTask):
-            return BatchExecutor(self._processing, ProcessTimes(self._metrics), task.batch)
+            return BatchExecutor(self._processing, self._clock, self._metrics, task.batch)
         if not self._messages:
-            return SynchronousExecutor(self._processing, ProcessTimes(self._metrics))
+            return SynchronousExecutor(self._processing, self._clock, self._metrics)
         return AsynchronousExecutor(
             self._messages,
             self._events,
+            self._clock,
+            should_stop,
             shutdown_ms=task.shutdown_ms,
             commit_max_delay_ms=task.asynchronous.commit_max_delay_ms,
         )

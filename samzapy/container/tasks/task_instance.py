@@ -31,7 +31,6 @@ from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import CoordinatorRequests
 from samzapy.container.tasks.sinks import TaskSinks
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, NoStateCheckpoints
-from samzapy.container.tasks.throughput import Throughput
 from samzapy.container.tasks.user_calls import Finish, UserCalls, as_returned
 from samzapy.errors import FailedCall, SerdeError
 from samzapy.storage.task_stores import TaskStores
@@ -89,6 +88,40 @@ class TaskPosition:
     def replay(self, committed: Mapping[SystemStreamPartition, int]) -> None:
         """The task starts before these committed offsets, for its private state."""
         self._replayed = dict(committed)
+
+
+class Throughput:
+    """The counters of one task. `add` is called once a batch; `seconds` grows where the calls into the user's code are timed
+    together, so not for asynchronous tasks, which have several messages in flight."""
+
+    __slots__ = ("_batches", "_messages", "seconds")
+
+    def __init__(self) -> None:
+        self._messages: dict[SystemStreamPartition, int] = {}
+        self._batches = 0
+        self.seconds = 0.0
+
+    def add(self, ssp: SystemStreamPartition, messages: int) -> None:
+        """Count a batch of messages of one partition."""
+        self._messages[ssp] = self._messages.get(ssp, 0) + messages
+        self._batches += 1
+
+    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
+        """Set the task's gauges: `processed.STREAM`, `batch.count` and `.total` of messages, `process.count` and `.total-s`."""
+        values: dict[str, float] = {"batch.count": self._batches, "batch.total": sum(self._messages.values())}
+        for stream, count in self._by_stream().items():
+            values[f"processed.{stream}"] = count
+        if self.seconds:
+            values |= {"process.count": values["batch.total"], "process.total-s": self.seconds}
+        for name, value in values.items():
+            metrics.gauge(task_name, name).set(value)
+
+    def _by_stream(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for ssp, count in self._messages.items():
+            stream = str(ssp.system_stream)
+            found[stream] = found.get(stream, 0) + count
+        return found
 
 
 @dataclass(frozen=True)
@@ -211,9 +244,9 @@ class TaskInstance(TaskPosition, UserCalls):
         self.processed_ms[ssp] = last.event_time
         moved = self.event_clock.passed(ssp, envelopes if done == len(envelopes) else envelopes[:done])
         if moved and self.listens:
-            self.tell_time()
+            self.on_clock()
 
-    def tell_time(self) -> None:
+    def on_clock(self) -> None:
         """Call `on_clock` of a task that `listens`."""
         assert isinstance(self.task, ClockListenerTask)
         self.touched = True

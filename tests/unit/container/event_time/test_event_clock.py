@@ -93,17 +93,17 @@ def test_a_partition_holds_its_task_s_clock_until_it_is_idle():
         offsets[ssp] += len(times)
         return clock.passed(ssp, at(ssp, *times))
 
-    assert not clock.look_for_idle(0.0)
+    assert not clock.check_idle(0.0)
     bring(A, 10, 40, 30)
-    assert not clock.look_for_idle(4.0)
+    assert not clock.check_idle(4.0)
     assert (clock.now, clock.holding, clock.silent) == (None, B, [])
     bring(A, 50)
-    assert clock.look_for_idle(5.0)
+    assert clock.check_idle(5.0)
     assert (clock.now, clock.idle, clock.silent) == (50, False, [str(B)])
-    assert not clock.look_for_idle(10.0)
+    assert not clock.check_idle(10.0)
     assert clock.idle
     bring(B, 45)
-    clock.look_for_idle(11.0)
+    clock.check_idle(11.0)
     assert (clock.now, clock.holding, clock.idle) == (50, B, False)
     assert bring(B, 60)
     assert not bring(A, 70)
@@ -113,13 +113,13 @@ def test_a_partition_holds_its_task_s_clock_until_it_is_idle():
 def test_no_partition_is_idle_without_an_idle_time_however_long_it_is_silent():
     clock = clock_of(A, B)
     clock.passed(A, at(A, 1))
-    clock.look_for_idle(0.0)
-    assert not clock.look_for_idle(1e9)
+    clock.check_idle(0.0)
+    assert not clock.check_idle(1e9)
     assert (clock.now, clock.silent) == (None, [])
 
 
 def say(clock, ssp, sender, message, senders=2):
-    return clock.take(ssp, SentControl(f"first-1/{sender}", senders, message))
+    return clock.receive(ssp, SentControl(f"first-1/{sender}", senders, message))
 
 
 def test_the_senders_of_an_intermediate_partition_tell_its_time_instead_of_its_messages():
@@ -140,14 +140,14 @@ def test_a_sender_that_is_silent_for_the_idle_time_holds_nothing_and_neither_doe
     clock.passed(A, at(A, 100))
     say(clock, B, "Partition 0", Watermark(30))
     say(clock, B, "Partition 1", Watermark(20))
-    clock.look_for_idle(seconds.now)
+    clock.check_idle(seconds.now)
     seconds.now = 4.0
     say(clock, B, "Partition 0", Watermark(40))
-    assert clock.look_for_idle(5.5)
+    assert clock.check_idle(5.5)
     assert (clock.now, clock.silent) == (40, [str(A), f"{B} (sender first-1/Partition 1)"])
     offsets[A] = 1
     clock.passed(A, at(A, 110))
-    assert clock.look_for_idle(9.5)
+    assert clock.check_idle(9.5)
     assert (clock.now, clock.silent) == (110, [str(B)])
     seconds.now = 10.0
     say(clock, B, "Partition 1", Watermark(60))
@@ -238,6 +238,19 @@ def test_a_partition_that_has_ended_holds_nothing_and_a_window_comes_to_the_end_
     assert LastWindowTask.calls == [((30, 40), 2)]
 
 
+SLOW_JOB = {
+    "job.name": "slow",
+    "job.default.system": "mem",
+    "systems.mem.samza.factory": "memory",
+    "systems.mem.default.stream.samza.msg.serde": "json",
+    "systems.mem.default.stream.samza.offset.default": "oldest",
+    "task.inputs": "mem.in",
+    "task.commit.ms": "-1",
+    "task.watermark.idle.timeout.ms": "60000",
+    "job.systemstreampartition.grouper.factory": "single",
+}
+
+
 class SlowTask(StreamTask, ClockListenerTask):
     """Takes 40 s for a message, and notes the times of messages and of its clock."""
 
@@ -253,19 +266,8 @@ class SlowTask(StreamTask, ClockListenerTask):
 
 
 def test_a_partition_whose_messages_are_in_hand_behind_a_slow_one_is_not_idle():
-    keys = {
-        "job.name": "slow",
-        "job.default.system": "mem",
-        "systems.mem.samza.factory": "memory",
-        "systems.mem.default.stream.samza.msg.serde": "json",
-        "systems.mem.default.stream.samza.offset.default": "oldest",
-        "task.inputs": "mem.in",
-        "task.commit.ms": "-1",
-        "task.watermark.idle.timeout.ms": "60000",
-        "job.systemstreampartition.grouper.factory": "single",
-    }
     SlowTask.log = []
-    with TaskTestDriver(SlowTask, keys, partitions=2) as SlowTask.driver:
+    with TaskTestDriver(SlowTask, SLOW_JOB, partitions=2) as SlowTask.driver:
         for partition in range(2):
             SlowTask.driver.send("in", 0, partition=partition, timestamp=1_000)
         for number in range(4):
@@ -278,3 +280,18 @@ def test_a_partition_whose_messages_are_in_hand_behind_a_slow_one_is_not_idle():
         SlowTask.driver.clock.advance(70)
         SlowTask.driver.run()
         assert SlowTask.log[-1] == 1_000_003, "both are idle now"
+
+
+@pytest.mark.parametrize("behind", range(4))
+def test_a_partition_whose_messages_wait_behind_full_polls_is_not_idle(behind):
+    keys = {**SLOW_JOB, "task.poll.batch.size": "1"}
+    SlowTask.log = []
+    with TaskTestDriver(SlowTask, keys, partitions=4) as SlowTask.driver:
+        for partition in range(4):
+            SlowTask.driver.send("in", 0, partition=partition, timestamp=1_000)
+        SlowTask.log.clear()
+        for partition in range(4):
+            time_ms = 2_000 if partition == behind else 1_000_000
+            SlowTask.driver.post("in", 0, partition=partition, timestamp=time_ms)
+        SlowTask.driver.run()
+        assert [each for each in SlowTask.log if isinstance(each, int)] == [2_000]

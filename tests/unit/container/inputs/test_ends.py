@@ -184,7 +184,7 @@ def test_a_bootstrap_partition_that_goes_on_after_its_end_holds_the_others_back_
 def test_a_poll_is_decoded_in_parts_as_its_messages_are_taken(decoder):
     rig = started(Rig({}, decoder, decoded=2))
     rig.send([b"1", b"2", b"3", b"{", b"5", b"6", b"7"])
-    ends, runs = rig.inputs.poll(0.0)
+    ends, runs, _ = rig.inputs.poll(0.0)
     assert ends == {IN: 7}
     taken = iter(runs)
     assert [each.message for each in next(taken)[1]] == [1, 2]
