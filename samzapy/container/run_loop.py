@@ -138,7 +138,8 @@ class RunLoop:
             if self.stopping:
                 break
         steps.close()
-        self._end_partitions()
+        if not self.stopping:
+            self._end_partitions()
         return bool(polled.ends) or self._executor.load.busy
 
     @property

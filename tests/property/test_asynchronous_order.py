@@ -21,6 +21,7 @@ from samzapy.container.event_time.clock import EventClock
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Outbox
 from samzapy.container.outputs.output_ids import OutputIds
+from samzapy.container.tasks.executor import Quiet
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.errors import SerdeError
 from samzapy.metrics import Registry
@@ -210,7 +211,11 @@ class AsyncMachine:
                 self.end(message, failed=False)
         positions = {ssp: len(messages) for ssp, messages in self.known.items()}
         assert self.task.offsets == positions, "messages that never start"
-        assert (len(self.messages.waiting), self.messages.unsettled, self.messages.gapped) == (0, False, False)
+        assert (len(self.messages.waiting), self.messages.unsettled, self.messages.prevents(Quiet.COMMIT)) == (
+            0,
+            False,
+            False,
+        )
         assert not self.messages.holds_up_stop
 
     # What must hold

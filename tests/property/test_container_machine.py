@@ -215,7 +215,7 @@ class ContainerMachine:
         self.current = attempt
         with attempt.alive():
             busy = loop.turn(0.0)
-        if loop.stopped:
+        if loop.stopping:
             with attempt.alive():
                 loop.wind_down()
             attempt.finish()
