@@ -126,9 +126,9 @@ class ContainerBuilder:
     def starts(
         self, progress: JobProgress, now_ms: int, ends: Mapping[SystemStreamPartition, int]
     ) -> dict[str, TaskStart]:
-        """The start of every task; counts the offsets that it skips or repeats, and logs those that a first start leaves out.
-        `ends`: where the run ends. Raises OffsetOutOfRange, UnknownStream, EnvironmentFailure for an input that was deleted
-        and created again."""
+        """The start of every task; counts the offsets that it skips or repeats, and logs those that a first start
+        leaves out. `ends`: where the run ends. Raises OffsetOutOfRange, UnknownStream, EnvironmentFailure for an input
+        that was deleted and created again."""
         logs = logs_of(self.model.ssps, self._clients)
         ids = self._clients.stream_ids({ssp.system_stream for ssp in self.model.ssps})
         starts: dict[str, TaskStart] = {}
@@ -250,8 +250,8 @@ class ContainerBuilder:
         confirm: Callable[[], object],
         inputs: Inputs,
     ) -> CommitProtocol:
-        """The commit protocol of the container. `must_own` raises when another attempt is known to own it; `confirm` asks
-        first."""
+        """The commit protocol of the container. `must_own` raises when another attempt is known to own it; `confirm`
+        asks first."""
         guarantee = self.config.task.guarantee
         inside = self._producers.system if guarantee.outputs_in_transaction else None
         settings = CommitSettings(

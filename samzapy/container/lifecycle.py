@@ -157,11 +157,11 @@ class Container:
         self._heartbeat.request_stop()
 
     def run(self) -> ContainerReport:
-        """Run until the inputs end, the tasks vote to stop, or a stop is asked for; returns the last report. A stop also
-        interrupts a restore, which continues at the next start.
+        """Run until the inputs end, the tasks vote to stop, or a stop is asked for; returns the last report. A stop
+        also interrupts a restore, which continues at the next start.
 
-        Otherwise raises the error that ended the attempt (TaskFailed, TaskMigrated, StoreError, ProducerError, ...), after
-        everything is closed; nothing is committed then.
+        Otherwise raises the error that ended the attempt (TaskFailed, TaskMigrated, StoreError, ProducerError, ...),
+        after everything is closed; nothing is committed then.
         """
         try:
             with self._heartbeat.ending_children():
@@ -199,8 +199,8 @@ class Container:
         return {ssp.partition: offset for ssp, offset in positions if ssp.system_stream == stream}
 
     def start(self) -> RunLoop:
-        """Only start: nothing is processed before a turn of the loop. A caller that turns the loop itself calls `finish` at
-        the end, or `abandon` when anything raises, this call included."""
+        """Only start: nothing is processed before a turn of the loop. A caller that turns the loop itself calls
+        `finish` at the end, or `abandon` when anything raises, this call included."""
         self._heartbeat.start()
         if native.missing:
             logger.info(
@@ -217,8 +217,8 @@ class Container:
         return self._heartbeat.finish("done")
 
     def _settled(self, void: PositionVoid) -> PositionVoid:
-        """Commit what is processed, since the records may be gone and nothing could process them again; returns the error
-        with the positions. Nothing is committed in a failed start."""
+        """Commit what is processed, since the records may be gone and nothing could process them again; returns the
+        error with the positions. Nothing is committed in a failed start."""
         try:
             if not self._at_work.wind_down():
                 self.abandon()
@@ -337,8 +337,8 @@ class Container:
 
     @staticmethod
     def _must_commit(task: TaskInstance, progress: JobProgress) -> bool:
-        """Without this first commit, a crash before the second would start at a later `upcoming` and skip messages, follow a
-        startpoint once more, or find positions in a stream that has gone and come back."""
+        """Without this first commit, a crash before the second would start at a later `upcoming` and skip messages,
+        follow a startpoint once more, or find positions in a stream that has gone and come back."""
         checkpoint = progress.checkpoints[task.name]
         if checkpoint is None or task.startpoints != checkpoint.startpoints or task.name in progress.outdated:
             return True

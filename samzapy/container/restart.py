@@ -22,9 +22,9 @@ nothing of the rungs above it.
     4  supervisor   a Spark job or a submission that         job.spark.max.resubmits in a     the run fails
        (driver)     failed: submits what is not done         row, with back-off
 
-A local run has no Spark: its runner takes the place of rungs 2 to 4, with the limit and the pauses of rung 4. Two kinds of
-failure climb at once: one that another start would only repeat (a configuration error, a record that is too large), and
-the loss of the lease or of the job, after which the container is another attempt's.
+A local run has no Spark: its runner takes the place of rungs 2 to 4, with the limit and the pauses of rung 4. Two kinds
+of failure climb at once: one that another start would only repeat (a configuration error, a record that is too large),
+and the loss of the lease or of the job, after which the container is another attempt's.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ from samzapy.system.factories import has_transactions, load_factory
 
 logger = logging.getLogger(__name__)
 
-#: A broker that times a transaction out fences its producer, so a fenced producer may still be the rightful one. The next
-#: start rebuilds a damaged store from its changelog.
+#: A broker that times a transaction out fences its producer, so a fenced producer may still be the rightful one. The
+#: next start rebuilds a damaged store from its changelog.
 RESTARTABLE = (TransactionAborted, TransactionIndeterminate, ProducerFenced, RetriableError, StoreCorrupted)
 
 #: The seconds before each start in a row.
@@ -127,8 +127,8 @@ class RestartingContainer:
             current.stop()
 
     def run(self) -> ContainerReport:
-        """Run to the end. Raises a container's error if a restart cannot help, or if another attempt owns the container. The
-        log has the traceback of a failure of the user's code."""
+        """Run to the end. Raises a container's error if a restart cannot help, or if another attempt owns the
+        container. The log has the traceback of a failure of the user's code."""
         try:
             with self._beside:
                 return self._run()
@@ -173,7 +173,8 @@ class RestartingContainer:
         return self._asked_for if isinstance(failure, ProducerError) else ()
 
     def _outlast(self, container: Container, failure: SamzapyError) -> ContainerReport | None:
-        """Wait for the end of an outage; returns the last report if a stop has come before. Nothing is left to commit then."""
+        """Wait for the end of an outage; returns the last report if a stop has come before. Nothing is left to commit
+        then."""
         between = Heartbeat(self._lease, container.report, self._clock)
         between.phase("waiting")
         between.start()
@@ -255,9 +256,9 @@ def build_container(
 ) -> RestartingContainer:
     """A container that is ready to `run`. It connects, opens and restores nothing before that.
 
-    `ends`: the offset before which each partition ends in a bounded run. `run_id`: the run that the container is part of; it
-    gives way to a newer run. `transactions`: False if a system has refused the job's transactional ids. `process`: the
-    process around it. Raises ConfigError, TooFewFiles.
+    `ends`: the offset before which each partition ends in a bounded run. `run_id`: the run that the container is part
+    of; it gives way to a newer run. `transactions`: False if a system has refused the job's transactional ids.
+    `process`: the process around it. Raises ConfigError, TooFewFiles.
     """
     arm_from_environment(os.environ)
     engines = load_engines(config)

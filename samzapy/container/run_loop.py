@@ -60,8 +60,8 @@ class LoopPeriods:
 
 
 class RunLoop:
-    """Runs the tasks of one container on the calling thread until a stop is requested, all tasks have voted for one, or all
-    inputs have ended. A drain ends the inputs at their present ends."""
+    """Runs the tasks of one container on the calling thread until a stop is requested, all tasks have voted for one, or
+    all inputs have ended. A drain ends the inputs at their present ends."""
 
     def __init__(
         self,
@@ -105,8 +105,9 @@ class RunLoop:
         self._check_at = now
         #: The offsets after the last polled messages. A task that has not reached its offset has unprocessed messages.
         self._polled: dict[SystemStreamPartition, int] = {}
-        #: The monotonic time of the last poll that had room for more, and the time up to which silence counts: a partition
-        #: is not silent while polls are full of others, or while the loop processes messages and does not poll.
+        #: The monotonic time of the last poll that had room for more, and the time up to which silence counts: a
+        #: partition is not silent while polls are full of others, or while the loop processes messages and does not
+        #: poll.
         self._room_at, self._silent_until = now, inf
         self._ending: set[SystemStreamPartition] = set()
         self._announced: set[str] = set()

@@ -2,8 +2,8 @@
 
 1. `SideInputRestore` restores one store of one task by the user's processor.
 2. Before the tasks start, the streams are read to their bounds.
-3. While the tasks run, read-only stores follow their streams on the run loop's thread. So nothing writes to such a store
-   while a task reads it, and a message sees the store as of the start of its slice.
+3. While the tasks run, read-only stores follow their streams on the run loop's thread. So nothing writes to such a
+   store while a task reads it, and a message sees the store as of the start of its slice.
 """
 
 from __future__ import annotations
@@ -341,9 +341,9 @@ def fill_stores(
 ) -> SideInputs:
     """Read the streams of the stores that have some, `stores` being by task, and add the counts to `restored`.
 
-    `decoder_of` gets a stream, and whether it is an input that a store replays: the task has been past its messages already.
-    Returns the side inputs to follow. Raises TaskFailed or SerdeError for a message that cannot
-    be processed, RestoreError when a stream cannot be read to its bound, RestoreStopped once it `should_stop`.
+    `decoder_of` gets a stream, and whether it is an input that a store replays: the task has been past its messages
+    already. Returns the side inputs to follow. Raises TaskFailed or SerdeError for a message that cannot be processed,
+    RestoreError when a stream cannot be read to its bound, RestoreStopped once it `should_stop`.
     """
     if not any(opened.sourced for opened in stores.values()):
         return SideInputs((), consumer_of, clock, 0)

@@ -144,8 +144,8 @@ class StandbyContainer:
         look_s: float,
         clock: Clock,
     ) -> None:
-        """`look_s`: seconds between two looks at the ends of the changelogs; after each, the records read so far are written.
-        `on_lost` is called when the lease is lost and the container still runs one lease duration later."""
+        """`look_s`: seconds between two looks at the ends of the changelogs; after each, the records read so far are
+        written. `on_lost` is called when the lease is lost and the container still runs one lease duration later."""
         self._readers = parts.readers
         self._look_s, self._period_s = look_s, max(look_s, _MEASURED_S)
         self._new_clients = parts.clients
@@ -172,7 +172,8 @@ class StandbyContainer:
         self._stopping.set()
 
     def run(self) -> ContainerReport:
-        """Follow until asked to stop; returns the last report. Raises TaskMigrated, and the errors of systems and stores."""
+        """Follow until asked to stop; returns the last report. Raises TaskMigrated, and the errors of systems and
+        stores."""
         self._heartbeat.start()
         try:
             with ExitStack() as stack:
@@ -253,7 +254,8 @@ class StandbyContainer:
                 self._look_safely(clients, flush=flush)
 
     def _look_safely(self, clients: SystemClients, *, flush: bool) -> None:
-        """Look; an outage is outlasted here, since the consumers wait for the broker, too, and another attempt would not help."""
+        """Look; an outage is outlasted here, since the consumers wait for the broker, too, and another attempt would
+        not help."""
         try:
             self._look(clients, flush=flush)
         except SamzapyError as silence:

@@ -126,7 +126,8 @@ def refusal(
     has = f"{stream} has {partitions} partition{'s' if partitions != 1 else ''}"
     if further and tasks and keeps_state(config.stores):
         return (
-            f"{has}, for {len(further) + len(tasks)} tasks in all; the job's state is by {len(tasks)}: give it fewer partitions, "
+            f"{has}, for {len(further) + len(tasks)} tasks in all; the job's state is by {len(tasks)}: give it fewer "
+            "partitions, "
             "leave it out of task.inputs, or start a new job (job.id)"
         )
     if joining and groups != set(tasks):

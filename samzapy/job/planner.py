@@ -66,7 +66,8 @@ def follow_growth(
         grouped = before.grouped if keeps_state or before.expanded else count
         if count % grouped:
             raise EnvironmentFailure(
-                f"{stream} has {count} partitions, the job's state is by {grouped}: expected {grouped} or a multiple of it, "
+                f"{stream} has {count} partitions, the job's state is by {grouped}: expected {grouped} or a multiple "
+                "of it, "
                 "which leaves every key with its task; for any other count start a new job (job.id), or delete the "
                 "checkpoint topic and the changelogs"
             )
@@ -94,7 +95,8 @@ def growth(inputs: Mapping[SystemStream, InputPartitions], of: Iterable[SystemSt
         known = inputs[stream]
         if known.expanded:
             yield (
-                f"{stream}: has grown from {known.grouped} to {known.last} partitions; partition p is read by the task of "
+                f"{stream}: has grown from {known.grouped} to {known.last} partitions; partition p is read by the task "
+                "of "
                 f"p % {known.grouped}, where its keys' state is"
             )
 
@@ -261,7 +263,8 @@ def without_idle_standbys(config: JobConfig, engines: Mapping[str, StorageEngine
     logged = [name for name, store in config.stores.items() if store.changelog is not None]
     if not config.placement.standbys or not logged or any(engines[name].persistent for name in logged):
         return config
-    note = f"{COPIES.name}: no standbys, since they keep copies of stores on disk, and every store with a changelog is in memory"
+    reason = "they keep copies of stores on disk, and every store with a changelog is in memory"
+    note = f"{COPIES.name}: no standbys, since {reason}"
     placement = replace(config.placement, copies=1)
     return replace(config, placement=placement, warnings=(*config.warnings, note))
 

@@ -49,8 +49,8 @@ class AsyncMessages:
     raises failures.
 
     1. All calls run on the run loop's thread; callbacks of other threads are handed over to it.
-    2. The task's `offsets` are the contiguous prefix of completed messages, partition by partition. With ids outputs leave
-       in that order.
+    2. The task's `offsets` are the contiguous prefix of completed messages, partition by partition. With ids outputs
+       leave in that order.
     3. The outputs of a failed message, and its rows for sinks, are dropped. Its store changes are undone if no other
        message was in flight with it (`task.max.concurrency=1`), and stay otherwise.
     """
@@ -67,8 +67,8 @@ class AsyncMessages:
         ids: OutputIds | None = None,
         most_held_bytes: int = MOST_HELD_BYTES,
     ) -> None:
-        """`collector` is the task's, `journal` its stores'. With `ids` outputs carry the id of their input; while as many bytes
-        of them are held, no new message starts."""
+        """`collector` is the task's, `journal` its stores'. With `ids` outputs carry the id of their input; while as
+        many bytes of them are held, no new message starts."""
         self.task = task
         self._journal = journal
         self._events = events
@@ -101,8 +101,8 @@ class AsyncMessages:
 
     def prevents(self, quiet: Quiet) -> bool:
         """Whether a message prevents what a wait is for. Messages that are processed one at a time are undone when they
-        fail, with all changes since their start; and one of them that waits for its repetition makes no gap, since it is
-        undone, and no later one has started."""
+        fail, with all changes since their start; and one of them that waits for its repetition makes no gap, since it
+        is undone, and no later one has started."""
         one_at_a_time = self._config.max_concurrency == 1
         if quiet is Quiet.CHANGE:
             return one_at_a_time and bool(self._in_flight)
@@ -181,7 +181,8 @@ class AsyncMessages:
             oldest = next(iter(self._in_flight.values()))
             if now - oldest.started_at > timeout_ms / 1000.0:
                 raise TaskFailed(
-                    f"{self.task.name}: process of {oldest.work.envelope.position} was not completed within {timeout_ms} ms "
+                    f"{self.task.name}: process of {oldest.work.envelope.position} was not completed within "
+                    f"{timeout_ms} ms "
                     "(task.callback.timeout.ms)"
                 )
 

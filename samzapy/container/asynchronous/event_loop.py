@@ -1,4 +1,5 @@
-"""The thread of asynchronous tasks: one asyncio loop a container, run a little at a time, and stores for this thread only."""
+"""The thread of asynchronous tasks: one asyncio loop a container, run a little at a time, and stores for this thread
+only."""
 
 from __future__ import annotations
 
@@ -96,8 +97,8 @@ Store = KeyValueStore[Any, Any]
 
 
 class LoopThreadStore(KeyValueStore[Any, Any]):
-    """A store as an asynchronous task gets it. A call from any other thread raises RuntimeError, since it could come in the
-    middle of a commit."""
+    """A store as an asynchronous task gets it. A call from any other thread raises RuntimeError, since it could come in
+    the middle of a commit."""
 
     __slots__ = ("_is_here", "_name", "_store")
 

@@ -1,4 +1,5 @@
-"""Runs asynchronous tasks: starts messages while there is room, waits for their ends, and keeps commits free of gaps."""
+"""Runs asynchronous tasks: starts messages while there is room, waits for their ends, and keeps commits free of
+gaps."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ class AsynchronousExecutor(TaskExecutor):
     """Keeps messages of the tasks in flight.
 
     1. A window, a timer and the end of a stream wait until their task has no message in flight.
-    2. A commit covers the whole container, so it waits for all tasks: it holds the work of exactly the messages before its
-       offsets. After `commit_max_delay_ms` it is skipped, and the next one tries again. With `task.async.commit` it does
-       not wait, and its offsets are the end of the contiguous prefix.
+    2. A commit covers the whole container, so it waits for all tasks: it holds the work of exactly the messages before
+       its offsets. After `commit_max_delay_ms` it is skipped, and the next one tries again. With `task.async.commit` it
+       does not wait, and its offsets are the end of the contiguous prefix.
     3. A stop waits for the messages in flight, `shutdown_ms` at most. After that the attempt ends without a commit.
     4. A stop leaves a message that waits for its repetition to the next start, as in a synchronous task. If later
        messages of the partition are done, the stop waits for the repetition.
@@ -134,12 +135,14 @@ class AsynchronousExecutor(TaskExecutor):
             late = (waited_s + each.repeats_in_s) * 1000 > self._shutdown_ms
             if late and each.waiting.repeating and not each.in_flight:
                 raise TaskFailed(
-                    f"{each.task.name}: a message is to be tried again later than {self._shutdown_ms} ms (task.shutdown.ms) after "
+                    f"{each.task.name}: a message is to be tried again later than {self._shutdown_ms} ms "
+                    "(task.shutdown.ms) after "
                     "the stop, and others behind it are done: no commit is possible"
                 )
         if messages and waited_s * 1000 > self._shutdown_ms:
             raise TaskFailed(
-                f"messages are still in flight {self._shutdown_ms} ms (task.shutdown.ms) after the stop: {_in_flight(messages)}"
+                f"messages are still in flight {self._shutdown_ms} ms (task.shutdown.ms) after the stop: "
+                f"{_in_flight(messages)}"
             )
 
 

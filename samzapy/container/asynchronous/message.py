@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Work:
     """A message that a task has accepted.
 
-    `undecodable`: set until its bytes are decoded. `key`: it starts only after the messages of this key before it, None for
-    no such order. `pauses`: the pauses left before further tries. `tried`: decoding was tried.
+    `undecodable`: set until its bytes are decoded. `key`: it starts only after the messages of this key before it, None
+    for no such order. `pauses`: the pauses left before further tries. `tried`: decoding was tried.
     """
 
     envelope: IncomingMessageEnvelope
@@ -65,8 +65,8 @@ def _copied(value: Any) -> Any:
 
 
 class MessageOutputs(MessageCollector):
-    """Gathers the outputs of one message, as of the time of each send. They are serialized when the message is done, on the
-    task's thread, and dropped if it fails."""
+    """Gathers the outputs of one message, as of the time of each send. They are serialized when the message is done, on
+    the task's thread, and dropped if it fails."""
 
     __slots__ = ("_position", "closed", "gathered")
 

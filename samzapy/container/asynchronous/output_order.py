@@ -23,8 +23,8 @@ _OVERHEAD_BYTES = 200
 
 
 class OutputOrder(Protocol):
-    """Decides when the outputs of one task leave. They are serialized already: when a message ends, the policies deal with
-    its outputs that do not serialize."""
+    """Decides when the outputs of one task leave. They are serialized already: when a message ends, the policies deal
+    with its outputs that do not serialize."""
 
     @property
     def full(self) -> bool:

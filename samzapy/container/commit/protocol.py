@@ -4,7 +4,7 @@
     2  object caches -> uncommitted stores (serialize once a key)
     3  outputs: wait for every ack, before the state says that they were sent; with exactly-once outputs to the
        transaction's system join it instead; sinks: one transaction each, rows + offsets
-    4  changelog records: send, wait for every ack, note each changelog's last offset; check that no other writer is there
+    4  changelog records: send, wait for every ack, note each changelog's last offset, and check for other writers
     5  checkpoint records {input offsets, changelog offsets, epoch, clock}; commit the transaction of 4 and 5
     6  store engines: one write batch each, data + marker; only now, so a store never holds aborted changes
     7  count it
@@ -38,9 +38,10 @@ Positions = Mapping[str, Mapping[SystemStreamPartition, int]]
 class CommitSettings:
     """The parts that every commit needs.
 
-    `state` writes changelogs and checkpoints. `outputs_inside`: the system with outputs in the transaction of the state,
-    None if all outputs are acknowledged before it. `must_own` raises TaskMigrated when the lease is lost; it is asked right
-    before a checkpoint, since a late one would undo a successor's. `epochs` gives the leader epochs of what was read.
+    `state` writes changelogs and checkpoints. `outputs_inside`: the system with outputs in the transaction of the
+    state, None if all outputs are acknowledged before it. `must_own` raises TaskMigrated when the lease is lost; it is
+    asked right before a checkpoint, since a late one would undo a successor's. `epochs` gives the leader epochs of what
+    was read.
     """
 
     state: StateWriter
@@ -174,8 +175,8 @@ class CommitProtocol:
         reach("commit.2")
 
     def _outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
-        """Wait for the acks of the tasks' outputs, except for outputs inside the transaction, which waits for them itself. Then
-        commit the sinks one after the other: a connection belongs to the thread that has made it."""
+        """Wait for the acks of the tasks' outputs, except for outputs inside the transaction, which waits for them
+        itself. Then commit the sinks one after the other: a connection belongs to the thread that has made it."""
         flushed = set()
         for task in tasks:
             task.collector.hand_over()
@@ -217,8 +218,9 @@ class AtMostOnce(CommitProtocol):
 
     A crash loses the polled messages that were not finished, and the changes and outputs since the last commit.
 
-    The positions go ahead without a transaction, which takes four to nine times as long as the ack (a broker on the same
-    machine: 4.9 ms to 0.6 with 4 tasks, 6.3 ms to 1.4 with 200). So no broker refuses the positions of a superseded run:
+    The positions go ahead without a transaction, which takes four to nine times as long as the ack (a broker on the
+    same machine: 4.9 ms to 0.6 with 4 tasks, 6.3 ms to 1.4 with 200). So no broker refuses the positions of a
+    superseded run:
 
     1. A successor becomes the owner, waits a lease, and then reads where to begin.
     2. This run checks the owner twice per lease. If the ack comes within a lease of such a look, the successor has
@@ -229,7 +231,8 @@ class AtMostOnce(CommitProtocol):
     """
 
     def __init__(self, settings: CommitSettings, look: Callable[[], object], lease_s: float) -> None:
-        """`look` raises JobTakenOver when a newer run is the owner. `lease_s`: as long as a successor waits, in seconds."""
+        """`look` raises JobTakenOver when a newer run is the owner. `lease_s`: as long as a successor waits, in
+        seconds."""
         super().__init__(settings)
         self._look = look
         self._look_s = lease_s / 2

@@ -17,8 +17,8 @@ from samzapy.errors import ForeignRecords
 @dataclass(frozen=True)
 class StateRecords:
     """The places that state is written to. `producer_of` gives the producer of changelogs and checkpoints on a system;
-    `changelog_systems` hold the changelogs of the job's stores. `confirm` asks the coordinator for the container's owner, and
-    raises if that is another attempt."""
+    `changelog_systems` hold the changelogs of the job's stores. `confirm` asks the coordinator for the container's
+    owner, and raises if that is another attempt."""
 
     checkpoints: CheckpointManager
     producer_of: Callable[[str], SystemProducer]
@@ -86,9 +86,10 @@ class StateWriter(ABC):
 class TransactionalState(StateWriter):
     """One transaction of one producer holds changelog and checkpoint records of all tasks of the container.
 
-    Only the task writes to its changelog partition, so its last record in the open transaction is where the partition ends.
-    One request for all partitions finds that; the report of each single record would cost half as much as the record.
-    Records of another writer in between or behind show as a gap before the task's first one (`ChangelogEnd.sent`).
+    Only the task writes to its changelog partition, so its last record in the open transaction is where the partition
+    ends. One request for all partitions finds that; the report of each single record would cost half as much as the
+    record. Records of another writer in between or behind show as a gap before the task's first one
+    (`ChangelogEnd.sent`).
     """
 
     atomic = True
@@ -117,8 +118,8 @@ class TransactionalState(StateWriter):
 
 
 class AwaitedState(StateWriter):
-    """Without transactions: a crash between steps 4 and 5 leaves changes without their positions, so state may hold inputs
-    twice; and an earlier run that is still at work may overwrite this run's records."""
+    """Without transactions: a crash between steps 4 and 5 leaves changes without their positions, so state may hold
+    inputs twice; and an earlier run that is still at work may overwrite this run's records."""
 
     def _last_records(
         self, changelogs: Sequence[SystemStreamPartition]

@@ -1,4 +1,5 @@
-"""Collectors under error policies: for outputs that cannot be sent, and for taking back the outputs of a failed message."""
+"""Collectors under error policies: for outputs that cannot be sent, and for taking back the outputs of a failed
+message."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from samzapy.errors import SerdeError
 class TolerantCollector(BufferingCollector):
     """Asks the policy about outputs that do not serialize.
 
-    A policy applies to one input. In a run of several inputs an output that fails raises, and sets `undecided`: the run is then
-    undone and processed in smaller ones, whether the task lets the error through or not.
+    A policy applies to one input. In a run of several inputs an output that fails raises, and sets `undecided`: the run
+    is then undone and processed in smaller ones, whether the task lets the error through or not.
     """
 
     __slots__ = ("_again", "_several", "_undecided", "recovery")
@@ -74,8 +75,8 @@ class TolerantCollector(BufferingCollector):
 
 
 class CheckingCollector(TolerantCollector):
-    """Asks the policy about outputs that their stream would refuse, before a producer sees them and is poisoned: too large,
-    without a key for a compacted stream, or with a time stamp too far from now.
+    """Asks the policy about outputs that their stream would refuse, before a producer sees them and is poisoned: too
+    large, without a key for a compacted stream, or with a time stamp too far from now.
 
     A record's size is the size of its key, value and headers; the overhead of a system's own format is not counted. The
     limit of a stream that does not exist yet is asked for again after each hand-over, since the records may have
@@ -110,7 +111,7 @@ class CheckingCollector(TolerantCollector):
         super().send(envelope)
         if len(records) == before or records[-1].stream != stream.stream:
             return  # it did not serialize
-        refusal = self._limit(stream).refusal(stream, records[-1], self._wall_ms)  # type: ignore[arg-type]  # no columns
+        refusal = self._limit(stream).refusal(stream, records[-1], self._wall_ms)  # type: ignore[arg-type]
         if refusal is not None:
             records.pop()
             if self._several:

@@ -15,8 +15,8 @@ The record has the input's key and value bytes and headers, and on top, all as U
 If the letter is larger than its stream takes, traceback and reason are cut as much as needed. The policy of `produce`
 decides about one that is still too large.
 
-The letter about an output that does not serialize, or is too large, carries the input of that output. Outputs of `window`
-or `on_end_of_stream` come from no input: their letters have no key, value or position.
+The letter about an output that does not serialize, or is too large, carries the input of that output. Outputs of
+`window` or `on_end_of_stream` come from no input: their letters have no key, value or position.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class DeadLetters(NoDeadLetters):
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        """`deliver` takes a letter for a system. `limit_of` gives the largest record that a stream takes; called once. With
-        `ids` letters carry ids, of another kind than the task's outputs."""
+        """`deliver` takes a letter for a system. `limit_of` gives the largest record that a stream takes; called once.
+        With `ids` letters carry ids, of another kind than the task's outputs."""
         self._deliver = deliver
         self.stream = stream
         self._task_name = task_name
@@ -161,8 +161,8 @@ class NoRawRecords:
 class RawRecords(NoRawRecords):
     """The bytes that the messages of one container were decoded from, for the few that become dead letters.
 
-    Envelopes do not hold them. So the polled batches are kept as they came until every task that reads their partition is
-    past them, and a message's bytes are looked up by its offset. That costs one list operation a batch. `follow` the
+    Envelopes do not hold them. So the polled batches are kept as they came until every task that reads their partition
+    is past them, and a message's bytes are looked up by its offset. That costs one list operation a batch. `follow` the
     tasks' positions first, then `keep` every poll.
     """
 

@@ -171,7 +171,8 @@ class SearchingProcessing(BatchProcessing):
 
     1. The messages before it are processed once, as in a StreamTask. No commit has them.
     2. If a batch fails and neither half does, the error names the whole batch.
-    3. A refusal of a store and a failed serialization are about a message, too; other errors of ours end the attempt at once.
+    3. A refusal of a store and a failed serialization are about a message, too; other errors of ours end the attempt at
+       once.
     """
 
     __slots__ = ()

@@ -16,8 +16,8 @@ from samzapy.container.tasks.task_instance import TaskInstance
 
 
 class TolerantProcessing(Processing):
-    """Undoes a `process` that raised: drops its outputs and its rows for sinks, and restores the stores. Then the message is
-    repeated, skipped or made a dead letter. Requests to the coordinator stay."""
+    """Undoes a `process` that raised: drops its outputs and its rows for sinks, and restores the stores. Then the
+    message is repeated, skipped or made a dead letter. Requests to the coordinator stay."""
 
     __slots__ = ("_collector", "_journal", "_process", "_recovery", "_task")
 

@@ -20,9 +20,9 @@ _DONE = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
 
 
 def is_about_its_message(failure: BaseException) -> TypeGuard[Exception]:
-    """Whether the message is the cause of a failure of `process`. Failed stores and producers, a lost lease and an exit of
-    the interpreter have other causes: they end the attempt under every policy. A store that refuses a key or a value has not
-    failed."""
+    """Whether the message is the cause of a failure of `process`. Failed stores and producers, a lost lease and an exit
+    of the interpreter have other causes: they end the attempt under every policy. A store that refuses a key or a value
+    has not failed."""
     if isinstance(failure, SerdeError):
         return failure.refused
     if isinstance(failure, SamzapyError):
@@ -50,8 +50,8 @@ class Recovery:
 
     The counters are `errors.STAGE.skipped`, `.retried` and `.dead-lettered`.
 
-    A container that is to stop does not wait for a repetition: the message at hand is given back, unprocessed, if it can be
-    (`gives_back`). For a failure that is about no message, the repetitions follow without pauses.
+    A container that is to stop does not wait for a repetition: the message at hand is given back, unprocessed, if it
+    can be (`gives_back`). For a failure that is about no message, the repetitions follow without pauses.
     """
 
     __slots__ = (
@@ -135,7 +135,8 @@ class Recovery:
         return True
 
     def _without_letter(self, refused: RecordTooLarge, failure: BaseException) -> bool:
-        """Skip the message at hand if the policy of `produce` is to skip records that are too large. Raises `refused`."""
+        """Skip the message at hand if the policy of `produce` is to skip records that are too large. Raises
+        `refused`."""
         policy = self.policy(Stage.PRODUCE)
         refused.__cause__ = failure
         if policy.then is not Action.SKIP and not policy.ignores(refused):
@@ -212,8 +213,8 @@ class PolicyLog:
         self._left_out: dict[str, int] = {}
 
     def warn(self, kind: str, line: str, failure: BaseException | None = None) -> bool:
-        """Log `line` with the traceback of `failure`, or count it if one of its kind was logged within the period; returns
-        whether it is logged."""
+        """Log `line` with the traceback of `failure`, or count it if one of its kind was logged within the period;
+        returns whether it is logged."""
         now = self._clock.monotonic()
         if now < self._next.get(kind, now):
             self._left_out[kind] = self._left_out.get(kind, 0) + 1

@@ -15,8 +15,8 @@ from samzapy.errors import SerdeError
 
 
 class UndecodableProcessing(Processing):
-    """Asks the policy about a message that does not decode. All others go to `processing`, also a message that decodes when
-    it is tried again."""
+    """Asks the policy about a message that does not decode. All others go to `processing`, also a message that decodes
+    when it is tried again."""
 
     __slots__ = ("_processing", "_recovery", "_task")
 

@@ -1,6 +1,7 @@
 """Undoes the store changes of a message that failed.
 
-1. Each change first notes the old value, by one more read, which the store does not count. The changes of a failed message are undone in reverse order.
+1. Each change first notes the old value, by one more read, which the store does not count. The changes of a failed
+   message are undone in reverse order.
 2. An object that was changed in place cannot be undone. So stores hand out copies, unless the job file says
    `stores.X.object.cache.mode=reference`.
 """

@@ -1,7 +1,8 @@
 """Describes a failure of the user's code: the exception, the line of the user's code, the whole traceback.
 
-The line comes from the innermost frame of the user's code: neither samzapy's own, nor of Python's library, nor of an installed
-package. A task that is itself an installed package has none of these; then it is the outermost frame outside of samzapy.
+The line comes from the innermost frame of the user's code: neither samzapy's own, nor of Python's library, nor of an
+installed package. A task that is itself an installed package has none of these; then it is the outermost frame outside
+of samzapy.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _OURS = str(_SAMZAPY) + "/"
 
 
 def user_line(cause: BaseException) -> str:
-    """The line of the user's code that an exception comes from, as `tasks/counts.py:42`: below the folder of `sys.path` that
-    has it. Empty if no frame is the user's."""
+    """The line of the user's code that an exception comes from, as `tasks/counts.py:42`: below the folder of `sys.path`
+    that has it. Empty if no frame is the user's."""
     frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if not _is_ours(frame.filename)]
     for frame in reversed(frames):
         if not frame.filename.startswith("<") and not is_installed(frame.filename):

@@ -1,4 +1,5 @@
-"""A task's clock in event time. Timers, `on_clock`, `on_watermark`, state checkpoints, the checkpoint and reports read it.
+"""A task's clock in event time. Timers, `on_clock`, `on_watermark`, state checkpoints, the checkpoint and reports read
+it.
 
 Why did my timer not fire? The clock has not come to the timer's time. The clock is the least mark of the sources that
 count, so look at the source that holds it back:
@@ -14,14 +15,15 @@ count, so look at the source that holds it back:
    position moves; a sender, when it sends a control message. A partition is idle when all of its senders are idle. It
    is not idle while its messages wait in the container, or while the container holds it back or does not poll it. When
    no source counts, the clock stands at the highest mark.
-5. The clock never goes back. A restart continues with the committed marks and the last messages of the senders; a partition
-   that starts before its committed offset starts without a mark. Idle partitions count again until they are idle again.
+5. The clock never goes back. A restart continues with the committed marks and the last messages of the senders; a
+   partition that starts before its committed offset starts without a mark. Idle partitions count again until they are
+   idle again.
 6. An asynchronous task moves its marks when all messages of a poll are done.
-7. A task that neither has timers nor listens to its clock takes the last message of each run for the whole run, which costs
-   nothing per message. Its marks may be a little behind.
+7. A task that neither has timers nor listens to its clock takes the last message of each run for the whole run, which
+   costs nothing per message. Its marks may be a little behind.
 
-`samzapy checkpoint show` prints the task's time, the source that holds it back, and the idle sources, as of the last commit.
-The status page shows the present values. Wall-clock timers do not follow this clock.
+`samzapy checkpoint show` prints the task's time, the source that holds it back, and the idle sources, as of the last
+commit. The status page shows the present values. Wall-clock timers do not follow this clock.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ def event_times(run: Sequence[IncomingMessageEnvelope]) -> Iterable[int]:
 class EventClock:
     """One task's clock. Feeding it costs a call per run of messages, never one per message.
 
-    `intermediate`: the partitions that follow their senders. `over`: the partitions that had ended when the checkpoint was
-    written; they end again unless another message comes.
+    `intermediate`: the partitions that follow their senders. `over`: the partitions that had ended when the checkpoint
+    was written; they end again unless another message comes.
 
     For the thread that runs the task. Other threads may read `now`, `time_ms`, `idle` and `held_by`.
     """
@@ -95,8 +97,8 @@ class EventClock:
         bound: TimeBound | None = None,
     ) -> None:
         """`offsets` is the task's live map of positions, which the idle rule reads. `clock` measures the silence of a
-        source; `idle_ms` <= 0: no source is ever idle. `exact`: the latest time of each run counts, not its last message's.
-        `bound`: of the times that move the clock, by default none."""
+        source; `idle_ms` <= 0: no source is ever idle. `exact`: the latest time of each run counts, not its last
+        message's. `bound`: of the times that move the clock, by default none."""
         self._offsets = offsets
         self._clock = clock
         self._idle_s = idle_ms / 1000.0
@@ -136,9 +138,9 @@ class EventClock:
         self._reported = self._told_before(checkpoint.told, back=back)
 
     def _told_before(self, told: int | None, *, back: bool) -> int | None:
-        """The watermark that `on_watermark` was last called with. The present one may be lower, since sources that were idle
-        or had ended count again. If an intermediate partition starts before its committed offset (`back`), the calls that
-        follow from its messages are made again."""
+        """The watermark that `on_watermark` was last called with. The present one may be lower, since sources that were
+        idle or had ended count again. If an intermediate partition starts before its committed offset (`back`), the
+        calls that follow from its messages are made again."""
         if told is None:  # no sender had sent a watermark, or an older version wrote it
             return self._stages.current
         return None if told < 0 or back else told
@@ -146,7 +148,8 @@ class EventClock:
     def _still_true(
         self, kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint
     ) -> dict[SystemStreamPartition, T]:
-        """Leave out the partitions that start before their committed offset: their messages come as for the first time."""
+        """Leave out the partitions that start before their committed offset: their messages come as for the first
+        time."""
         committed, offsets = checkpoint.input_offsets, self._offsets
         return {
             ssp: each
@@ -184,8 +187,8 @@ class EventClock:
 
     @property
     def held_by(self) -> str:
-        """The source that holds the clock back, for people: `kafka.in[3]`, `kafka.in[3] (sender shop-1/Partition 0)`, or
-        nothing."""
+        """The source that holds the clock back, for people: `kafka.in[3]`, `kafka.in[3] (sender shop-1/Partition 0)`,
+        or nothing."""
         ssp = self._marks.holding
         if ssp is None:
             return ""
@@ -222,8 +225,8 @@ class EventClock:
     @property
     def told(self) -> int | None:
         """The watermark that `take_watermark` has returned last, -1 for none; None if there was no watermark yet. The
-        checkpoint keeps it, because timers and `on_clock` may commit or stop the task before `on_watermark` is called, and
-        because the watermark may be lower after a restart."""
+        checkpoint keeps it, because timers and `on_clock` may commit or stop the task before `on_watermark` is called,
+        and because the watermark may be lower after a restart."""
         if self._reported is not None:
             return self._reported
         return None if self._stages.current is None else -1
@@ -246,14 +249,15 @@ class EventClock:
     # Messages
 
     def reach(self, ssp: SystemStreamPartition) -> float:
-        """The furthest time that this partition alone can move the clock to; -inf if another one that counts has no mark."""
+        """The furthest time that this partition alone can move the clock to; -inf if another one that counts has no
+        mark."""
         return self._marks.reach(ssp)
 
     def latest(
         self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope], *, counts: bool = False
     ) -> int:
-        """The event time that a run of messages moves its partition to, -1 for none. `counts`: count the messages that are too
-        far ahead to move it."""
+        """The event time that a run of messages moves its partition to, -1 for none. `counts`: count the messages that
+        are too far ahead to move it."""
         if ssp in self.intermediate:
             return -1
         latest = max(event_times(envelopes), default=-1) if self._exact else envelopes[-1].event_time
@@ -283,8 +287,8 @@ class EventClock:
         return moved
 
     def end(self, ssp: SystemStreamPartition) -> bool:
-        """The partition has ended, all of its messages are processed, and it counts no longer; returns whether the clock
-        has moved."""
+        """The partition has ended, all of its messages are processed, and it counts no longer; returns whether the
+        clock has moved."""
         self._ended.add(ssp)
         if ssp in self.intermediate:
             self._stages.set_aside(ssp)

@@ -71,7 +71,8 @@ def decode(value: bytes | None, headers: Headers, position: str) -> SentControl:
     except (ValueError, KeyError) as cause:
         allowed = ", ".join(each.decode() for each in _NAMES.values())
         raise SerdeError(
-            f"{position}: not a control message ({type(cause).__name__}: {cause}): {name[:40]!r} {(value or b'')[:80]!r}; "
+            f"{position}: not a control message ({type(cause).__name__}: {cause}): {name[:40]!r} "
+            f"{(value or b'')[:80]!r}; "
             f"expected {allowed} with sender and senders"
         ) from cause
 
@@ -87,7 +88,8 @@ class ControlRun(list[IncomingMessageEnvelope]):
 
 
 class ControlDecoder(Decoder):
-    """Decodes the batches of one intermediate stream: cuts them at control messages and leaves the rest to `messages`."""
+    """Decodes the batches of one intermediate stream: cuts them at control messages and leaves the rest to
+    `messages`."""
 
     __slots__ = ("_messages",)
 
@@ -131,8 +133,8 @@ class ControlSender:
         admin_of: Callable[[str], SystemAdmin],
         takes_control: Callable[[SystemStream], bool],
     ) -> None:
-        """`job_tasks`: the number of tasks of the job, in all containers. `takes_control`: whether the job declares a stream
-        intermediate."""
+        """`job_tasks`: the number of tasks of the job, in all containers. `takes_control`: whether the job declares a
+        stream intermediate."""
         self._job_name = job_name
         self._job_tasks = job_tasks
         self._admin_of = admin_of

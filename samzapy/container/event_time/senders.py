@@ -16,10 +16,10 @@ _MISSING = "?"
 class Senders:
     """The last control message of each sender, and the least of their watermarks.
 
-    1. Every control message has the number of senders of its job. Until that many senders have sent one, the missing ones hold
-       the watermark back. Before the first control message at least one is missing.
-    2. A sender that is idle, has ended or is drained holds nothing back. The missing ones together count as one source of
-       the idle rule.
+    1. Every control message has the number of senders of its job. Until that many senders have sent one, the missing
+       ones hold the watermark back. Before the first control message at least one is missing.
+    2. A sender that is idle, has ended or is drained holds nothing back. The missing ones together count as one source
+       of the idle rule.
     3. When a job comes back with another number of tasks, the earlier messages of its tasks are void.
     4. When no sender counts, the watermark is the highest there was. It never goes back.
     """

@@ -53,8 +53,8 @@ class NoTimers:
         return inf
 
     def take_due(self) -> Iterator[Timer]:
-        """The due timers, in order of time within each clock, a few at a time. Each leaves the store before it is yielded. A
-        timer that is cancelled or set again meanwhile is left out."""
+        """The due timers, in order of time within each clock, a few at a time. Each leaves the store before it is
+        yielded. A timer that is cancelled or set again meanwhile is left out."""
         return iter(())
 
     def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
@@ -79,8 +79,8 @@ class TaskTimers(NoTimers):
         clock: Clock,
         interrupt: Callable[[], object],
     ) -> None:
-        """`store` is the store of `timers`, without a journal: changes between messages are never undone. `event_clock` is
-        the task's, and exact. `interrupt` makes the task return after the message at hand."""
+        """`store` is the store of `timers`, without a journal: changes between messages are never undone. `event_clock`
+        is the task's, and exact. `interrupt` makes the task return after the message at hand."""
         self.timers = timers
         timers.interrupt = interrupt
         timers.between_messages = store

@@ -1,8 +1,8 @@
 """Decodes raw records into envelopes, or into the columns of a batch task, a batch at a time.
 
-1. The good path has no Python frame per record: the serde's function is mapped over a column, and the envelopes are made
-   from the columns in C. Nulls and bytes that do not decode cost extra time, but not for the records around them. A serde of
-   the user never sees a null, so a batch with nulls is decoded record by record.
+1. The good path has no Python frame per record: the serde's function is mapped over a column, and the envelopes are
+   made from the columns in C. Nulls and bytes that do not decode cost extra time, but not for the records around them.
+   A serde of the user never sees a null, so a batch with nulls is decoded record by record.
 2. Under an error policy a record that does not decode keeps its place among the others, as a separate run.
 """
 
@@ -25,11 +25,12 @@ from samzapy.plugins import is_own
 def decode_column(
     serde: Serde | None, column: Sequence[bytes | None], failures: dict[int, Exception], *, refuses_null: bool = False
 ) -> Sequence[Any]:
-    """The objects of a column of bytes, None where it has a null; the column itself without a serde, or with a serde of bytes.
+    """The objects of a column of bytes, None where it has a null; the column itself without a serde, or with a serde of
+    bytes.
 
-    A record that does not decode gives None, and its exception goes to `failures`, by index. Each record is decoded once.
-    Nulls are left out beforehand unless the serde `refuses_null`: the answer of another serde would replace the null.
-    Raises EnvironmentFailure for a serde that cannot fetch its requirements: no record is at fault.
+    A record that does not decode gives None, and its exception goes to `failures`, by index. Each record is decoded
+    once. Nulls are left out beforehand unless the serde `refuses_null`: the answer of another serde would replace the
+    null. Raises EnvironmentFailure for a serde that cannot fetch its requirements: no record is at fault.
     """
     if serde is None or serde.from_bytes is bytes:
         return column
@@ -45,7 +46,7 @@ def decode_column(
     while len(found) < len(column):
         try:
             for data in islice(column, len(found), None):
-                found.append(None if data is None else decode(data))  # noqa: PERF401  # the number of those before a failure
+                found.append(None if data is None else decode(data))  # noqa: PERF401  # to count them
         except EnvironmentFailure:
             raise
         except Exception as cause:  # noqa: BLE001
@@ -129,8 +130,8 @@ class Decoder:
         batch: RecordBatch,
         arrival_ms: int,
     ) -> list[Sequence[IncomingMessageEnvelope]]:
-        """The messages between the `failures`, and each failure as a separate run, in order. `whole` has a place for every
-        record of `batch`; it is returned itself if nothing failed."""
+        """The messages between the `failures`, and each failure as a separate run, in order. `whole` has a place for
+        every record of `batch`; it is returned itself if nothing failed."""
         runs: list[Sequence[IncomingMessageEnvelope]] = []
         start = 0
         for index in sorted(failures):
@@ -203,8 +204,8 @@ class Undecodable(list[IncomingMessageEnvelope]):
 
 
 class TolerantDecoder(Decoder):
-    """Cuts a batch at the messages that do not decode, so that the policy is applied to them in order, and a commit has both
-    the outcome and their offsets."""
+    """Cuts a batch at the messages that do not decode, so that the policy is applied to them in order, and a commit has
+    both the outcome and their offsets."""
 
     __slots__ = ()
 

@@ -31,8 +31,8 @@ _PORTIONS_IN_FLIGHT = 2
 #: The default number of records of a poll. A batch task combines its records: in a larger batch keys repeat more often,
 #: so fewer entries per record go to a store.
 _POLL, _POLL_OF_BATCHES = 2_000, 16_000
-#: The records that are decoded at a time: few, since their objects stay in the processor's cache while they are processed
-#: (2,000 cost a sixth more CPU on cores with half a MiB of it).
+#: The records that are decoded at a time: few, since their objects stay in the processor's cache while they are
+#: processed (2,000 cost a sixth more CPU on cores with half a MiB of it).
 _DECODED = 256
 
 #: The decoders of a stream, without and with an error policy.
@@ -97,8 +97,8 @@ class InputBuilder:
         return self._config.task.poll_batch_size or (_POLL_OF_BATCHES if issubclass(kind, BatchTask) else _POLL)
 
     def _decoded_at_once(self, kind: type[AnyTask]) -> int | None:
-        """The records that are decoded at a time, None for a whole poll: as a batch, or since at-most-once commits a poll before
-        its messages are processed, and must not pass over one that cannot be decoded."""
+        """The records that are decoded at a time, None for a whole poll: as a batch, or since at-most-once commits a
+        poll before its messages are processed, and must not pass over one that cannot be decoded."""
         whole = issubclass(kind, BatchTask) or self._config.task.guarantee is Guarantee.AT_MOST_ONCE
         return None if whole else _DECODED
 

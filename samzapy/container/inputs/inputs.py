@@ -34,8 +34,8 @@ NOTHING = Polled({}, ())
 
 @dataclass(frozen=True)
 class PollLimits:
-    """`records`: the most of a poll. `idle_s`: how long an idle poll waits on all systems together. `decoded`: the most records
-    that are decoded before their messages are processed; None for a whole poll."""
+    """`records`: the most of a poll. `idle_s`: how long an idle poll waits on all systems together. `decoded`: the most
+    records that are decoded before their messages are processed; None for a whole poll."""
 
     records: int
     idle_s: float

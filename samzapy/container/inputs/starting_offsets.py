@@ -130,7 +130,8 @@ def follow(
             logger.warning("%s: the startpoint %s of %s is passed over: %s", task.name, startpoint.position, ssp, cause)
         except SamzapyError:
             logger.warning(
-                "%s: the startpoint %s of %s has no offset yet; to start without it: samzapy startpoint clear JOB.properties",
+                "%s: the startpoint %s of %s has no offset yet; to start without it: samzapy startpoint clear "
+                "JOB.properties",
                 task.name,
                 startpoint.position,
                 ssp,
@@ -149,8 +150,8 @@ def tell_unread(
     logs: Mapping[SystemStreamPartition, OffsetRange],
     ends: Mapping[SystemStreamPartition, int],
 ) -> None:
-    """Log the inputs whose first start, by their default, leaves out records that are there: `upcoming` is Samza's default,
-    so a first run to the `ends` of its inputs would read nothing and not say why."""
+    """Log the inputs whose first start, by their default, leaves out records that are there: `upcoming` is Samza's
+    default, so a first run to the `ends` of its inputs would read nothing and not say why."""
     unread: dict[SystemStream, dict[SystemStreamPartition, int]] = {}
     for ssp, offset in starts.items():
         if offset > logs[ssp].oldest:
@@ -158,7 +159,8 @@ def tell_unread(
     for stream, left_out in sorted(unread.items()):
         logger.log(
             logging.INFO if ends.keys().isdisjoint(left_out) else logging.WARNING,
-            "%s: %s without a committed offset, so the job starts behind %s offsets that are there; to read them, run it once with %s",
+            "%s: %s without a committed offset, so the job starts behind %s offsets that are there; to read them, run "
+            "it once with %s",
             stream,
             "1 partition is" if len(left_out) == 1 else f"{len(left_out):,} partitions are",
             f"{sum(left_out.values()):,}",

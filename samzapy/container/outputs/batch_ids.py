@@ -1,13 +1,13 @@
 """Ids for the outputs of a batch task.
 
-The end of a batch is arbitrary: after a crash its messages may come again in other batches. So the id of an output must not
-depend on it. The id holds the offset of one input, as the ids of `output_ids` do, and the output's number among the outputs
-of that input in this call:
+The end of a batch is arbitrary: after a crash its messages may come again in other batches. So the id of an output must
+not depend on it. The id holds the offset of one input, as the ids of `output_ids` do, and the output's number among the
+outputs of that input in this call:
 
-1. The task names the input of each output (`send_batch(..., inputs=...)`, or `from_input`), and an output without one is
-   refused. With `task.batch.max.messages=1` the input is the batch's only one.
-2. The outputs of an input are the same in every batch if they depend only on that input and on earlier ones. The task has to
-   ensure that; a sum that is sent once a batch violates it.
+1. The task names the input of each output (`send_batch(..., inputs=...)`, or `from_input`), and an output without one
+   is refused. With `task.batch.max.messages=1` the input is the batch's only one.
+2. The outputs of an input are the same in every batch if they depend only on that input and on earlier ones. The task
+   has to ensure that; a sum that is sent once a batch violates it.
 3. The outputs of a call leave in the order of their inputs, so the ids of a partition ascend as in other tasks.
 """
 
@@ -141,7 +141,8 @@ class BatchIdCollector(MessageCollector):
             if self._only:
                 return [self._batch.offsets[0]] * count
             raise TaskFailed(
-                f"process_batch of {self._batch.position} sends to {stream} without inputs: in effectively-once each output "
+                f"process_batch of {self._batch.position} sends to {stream} without inputs: in effectively-once each "
+                "output "
                 "needs the offset of the input it comes from; send_batch(..., inputs=batch.offsets), or set "
                 "task.batch.max.messages=1"
             )
@@ -152,7 +153,8 @@ class BatchIdCollector(MessageCollector):
         if not self._offsets.issuperset(inputs):
             other = next(each for each in inputs if each not in self._offsets)
             raise TaskFailed(
-                f"process_batch of {self._batch.position} sends to {stream} with input {other!r}: expected an offset of the batch"
+                f"process_batch of {self._batch.position} sends to {stream} with input {other!r}: expected an offset "
+                "of the batch"
             )
         return inputs if isinstance(inputs, Sequence) else list(inputs)  # a column of pandas finds its items by label
 

@@ -325,7 +325,8 @@ class BufferingCollector(MessageCollector):
                 continue
             if serde is None:
                 if not isinstance(value, bytes):
-                    return f"no serde is set for the {part.rpartition(' ')[2]}, so bytes are needed, got {type(value).__name__}"
+                    what, kind = part.rpartition(" ")[2], type(value).__name__
+                    return f"no serde is set for the {what}, so bytes are needed, got {kind}"
                 continue
             if not is_own(type(serde)):
                 continue  # a serde of the user may count its calls
@@ -339,8 +340,8 @@ class BufferingCollector(MessageCollector):
 
 
 def _key_encoder(serde: Serde | None) -> Encode:
-    """The serialization of keys. Systems rely on bytes, so the result of a user's serde is checked; that of a message is
-    when it is copied."""
+    """The serialization of keys. Systems rely on bytes, so the result of a user's serde is checked; that of a message
+    is when it is copied."""
     if serde is None:
         return _bytes_only
     to_bytes = serde.to_bytes
@@ -410,14 +411,15 @@ def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str],
     """`serdes_of` behind a check: a task may send to the streams of the job's `systems`, except to the job's `own`
     streams, which only the runtime writes to (each with its kind).
 
-    Raises TypeError for a value that is not a SystemStream, ValueError for an unknown system and for the job's own changelogs
-    and checkpoints. The error comes out of the user's `send`, so it names the input at hand.
+    Raises TypeError for a value that is not a SystemStream, ValueError for an unknown system and for the job's own
+    changelogs and checkpoints. The error comes out of the user's `send`, so it names the input at hand.
     """
 
     def checked(stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         if not isinstance(stream, SystemStream):
             raise TypeError(
-                f"expected a SystemStream to send to, got {type(stream).__name__} {stream!r}{_as_written(stream, systems)}"
+                f"expected a SystemStream to send to, got {type(stream).__name__} "
+                f"{stream!r}{_as_written(stream, systems)}"
             )
         if stream.system not in systems:
             known = ", ".join(sorted(systems))

@@ -1,25 +1,26 @@
 """Ids for outputs, so that a receiver can tell a repetition from a new message.
 
 In effectively-once every output carries the header `samzapy-id`: the job, the input it came from, and its number among
-that input's outputs (the format is in `samzapy.api.envelope`). Outputs of `window` and of the methods that begin with `on_`
-come from no input and have no id.
+that input's outputs (the format is in `samzapy.api.envelope`). Outputs of `window` and of the methods that begin with
+`on_` come from no input and have no id.
 
 A receiver drops outputs that it has seen, and no others:
 
-1. A source (a job's tasks that read one partition of one incarnation of a stream) has unique names: no other job, no other
-   stream and no later stream of the same name uses them.
-2. A task numbers the outputs of an input from 0, and does so again when it processes the input again. A deterministic task
-   sends the same ids with the same content.
+1. A source (a job's tasks that read one partition of one incarnation of a stream) has unique names: no other job, no
+   other stream and no later stream of the same name uses them.
+2. A task numbers the outputs of an input from 0, and does so again when it processes the input again. A deterministic
+   task sends the same ids with the same content.
 3. The outputs of a source leave in the order of its offsets. Outputs of asynchronous tasks are held until every earlier
    message is done; records that a policy drops leave a hole.
-4. A repeated output goes to the same partition as before. Without any key its offset and number choose the partition, where
-   a producer would choose at random.
+4. A repeated output goes to the same partition as before. Without any key its offset and number choose the partition,
+   where a producer would choose at random.
 5. A producer keeps the order of each partition, and delivers nothing after a record that it could not deliver. So a
    partition of the output holds a prefix of the records sent there, plus whole repetitions of its end.
-6. After a crash the sender continues from its last commit; all outputs before that were acknowledged. So a partition holds
-   every id below its greatest one, and an id that is not greater is a repetition.
-7. 3 to 6 may fail: a policy dropped a record in one attempt only, a stream has grown, or the sender is of an older version.
-   Then the receiver's window decides: it remembers the latest ids one by one, and accepts a late one that is not among them.
+6. After a crash the sender continues from its last commit; all outputs before that were acknowledged. So a partition
+   holds every id below its greatest one, and an id that is not greater is a repetition.
+7. 3 to 6 may fail: a policy dropped a record in one attempt only, a stream has grown, or the sender is of an older
+   version. Then the receiver's window decides: it remembers the latest ids one by one, and accepts a late one that is
+   not among them.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class OutputIds:
         broadcast: Iterable[SystemStreamPartition],
         stream_id_of: Callable[[SystemStream], str],
     ) -> None:
-        """`job`: its name and id. `broadcast`: the partitions that every task reads. `stream_id_of` gives the id of an input
-        stream's incarnation; it is called with the first message of a partition."""
+        """`job`: its name and id. `broadcast`: the partitions that every task reads. `stream_id_of` gives the id of an
+        input stream's incarnation; it is called with the first message of a partition."""
         self._job = job
         self._task_name = task_name
         self._broadcast = frozenset(broadcast)

@@ -81,8 +81,8 @@ class TaskProducers:
         self.transaction: TransactionOnDemand | None = None
 
     def take_over(self, must_own: Callable[[], object]) -> None:
-        """Abort the transaction that the container's predecessor left open, and fence it. `must_own` raises when another
-        attempt owns the container by now; it is asked when the producer has taken over from itself."""
+        """Abort the transaction that the container's predecessor left open, and fence it. `must_own` raises when
+        another attempt owns the container by now; it is asked when the producer has taken over from itself."""
         if self.system is not None:
             self.transaction = TransactionOnDemand(self._clients.transactional(self.system, self._id), must_own)
             self.transaction.init_transactions()
@@ -130,9 +130,9 @@ class CountingProducer(ForwardingProducer):
 
 
 class RecordLimit(NamedTuple):
-    """What a stream takes: the largest record in bytes, records without a key (not `keyed`), and time stamps up to `before_ms`
-    before now and `after_ms` after it. None: unknown, or it sets none. `final`: the stream exists. One that does not may get
-    another limit when it is created."""
+    """What a stream takes: the largest record in bytes, records without a key (not `keyed`), and time stamps up to
+    `before_ms` before now and `after_ms` after it. None: unknown, or it sets none. `final`: the stream exists. One that
+    does not may get another limit when it is created."""
 
     record_bytes: int | None
     final: bool = True
@@ -158,9 +158,9 @@ class RecordLimit(NamedTuple):
 
 
 class RecordLimits:
-    """What a stream takes; the largest record is the smaller of its own limit and its system's. A stream that does not exist has
-    the limit that the system gives to streams that a record creates. A call asks the system, so do not call it for every
-    record."""
+    """What a stream takes; the largest record is the smaller of its own limit and its system's. A stream that does not
+    exist has the limit that the system gives to streams that a record creates. A call asks the system, so do not call
+    it for every record."""
 
     def __init__(self, clients: SystemClients) -> None:
         self._clients = clients
@@ -178,8 +178,8 @@ class RecordLimits:
         return RecordLimit(least, description is not None, **rules)
 
     def of_outputs(self, stream: SystemStream) -> RecordLimit:
-        """The limit now, of what tasks send. If their producer compresses, only its own limit is one of records as they are
-        here: that of the stream is for compressed batches."""
+        """The limit now, of what tasks send. If their producer compresses, only its own limit is one of records as they
+        are here: that of the stream is for compressed batches."""
         if self._clients.compresses(stream.system):
             return self.of(stream)._replace(record_bytes=self._clients.max_record_bytes(stream.system))
         return self.of(stream)

@@ -59,8 +59,9 @@ class ForwardingProducer(SystemProducer):
 class TransactionOnDemand(ForwardingProducer):
     """Begins with the first record after a commit or an abort, so an idle task holds no transaction open.
 
-    A producer may have to take over from itself to begin. If a successor was started in between, that fences the successor.
-    So `must_own` is called after the take-over: an attempt that is not the owner ends, and the successor restarts in place.
+    A producer may have to take over from itself to begin. If a successor was started in between, that fences the
+    successor. So `must_own` is called after the take-over: an attempt that is not the owner ends, and the successor
+    restarts in place.
     """
 
     __slots__ = ("_must_own", "_open")

@@ -27,8 +27,8 @@ Variables = Mapping[str, Any]
 
 
 class Activity(NamedTuple):
-    """A call that a thread is in. `doing` is for people, as `in process of kafka.in[3]@17`; `task` and `position` are empty
-    where it is of no task, or at no message; `of_user`: it is the user's code."""
+    """A call that a thread is in. `doing` is for people, as `in process of kafka.in[3]@17`; `task` and `position` are
+    empty where it is of no task, or at no message; `of_user`: it is the user's code."""
 
     doing: str
     task: str = ""

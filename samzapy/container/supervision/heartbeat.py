@@ -5,16 +5,16 @@ the length of the lease the container must stop without a commit, because anothe
 
 A process may be stopped (SIGSTOP) and continue after its lease has expired:
 
-1. The clock shows that before the next slice and before any checkpoint. The container then asks the coordinator, and writes
-   nothing more once it knows of a successor.
-2. A lease cannot do more. The producer's thread sends queued records at once when the process continues, unless the loss of
-   the lease is known first; then the queue is purged.
+1. The clock shows that before the next slice and before any checkpoint. The container then asks the coordinator, and
+   writes nothing more once it knows of a successor.
+2. A lease cannot do more. The producer's thread sends queued records at once when the process continues, unless the
+   loss of the lease is known first; then the queue is purged.
 3. The successor has fenced the container's transactional producer. So the broker refuses state and checkpoints in every
-   guarantee, and outputs in exactly-once. The other guarantees may repeat one batch of outputs (effectively-once under the
-   same ids). Without transactions changelog records may be repeated, too.
+   guarantee, and outputs in exactly-once. The other guarantees may repeat one batch of outputs (effectively-once under
+   the same ids). Without transactions changelog records may be repeated, too.
 
-A child that the user's code forks has copies of the container and of its lease. If it leaves that code, it ends: it must
-not commit, restart the container or close anything.
+A child that the user's code forks has copies of the container and of its lease. If it leaves that code, it ends: it
+must not commit, restart the container or close anything.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Heartbeat:
         on_lost: Callable[[str], None] = keep_running,
         purge: Callable[[], None] = lambda: None,
     ) -> None:
-        """`report` builds a report of the given phase. `on_lost` is called when the run loop has ignored a lost lease for
-        another lease duration. `purge` throws away unsent records; it is called as soon as the loss is known. The heartbeat's
-        thread makes these calls."""
+        """`report` builds a report of the given phase. `on_lost` is called when the run loop has ignored a lost lease
+        for another lease duration. `purge` throws away unsent records; it is called as soon as the loss is known. The
+        heartbeat's thread makes these calls."""
         self._pid = os.getpid()
         self._purge = purge
         self._on_lost = on_lost
@@ -116,7 +116,8 @@ class Heartbeat:
         return self._drain_requested
 
     def confirm(self) -> None:
-        """Ask now, and wait for the answer. Raises TaskMigrated without an answer, or if another attempt owns the container."""
+        """Ask now, and wait for the answer. Raises TaskMigrated without an answer, or if another attempt owns the
+        container."""
         self._end_child()
         asked = self._clock.monotonic()
         self._tell()
@@ -149,7 +150,8 @@ class Heartbeat:
                 self._on_lost(self._lost)
 
     def _end_child(self, why: str = "") -> None:
-        """End this process if it is a child that the user's code has forked, without a flush of its parent's buffers."""
+        """End this process if it is a child that the user's code has forked, without a flush of its parent's
+        buffers."""
         if os.getpid() != self._pid:
             logger.error(
                 "a child that the task's code has forked ends here, because only its parent runs the container%s; "

@@ -4,11 +4,11 @@ Containers, the driver's threads, the tools of `samzapy.admin` and DataFrames re
 
 Every start writes an owner record before it fences an older run; the newest start is the owner.
 
-1. A run that a newer one has fenced finds the newer one in the record, and ends for good. A run that the broker has fenced
-   (a transaction that took too long) finds itself there, and continues.
-2. Without transactions no run is fenced. The driver reads the record three times a lease, and the next run waits a lease
-   before it reads anything, unless the record of this one says that it has ended. Queued outputs of an older run may still
-   arrive.
+1. A run that a newer one has fenced finds the newer one in the record, and ends for good. A run that the broker has
+   fenced (a transaction that took too long) finds itself there, and continues.
+2. Without transactions no run is fenced. The driver reads the record three times a lease, and the next run waits a
+   lease before it reads anything, unless the record of this one says that it has ended. Queued outputs of an older run
+   may still arrive.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class _Request(msgspec.Struct):
 
 @dataclass(frozen=True)
 class HandoverRequest:
-    """A new run, `by`, asks the run `run` to get ready for a handover; with `go`, to commit and let go now. `safe`: and to
-    take the job back if the new run ends before it has polled its inputs."""
+    """A new run, `by`, asks the run `run` to get ready for a handover; with `go`, to commit and let go now. `safe`: and
+    to take the job back if the new run ends before it has polled its inputs."""
 
     run: str
     by: JobRun
@@ -237,8 +237,8 @@ class Ownership:
         self._records.checkpoints.write_record(JobRecord.HEARD, {"run": self.run_id, "polled": True})
 
     def has_polled(self, run: JobRun) -> bool | None:
-        """Whether the run, which owns the job, has polled its inputs; None while that is open. It is False for a run that has
-        failed, and True if it needs no previous run any more: it was stopped, or another run owns the job."""
+        """Whether the run, which owns the job, has polled its inputs; None while that is open. It is False for a run
+        that has failed, and True if it needs no previous run any more: it was stopped, or another run owns the job."""
         checkpoints = self._records.checkpoints
         with checkpoints.one_pass():
             heard, end, owner = (
@@ -258,7 +258,8 @@ class Ownership:
             yield
 
     def note_end(self, *, again: bool, drained: bool = False) -> None:
-        """Record that this run has ended, whether it has `drained`, and whether its process starts the job `again`. Raises JobTakenOver, if that is known."""
+        """Record that this run has ended, whether it has `drained`, and whether its process starts the job `again`.
+        Raises JobTakenOver, if that is known."""
         if not self._records.is_open:
             self.look()
         self._note(again=again, drained=drained)

@@ -1,5 +1,5 @@
-"""Looks every few seconds, in a thread of its own, where the inputs of a container end, and copies its committed positions to
-a consumer group.
+"""Looks every few seconds, in a thread of its own, where the inputs of a container end, and copies its committed
+positions to a consumer group.
 
 1. One request for all partitions of a system, which the client splits by broker. A broker that does not answer holds up
    this thread alone. Other threads see the age of the last answer, so a container that cannot reach its broker says so.
@@ -10,7 +10,8 @@ a consumer group.
    partition that stands still.
 3. No processed message passes the records that are not messages (the ends of transactions). So the run loop notes its
    consumers' positions whenever it has nothing to do.
-4. The positions are taken before the ends. So no position is newer than the end next to it, and a lag is never too small.
+4. The positions are taken before the ends. So no position is newer than the end next to it, and a lag is never too
+   small.
 5. The consumer group is for tools that show lag. It is a copy: nothing reads it, and a failure is one line in the log.
 """
 
@@ -138,8 +139,8 @@ class LagWatch:
             self._thread.join(LAST_S)
 
     def take(self) -> Measured[dict[str, PartitionLag]] | None:
-        """The lag of each partition; None if there was no look since the last call. Logs when the lag becomes unknown, and when
-        it is known again. One caller at a time."""
+        """The lag of each partition; None if there was no look since the last call. Logs when the lag becomes unknown,
+        and when it is known again. One caller at a time."""
         if not self._ssps:
             return Measured({}, self._clock.monotonic())
         self._note_age()
@@ -222,7 +223,8 @@ class LagWatch:
         try:
             self._mirror(committed)
         except SamzapyError as cause:
-            # A broker is busy while many containers start: a failure that may pass is reported when the next look fails as well.
+            # A broker is busy while many containers start: a failure that may pass is reported when the next look fails
+            # as well.
             is_news = not self._warned and (self._unmirrored or not isinstance(cause, RetriableError | Unreachable))
             logger.log(
                 logging.WARNING if is_news else logging.DEBUG,

@@ -1,4 +1,5 @@
-"""Sets the logging of a process up for a job, and puts it back: the terminal, a file that rotates, lines for the driver.
+"""Sets the logging of a process up for a job, and puts it back: the terminal, a file that rotates, lines for the
+driver.
 
     job.log.dir/JOB-ID/driver.log         the driver, with the lines that containers have sent it
     job.log.dir/JOB-ID/container-0.log    a container, on the machine that runs it; .1 is the file before, and so on
@@ -78,8 +79,8 @@ def process_logging(
 ) -> Iterator[None]:
     """Send lines from `job.log.level` on to a log file and to `handlers`, as long as the context lasts.
 
-    `file`: the name of the file, without its ending. `container` is empty in a driver. Without a file that can be written
-    there is a warning, and the handlers alone.
+    `file`: the name of the file, without its ending. `container` is empty in a driver. Without a file that can be
+    written there is a warning, and the handlers alone.
     """
     root, place = logging.getLogger(), PlaceFilter(container)
     kept = _file(config, job_name, file)
@@ -109,7 +110,8 @@ def process_logging(
 
 
 class PageAddress:
-    """The address of a running job's status page, in a private file beside its log, for other commands on this machine."""
+    """The address of a running job's status page, in a private file beside its log, for other commands on this
+    machine."""
 
     def __init__(self, config: LogConfig, job_name: str) -> None:
         self._path = log_folder(config, job_name) / "page.url"

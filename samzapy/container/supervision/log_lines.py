@@ -1,6 +1,7 @@
 """The lines of a job's log: the place of each, its form, and its way to the driver.
 
-The place of a line (job, container, task, message at hand) is found when it is logged; nothing is stored for it in between.
+The place of a line (job, container, task, message at hand) is found when it is logged; nothing is stored for it in
+between.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, job, container, task, position, message, and traceback if there is one."""
+    """One JSON object a line: time, level, logger, job, container, task, position, message, and traceback if there is
+    one."""
 
     def __init__(self, job: str) -> None:
         super().__init__()

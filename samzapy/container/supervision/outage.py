@@ -17,8 +17,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two lines.
 _LINE_S: Final = 60.0
-#: Seconds before the first start of an outage, and at most: each start that fails without a commit doubles them. Requests
-#: without an answer are spaced by the system's own gate; this is for systems that answer and cannot be written to.
+#: Seconds before the first start of an outage, and at most: each start that fails without a commit doubles them.
+#: Requests without an answer are spaced by the system's own gate; this is for systems that answer and cannot be written
+#: to.
 _FIRST_S, _LONGEST_S = 0.5, 8.0
 #: A party that has not repeated for so many seconds that it has no answer is gone.
 _GONE_S = 150.0
@@ -29,8 +30,9 @@ CONTAINER: Final = "container"
 
 @final
 class Outages:
-    """What a process logs while systems do not answer, whoever notices it: a line at the begin, one a minute, and one at the
-    end. True during one, from the first party without an answer until none is left. May be used from any thread."""
+    """What a process logs while systems do not answer, whoever notices it: a line at the begin, one a minute, and one
+    at the end. True during one, from the first party without an answer until none is left. May be used from any
+    thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock, self._lock = clock, threading.Lock()
@@ -81,15 +83,16 @@ class Outage:
     """The outages of the systems of one container, one after another."""
 
     def __init__(self, ask: Callable[[], object], wait: Callable[[float], object], outages: Outages = OUTAGES) -> None:
-        """`ask` asks the systems for what the next start reads first; it raises SamzapyError. `wait` sleeps, and may return
-        early after a stop. For `outages`, this ends when the container runs again."""
+        """`ask` asks the systems for what the next start reads first; it raises SamzapyError. `wait` sleeps, and may
+        return early after a stop. For `outages`, this ends when the container runs again."""
         self._ask, self._wait, self._outages = ask, wait, outages
         self._pause_s = _FIRST_S
 
     def outlast(self, failure: SamzapyError, may_wait: Callable[[], bool], *, anew: bool) -> bool:
         """Wait until the systems answer, or the service of the failure; returns False if `may_wait` does before.
 
-        `anew`: there was a commit since the last outage; otherwise this one goes on. Raises other errors than an outage.
+        `anew`: there was a commit since the last outage; otherwise this one goes on. Raises other errors than an
+        outage.
         """
         ask = (failure.ask if isinstance(failure, Unreachable) else None) or self._ask
         service = failure.service if isinstance(failure, Unreachable) else Unreachable.service

@@ -3,7 +3,8 @@
 A container is stalled when, for `task.stall.ms`,
 
 1. no look at the ends of the inputs was answered, and it processed nothing (mostly, its broker is unreachable),
-2. the thread that runs the tasks has been in one call (the user's code, a commit, a transaction) and processed nothing, or
+2. the thread that runs the tasks has been in one call (the user's code, a commit, a transaction) and processed nothing,
+   or
 3. it had nothing to process although there are records, behind a transaction of another producer that is still open.
 
 The look costs one walk up a stack, once a report.
@@ -54,8 +55,8 @@ class Watch(Protocol):
         ...
 
     def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
-        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them; `failure` is
-        the last one of the user's code that did not end the attempt."""
+        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them;
+        `failure` is the last one of the user's code that did not end the attempt."""
         ...
 
 
@@ -79,10 +80,13 @@ class ContainerProcess:
     """The process around a container: its waiting log lines, its forced end, the questions about its stores, and the
     tokens for the port of its metrics.
 
-    1. `on_stalled` is called once for each stall in the user's code, if the job file says that such a stall is a failure.
-    2. `on_lost` is called when the lease is lost and the run loop still runs one lease duration later (a stuck `process`).
+    1. `on_stalled` is called once for each stall in the user's code, if the job file says that such a stall is a
+       failure.
+    2. `on_lost` is called when the lease is lost and the run loop still runs one lease duration later (a stuck
+       `process`).
 
-    Both are called on the thread that reports. `questions` supplies the questions about the stores; None without queries.
+    Both are called on the thread that reports. `questions` supplies the questions about the stores; None without
+    queries.
     """
 
     lines: Lines = field(default_factory=NoLines)
@@ -129,8 +133,8 @@ class ContainerWatch:
         self._lag.follow(progress)
 
     def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
-        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them; `failure` is
-        the last one of the user's code that did not end the attempt."""
+        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them;
+        `failure` is the last one of the user's code that did not end the attempt."""
         with self._one_at_a_time:
             lines, left_out = self._process.lines.take()
             stalled, of_user = self._stalled(phase, progress) if self._stall_s else (None, False)
@@ -172,7 +176,8 @@ class ContainerWatch:
         return Stall(about.doing, seconds, stack_as_text(frame)), about.of_user
 
     def _silent(self, idle_s: float) -> Stall | None:
-        """The stall of a container that cannot see the ends of its inputs and has processed nothing for `idle_s` seconds."""
+        """The stall of a container that cannot see the ends of its inputs and has processed nothing for `idle_s`
+        seconds."""
         silent_s = self._lag.silent_s
         if silent_s >= self._stall_s and idle_s >= self._stall_s:
             return Stall(self._lag.trouble, silent_s)

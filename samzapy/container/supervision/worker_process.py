@@ -2,9 +2,9 @@
 
 1. RocksDB opens files when it needs them, and would fail in the middle of a write without free descriptors; librdkafka
    reports a socket that it cannot open as a broker that does not answer. So a start that needs too many is refused.
-2. A poll makes thousands of objects that live for milliseconds. By default Python scans young objects for cycles every 700
-   objects, and these scans lead to scans of all objects: a quarter of the CPU time of the keyed count. So young objects are
-   scanned every 100,000 objects, and those loaded before the first message are never scanned.
+2. A poll makes thousands of objects that live for milliseconds. By default Python scans young objects for cycles every
+   700 objects, and these scans lead to scans of all objects: a quarter of the CPU time of the keyed count. So young
+   objects are scanned every 100,000 objects, and those loaded before the first message are never scanned.
 3. A thread looks for orphaned local stores once a start, since deleting a large one takes long.
 """
 
@@ -41,8 +41,10 @@ def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mappi
     stores, files, clients = files_needed(config, model, engines)
     if limit is not None and opened + files + clients > limit:
         raise TooFewFiles(
-            f"container {model.id}: expected a limit of at least {opened + files + clients:,} open files, got {limit:,}: "
-            f"{files:,} for {stores:,} stores ({len(model.tasks):,} tasks), {clients:,} for clients, {opened:,} are open "
+            f"container {model.id}: expected a limit of at least {opened + files + clients:,} open files, got "
+            f"{limit:,}: "
+            f"{files:,} for {stores:,} stores ({len(model.tasks):,} tasks), {clients:,} for clients, {opened:,} are "
+            "open "
             "already; raise it (ulimit -n), or use more containers (job.container.count)"
         )
 
@@ -55,14 +57,17 @@ class FilesNeeded(NamedTuple):
     of_clients: int
 
 
-#: The files of one task's part of a store of RocksDB: lock, log, manifest, folders, one table, and one that is being written.
+#: The files of one task's part of a store of RocksDB: lock, log, manifest, folders, one table, and one that is being
+#: written.
 STORE_FILES = 8
-#: Pipes and sockets of an admin, a consumer and a producer of Kafka, on a cluster of one broker, and of a transactional producer.
+#: Pipes and sockets of an admin, a consumer and a producer of Kafka, on a cluster of one broker, and of a transactional
+#: producer.
 CLIENT_FILES, TRANSACTION_FILES = 18, 8
 
 
 def files_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> FilesNeeded:
-    """The files of a container, without the files that its process has open anyway. An engine of a plug-in has its lock."""
+    """The files of a container, without the files that its process has open anyway. An engine of a plug-in has its
+    lock."""
     ours = ENGINES.short.values()
     each = [STORE_FILES if config.stores[name].factory in ours else 1 for name, e in engines.items() if e.persistent]
     tasks = len(model.tasks)
@@ -88,18 +93,19 @@ class Memory(NamedTuple):
 
 #: Measured: a process with the libraries of a container, one task, and the part of a task in a RocksDB store.
 PROCESS_BYTES, TASK_BYTES, STORE_BYTES = 75_000_000, 100_000, 250_000
-#: The records of two polls, as bytes and as objects, and pages of files; librdkafka's queues of a consumer and of a producer.
+#: The records of two polls, as bytes and as objects, and pages of files; librdkafka's queues of a consumer and of a
+#: producer.
 _POLL_BYTES, _CONSUMER_BYTES, _PRODUCER_BYTES = 48_000_000, 16_777_216, 134_217_728
 
 
 def memory_needed(
     config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]
 ) -> tuple[list[Memory], list[Memory], list[Memory]]:
-    """An estimate of a container's memory: when it begins to process, and at the most on top of that: of a restore, and of
-    processing, which comes after it.
+    """An estimate of a container's memory: when it begins to process, and at the most on top of that: of a restore, and
+    of processing, which comes after it.
 
-    It leaves out the memory of the task's own code, objects in caches that are counted in objects, RocksDB's filters and indexes
-    (about 1.5 bytes a key), and block caches and queues whose sizes a store or a system sets for itself.
+    It leaves out the memory of the task's own code, objects in caches that are counted in objects, RocksDB's filters
+    and indexes (about 1.5 bytes a key), and block caches and queues whose sizes a store or a system sets for itself.
     """
     tasks, stores = len(model.tasks), sum(engine.persistent for engine in engines.values())
     start = [
@@ -163,7 +169,8 @@ def tuned_for_messages() -> Iterator[None]:
 
 
 def sweep_in_background(config: JobConfig, tasks: Collection[str], clock: Clock) -> threading.Thread | None:
-    """Sweep the logged stores of the job on this machine, except the stores of `tasks`; None if there is nothing to do."""
+    """Sweep the logged stores of the job on this machine, except the stores of `tasks`; None if there is nothing to
+    do."""
     ttl_ms = config.placement.orphan_ttl_ms
     if ttl_ms < 0 or not any(store.changelog is not None for store in config.stores.values()):
         return None

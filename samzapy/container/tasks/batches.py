@@ -1,11 +1,12 @@
-"""Runs batch tasks: gathers the messages of a poll, or of some time, by partition, and gives the task one batch at a time.
+"""Runs batch tasks: gathers the messages of a poll, or of some time, by partition, and gives the task one batch at a
+time.
 
 1. Messages are gathered until the whole poll is taken, so a partition that a poll brings in pieces is one batch. With
    `task.batch.max.wait.ms` they are gathered until the first of them has waited that long, or until there are
    `task.batch.max.messages`.
-2. Windows, timers and commits do not wait for gathered messages: they run in between, with positions before them. A stop
-   leaves gathered messages to the next start, as if never polled. The end of a partition, and a control message, come after
-   them.
+2. Windows, timers and commits do not wait for gathered messages: they run in between, with positions before them. A
+   stop leaves gathered messages to the next start, as if never polled. The end of a partition, and a control message,
+   come after them.
 3. A batch is never cut because it takes long: the task chooses its size.
 """
 
@@ -66,7 +67,7 @@ class GatheredMessages:
             if not batches:
                 yield from group
                 continue
-            batch: MessageBatch[Any, Any] = MessageBatch.joined(list(group))  # type: ignore[arg-type]  # batches they are
+            batch: MessageBatch[Any, Any] = MessageBatch.joined(list(group))  # type: ignore[arg-type]  # batches
             rest = len(batch) % multiple
             if rest and len(batch) == count:
                 self.add(batch[len(batch) - rest :], self._last_at)

@@ -18,8 +18,8 @@ from samzapy.errors import StoreError
 class ContainerTaskContext(TaskContext):
     """The context for `init`; `offsets` is the task's live map of starting offsets, changed in place.
 
-    `moved`: the partitions with an offset that `init` has set. `replayed`: the committed offsets of partitions that start
-    before them, for a private state. `sinks`: the registered sinks.
+    `moved`: the partitions with an offset that `init` has set. `replayed`: the committed offsets of partitions that
+    start before them, for a private state. `sinks`: the registered sinks.
     """
 
     def __init__(  # noqa: PLR0913  # what a task may ask for

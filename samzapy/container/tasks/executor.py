@@ -1,7 +1,7 @@
 """What the run loop gives to an executor of tasks, and what it gets back.
 
-The calls go one way: the loop passes messages in, and the executor yields a `Step` after each piece of work. The loop alone
-acts on a step: requests of the task, timers, commits, the stop.
+The calls go one way: the loop passes messages in, and the executor yields a `Step` after each piece of work. The loop
+alone acts on a step: requests of the task, timers, commits, the stop.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Delivery = tuple[TaskInstance, SystemStreamPartition, Run]
 class Step(NamedTuple):
     """Some code of the task has run: it may have outputs, requests and due timers.
 
-    `moved`: messages have moved its clock, and `on_clock` was not called for that. `control`: the control message that the
-    task has come to; all messages before it are processed.
+    `moved`: messages have moved its clock, and `on_clock` was not called for that. `control`: the control message that
+    the task has come to; all messages before it are processed.
     """
 
     task: TaskInstance
@@ -37,8 +37,8 @@ class Step(NamedTuple):
 class Load(NamedTuple):
     """The accepted messages of an executor.
 
-    `full`: it takes no more now. `idle`: all are processed, or wait until `due_at` (monotonic). `busy`: there is more to do
-    right now. `held`: the partitions whose tasks have enough.
+    `full`: it takes no more now. `idle`: all are processed, or wait until `due_at` (monotonic). `busy`: there is more
+    to do right now. `held`: the partitions whose tasks have enough.
     """
 
     full: bool = False
@@ -76,8 +76,8 @@ class TaskExecutor(ABC):
 
     @abstractmethod
     def settle(self, quiet: Quiet, task: TaskInstance | None = None, *, stopping: bool) -> str:
-        """Wait for messages in flight, of the task or of all. `stopping`: the loop ends, so only messages that must end are
-        waited for. Returns the tasks that prevent a commit for too long, else nothing."""
+        """Wait for messages in flight, of the task or of all. `stopping`: the loop ends, so only messages that must end
+        are waited for. Returns the tasks that prevent a commit for too long, else nothing."""
 
     @abstractmethod
     def close(self) -> None:

@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 
 class TaskSinks:
-    """The sinks of one task; without sinks every call does nothing. An exception of a sink becomes TaskFailed, unless it is
-    an error of samzapy."""
+    """The sinks of one task; without sinks every call does nothing. An exception of a sink becomes TaskFailed, unless
+    it is an error of samzapy."""
 
     __slots__ = ("_sinks", "_task_name", "_unread")
 
@@ -148,7 +148,8 @@ def _lacking(
     without = sorted(committed.keys() - held.keys())
     if without:
         logger.warning(
-            "%s: sink '%s' has no offset of %s, the checkpoint has: it keeps none and may repeat rows, or it is new and "
+            "%s: sink '%s' has no offset of %s, the checkpoint has: it keeps none and may repeat rows, or it is new "
+            "and "
             "lacks those of earlier inputs",
             attempt,
             sink.name,
@@ -159,7 +160,8 @@ def _lacking(
 
 def _behind(attempt: TaskAttempt, sink: Sink, stream: StreamConfig, held: str, committed: int) -> str:
     return (
-        f"{attempt}: sink '{sink.name}' has {held}, the checkpoint says {committed}: the rows between them are missing (was "
+        f"{attempt}: sink '{sink.name}' has {held}, the checkpoint says {committed}: the rows between them are missing "
+        "(was "
         f"the sink restored from a copy?); to process the inputs again, run the job once with {stream.from_oldest}; to "
         "continue without those rows, delete the sink's offset of this partition"
     )

@@ -23,8 +23,8 @@ Offsets = Mapping[SystemStreamPartition, int]
 
 
 class KeptTimes(NamedTuple):
-    """The times of the task's checkpoints, ascending. `open`: the task has processed nothing since the last one, so that one
-    stands for every later time."""
+    """The times of the task's checkpoints, ascending. `open`: the task has processed nothing since the last one, so
+    that one stands for every later time."""
 
     times: tuple[int, ...]
     open: bool
@@ -40,8 +40,8 @@ class NoStateCheckpoints:
 
     @property
     def kept(self) -> KeptTimes | None:
-        """The times for the job's checkpoint clock; None before `init` has found or made the first checkpoint. May be called
-        from any thread."""
+        """The times for the job's checkpoint clock; None before `init` has found or made the first checkpoint. May be
+        called from any thread."""
         return None
 
     def started(self) -> None:
@@ -55,7 +55,8 @@ class NoStateCheckpoints:
         """The commit is durable."""
 
     def metrics(self) -> Mapping[str, float]:
-        """The number written since the start, the size of the last one, and the times of the first and last one kept."""
+        """The number written since the start, the size of the last one, and the times of the first and last one
+        kept."""
         return {}
 
     def close(self) -> None:
@@ -66,10 +67,11 @@ NO_STATE_CHECKPOINTS = NoStateCheckpoints()
 
 
 class KeptStateCheckpoints(NoStateCheckpoints, StateCheckpoints):
-    """`offsets` is the task's live map of positions; `job_clock` the job's checkpoint clock as the coordinator keeps it.
+    """`offsets` is the task's live map of positions; `job_clock` the job's checkpoint clock as the coordinator keeps
+    it.
 
-    A task can start with any of its checkpoints, since each one holds its own positions. The clock chooses the same moment
-    in event time for all tasks.
+    A task can start with any of its checkpoints, since each one holds its own positions. The clock chooses the same
+    moment in event time for all tasks.
     """
 
     def __init__(
@@ -84,8 +86,8 @@ class KeptStateCheckpoints(NoStateCheckpoints, StateCheckpoints):
         committed: bool,
         reset: bool,
     ) -> None:
-        """`committed`: whether the task has ever committed, and so must have a state; `reset`: whether all its inputs are
-        reset, which resets the state as well."""
+        """`committed`: whether the task has ever committed, and so must have a state; `reset`: whether all its inputs
+        are reset, which resets the state as well."""
         self._task = task
         self._store = store
         self._interval_ms = interval_ms
@@ -133,7 +135,8 @@ class KeptStateCheckpoints(NoStateCheckpoints, StateCheckpoints):
         if not times:
             if self._committed:
                 raise RestoreError(
-                    f"{self._task}: the job has committed and has no state checkpoint ({self._store.place(0)} and others); "
+                    f"{self._task}: the job has committed and has no state checkpoint ({self._store.place(0)} and "
+                    "others); "
                     "to begin anew run it once with samza.reset.offset=true for every input"
                 )
             return None

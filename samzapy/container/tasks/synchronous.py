@@ -1,7 +1,7 @@
 """Runs synchronous tasks: a step is a slice of messages of one partition.
 
-A slice has as many messages as the task has recently processed in about 50 ms. So the loop sees timers and stop requests
-in time for messages of any cost, and the steps cost cheap messages little.
+A slice has as many messages as the task has recently processed in about 50 ms. So the loop sees timers and stop
+requests in time for messages of any cost, and the steps cost cheap messages little.
 """
 
 from __future__ import annotations

@@ -323,8 +323,8 @@ class TaskBuilder:
         )
 
     def _of_loop_thread(self, stores: TaskStores, journal: UndoJournal) -> dict[str, KeyValueStore[Any, Any]]:
-        """The stores, usable on the task's thread only. Changes of a failed message can be undone if no other message was in
-        flight with it."""
+        """The stores, usable on the task's thread only. Changes of a failed message can be undone if no other message
+        was in flight with it."""
         errors, config = self._config.task.errors, self._config.task.asynchronous
         alone = config.max_concurrency == 1 and not errors.policies[Stage.PROCESS].only_fails
         held = journal.watching(stores.stores) if alone else stores.stores

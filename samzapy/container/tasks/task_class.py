@@ -38,7 +38,8 @@ def _shortcoming(found: type) -> str | None:
     """The reason why a class is not exactly one kind of task, None if it is."""
     kinds = [kind for kind in _KINDS if issubclass(found, kind)]
     if not kinds:
-        return f"must be a StreamTask that defines {_KINDS[StreamTask]}, or an AsyncStreamTask, a CoroutineTask or a BatchTask"
+        others = "an AsyncStreamTask, a CoroutineTask or a BatchTask"
+        return f"must be a StreamTask that defines {_KINDS[StreamTask]}, or {others}"
     if len(kinds) > 1:
         return f"must be one of {' and '.join(kind.__name__ for kind in kinds)}, not both"
     kind, missing = kinds[0], ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
@@ -90,8 +91,8 @@ _ALIKE = 0.75
 
 
 def never_called(found: type[AnyTask]) -> Iterator[str]:
-    """Warnings about methods that look like one that samzapy calls, but are not: `initialise`, `on_window`, an `init` without
-    its parameter."""
+    """Warnings about methods that look like one that samzapy calls, but are not: `initialise`, `on_window`, an `init`
+    without its parameter."""
     methods = _abilities()
     for name, parameters in methods.items():
         own = getattr(found, name, None)
@@ -110,7 +111,8 @@ def _parameters(kind: type) -> int:
 
 
 def _near(found: type, missing: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """The user's methods that are nearly called like a missing one, and take its parameters; each with the missing one."""
+    """The user's methods that are nearly called like a missing one, and take its parameters; each with the missing
+    one."""
     for name in _own_methods(found):
         for method, parameters in missing.items():
             if _is_near(name, method) and takes(getattr(found, name), parameters):
@@ -131,7 +133,8 @@ def _own_methods(found: type) -> Iterable[str]:
 
 
 def _is_near(name: str, method: str) -> bool:
-    """Whether one may have been meant by the other: `initialize` and init, `on_window` and window, `proces` and process."""
+    """Whether one may have been meant by the other: `initialize` and init, `on_window` and window, `proces` and
+    process."""
     plain, wanted = (text.lower().removeprefix("on_").replace("_", "") for text in (name, method))
     longer = wanted == "init" and plain.startswith(wanted) and name.isalpha()
     return longer or difflib.SequenceMatcher(None, plain, wanted).ratio() >= _ALIKE

@@ -53,7 +53,8 @@ NO_NOTES = PositionNotes()
 
 
 class TaskPosition:
-    """`offsets` holds the next offset to process of each partition. `startpoints` are the ids of the followed startpoints."""
+    """`offsets` holds the next offset to process of each partition. `startpoints` are the ids of the followed
+    startpoints."""
 
     __slots__ = ("_replayed", "_serialized", "offsets", "startpoints")
 
@@ -91,8 +92,8 @@ class TaskPosition:
 
 
 class Throughput:
-    """The counters of one task. `add` is called once a batch; `seconds` grows where the calls into the user's code are timed
-    together, so not for asynchronous tasks, which have several messages in flight."""
+    """The counters of one task. `add` is called once a batch; `seconds` grows where the calls into the user's code are
+    timed together, so not for asynchronous tasks, which have several messages in flight."""
 
     __slots__ = ("_batches", "_messages", "seconds")
 
@@ -107,7 +108,8 @@ class Throughput:
         self._batches += 1
 
     def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
-        """Set the task's gauges: `processed.STREAM`, `batch.count` and `.total` of messages, `process.count` and `.total-s`."""
+        """Set the task's gauges: `processed.STREAM`, `batch.count` and `.total` of messages, `process.count` and
+        `.total-s`."""
         values: dict[str, float] = {"batch.count": self._batches, "batch.total": sum(self._messages.values())}
         for stream, count in self._by_stream().items():
             values[f"processed.{stream}"] = count
@@ -128,8 +130,8 @@ class Throughput:
 class UserSide:
     """The user's object, and the objects that its code works with.
 
-    `stores`: the stores as its code gets them, by name; `seen`: the same behind the views of their engines. `finish` awaits
-    the value that a call returns. `in_order`: whether each message is complete before the next one begins.
+    `stores`: the stores as its code gets them, by name; `seen`: the same behind the views of their engines. `finish`
+    awaits the value that a call returns. `in_order`: whether each message is complete before the next one begins.
     """
 
     task: AnyTask
@@ -144,8 +146,8 @@ class UserSide:
 class TaskInstance(TaskPosition, UserCalls):
     """One running task: calls the methods of the user's object, except for messages, and represents it in commits.
 
-    It is complete when it is made. Timers, state checkpoints and sinks do nothing in a task without them. `touched`: whether
-    the user's code has run since the last commit, so that a commit has something to write.
+    It is complete when it is made. Timers, state checkpoints and sinks do nothing in a task without them. `touched`:
+    whether the user's code has run since the last commit, so that a commit has something to write.
     """
 
     __slots__ = (
@@ -219,8 +221,8 @@ class TaskInstance(TaskPosition, UserCalls):
             self.call("init", self.task.init, context)
 
     def started(self, replayed: Mapping[SystemStreamPartition, int], sinks: Iterable[Sink] = ()) -> None:
-        """`init` has returned and has registered `sinks`. For its private state the task starts before the committed offsets
-        `replayed`."""
+        """`init` has returned and has registered `sinks`. For its private state the task starts before the committed
+        offsets `replayed`."""
         self.replay(replayed)
         self.note_serialized()
         self.checkpoints.started()
@@ -259,7 +261,8 @@ class TaskInstance(TaskPosition, UserCalls):
         self.touched |= taken or self.collector.waiting
 
     def serialize(self) -> None:
-        """Let the stores serialize their objects. Raises SerdeError, which names the messages that may have put a bad one."""
+        """Let the stores serialize their objects. Raises SerdeError, which names the messages that may have put a bad
+        one."""
         try:
             self.stores.flush()
         except SerdeError as failure:
@@ -298,8 +301,8 @@ class TaskInstance(TaskPosition, UserCalls):
         atomic: bool,
         read_in: Mapping[SystemStreamPartition, int] | None = None,
     ) -> Checkpoint:
-        """The task's checkpoint in a commit, at the position `offsets`; `atomic` as the checkpoint's. `read_in`: the leader
-        epochs of what was read since the start."""
+        """The task's checkpoint in a commit, at the position `offsets`; `atomic` as the checkpoint's. `read_in`: the
+        leader epochs of what was read since the start."""
         known = {**self.noted.leader_epochs, **(read_in or {})}
         return Checkpoint(
             offsets,
@@ -377,8 +380,8 @@ class TaskInstance(TaskPosition, UserCalls):
         self.publish(metrics)
 
     def close(self) -> None:
-        """Call the user's `close`, if there is one, and release the state checkpoints. Only the first call does anything, also if
-        it raises."""
+        """Call the user's `close`, if there is one, and release the state checkpoints. Only the first call does
+        anything, also if it raises."""
         if self._closed:
             return
         self._closed = True
@@ -392,7 +395,8 @@ class TaskInstance(TaskPosition, UserCalls):
         """Log a warning if `close`, which comes after the last commit, has changed a store or sent something."""
         if self.stores.has_changes or self.collector.waiting:
             logger.warning(
-                "%s: close has changed stores or sent outputs, and nothing of that is kept: the last commit is before it; do it "
+                "%s: close has changed stores or sent outputs, and nothing of that is kept: the last commit is before "
+                "it; do it "
                 "in window, on_end_of_stream or on_drain",
                 self.name,
             )

@@ -28,8 +28,8 @@ def as_returned(returned: object) -> object:
 def task_failed(
     task_name: str, where: str, cause: BaseException, span: tuple[str, int, int] | None = None
 ) -> TaskFailed:
-    """The error for an exception of the user's code or of a sink; names the line of the user's code. `span`: the messages of
-    the call, as in `FailedCall`."""
+    """The error for an exception of the user's code or of a sink; names the line of the user's code. `span`: the
+    messages of the call, as in `FailedCall`."""
     line = user_line(cause)
     at = f" ({line})" if line else ""
     failure = TaskFailed(f"{task_name}: {where} failed: {type(cause).__name__}: {one_line(cause)}{at}")
@@ -52,7 +52,8 @@ class UserCalls:
     _finish: Finish
 
     def call(self, where: object, method: Callable[..., object], *arguments: object) -> None:
-        """Call a method of the user. Raises TaskFailed naming it by the text of `where`, or samzapy's errors unchanged."""
+        """Call a method of the user. Raises TaskFailed naming it by the text of `where`, or samzapy's errors
+        unchanged."""
         try:
             returned = self._finish(method(*arguments))
         except SerdeError as failure:
@@ -74,8 +75,8 @@ class UserCalls:
         )
 
     def refuse_awaitable(self, where: object, returned: object) -> None:
-        """Raise TaskFailed if the user's code returned an awaitable: it is never awaited, so its work would be lost. Any other
-        value is ignored."""
+        """Raise TaskFailed if the user's code returned an awaitable: it is never awaited, so its work would be lost.
+        Any other value is ignored."""
         if not isawaitable(returned):
             return
         if iscoroutine(returned):
@@ -119,8 +120,8 @@ class UserCalls:
         return failure
 
     def _placed(self, failure: SerdeError, where: str, envelope: IncomingMessageEnvelope | None = None) -> SerdeError:
-        """The failure; for a key or value of a store with the place: the call that raises, or the messages since the stores
-        last serialized their objects. `envelope`: the message at hand."""
+        """The failure; for a key or value of a store with the place: the call that raises, or the messages since the
+        stores last serialized their objects. `envelope`: the message at hand."""
         if not failure.store:
             return SerdeError(str(failure))
         return SerdeError(f"{failure} ({self._unserialized(envelope) if failure.late else where})")

@@ -141,7 +141,8 @@ def test_a_changelog_that_lost_committed_state_is_refused_with_the_repair(tmp_pa
     with pytest.raises(EnvironmentFailure) as caught:
         job.run()
     assert str(caught.value).startswith(
-        "changelog mem.counts-changelog[0] ends before offset 0, the last checkpoint is at 0: it was deleted or created again"
+        "changelog mem.counts-changelog[0] ends before offset 0, the last checkpoint is at 0: it was deleted or "
+        "created again"
     )
     oldest = {**RESET, "systems.mem.default.stream.samza.offset.default": "oldest"}
     job.run(**oldest)
