@@ -17,8 +17,7 @@ from benchmarks.fleet.http import Caller
 from benchmarks.fleet.server import waited_s
 from samzapy.coordinator.client import METRICS_S
 from samzapy.coordinator.wire import Answer, Attempt, Details, Heartbeat, Pace, Registration, Taken, pack, read
-from samzapy.job.facts import PartitionLag
-from samzapy.job.lease import Directive, TaskProgress
+from samzapy.job.lease import Directive, PartitionLag, TaskProgress
 from samzapy.strict_json import encode
 
 #: The metrics of one store on RocksDB, of a task besides, and of a container besides.

@@ -38,12 +38,14 @@ from samzapy.errors import (
     SamzapyError,
     UnknownStream,
 )
-from samzapy.job.inputs import FoundInputs, check_found, find_inputs
 from samzapy.job.model import JobModel
 from samzapy.job.planner import (
+    FoundInputs,
     InputPartitions,
     changelog_partition_count,
     check_copartitioned,
+    check_found,
+    find_inputs,
     follow_growth,
     from_json,
     keeps_state,

@@ -3,7 +3,7 @@
 lifecycle     starts and stops it, in the order that is the guarantee; `restart` starts it again, `standby` follows one
 builder       makes its parts from the configuration
 run_loop      polls messages for a `TaskExecutor`
-tasks         the tasks, and the executor of synchronous ones; `asynchronous` has the other executor
+tasks         the tasks, and their executors: synchronous, batches, asynchronous
 inputs        decoded messages and starting offsets; `side_inputs` has the stores that are filled from streams
 outputs       collectors and producers
 commit        the numbered steps of a commit

@@ -19,8 +19,7 @@ from samzapy.container.commit.protocol import AtMostOnce, CommitProtocol, Commit
 from samzapy.container.commit.state import AwaitedState, StateRecords, StateWriter, TransactionalState
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder, TolerantDecoder
-from samzapy.container.inputs.input_builder import InputBuilder, heads_of, logs_of
-from samzapy.container.inputs.inputs import Inputs
+from samzapy.container.inputs.inputs import InputBuilder, Inputs, heads_of, logs_of
 from samzapy.container.inputs.starting_offsets import (
     committed_changelogs,
     count_moves,
@@ -39,8 +38,7 @@ from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.container.tasks.task_builder import Plugins, TaskBuilder, TaskStart
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.job.facts import UserFailure
-from samzapy.job.lease import ContainerLease
+from samzapy.job.lease import ContainerLease, UserFailure
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.job.transactions import transactional_id
 from samzapy.serializers import StreamSerdes

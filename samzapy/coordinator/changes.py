@@ -29,8 +29,7 @@ from typing import Any
 from samzapy.clock import Measured
 from samzapy.config.guarantee_warnings import ERRORS, GUARANTEE
 from samzapy.coordinator.wire import Details, WireError
-from samzapy.job.facts import MOST_LINES, NO_FACTS, Facts, PartitionLag, Stall
-from samzapy.job.lease import ContainerReport, TaskProgress
+from samzapy.job.lease import MOST_LINES, NO_FACTS, ContainerReport, Facts, PartitionLag, Stall, TaskProgress
 from samzapy.metrics.columns import COUNTED, MetricColumns, Snapshot, counters_of, plain_number, shared
 
 #: Bytes of a piece before it is compressed, roughly.

@@ -34,8 +34,7 @@ from samzapy.coordinator.wire import (
     read,
 )
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
-from samzapy.job.facts import NO_FACTS, Facts, UserFailure
-from samzapy.job.lease import ContainerLease, ContainerReport, Directive
+from samzapy.job.lease import NO_FACTS, ContainerLease, ContainerReport, Directive, Facts, UserFailure
 from samzapy.queries.answering import QuestionSource
 from samzapy.queries.exchange import WAIT_S
 from samzapy.queries.questions import Answer as Answered

@@ -14,8 +14,7 @@ from samzapy.coordinator.progress import Progress, SameFailures
 from samzapy.coordinator.status import ChangelogSize, ContainerFailure, JobStatus
 from samzapy.coordinator.wire import METRICS_S, STANDBY_BEATS, AttemptProcess, JobSpec, Overdue, Pace
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
-from samzapy.job.facts import Facts, UserFailure
-from samzapy.job.lease import ContainerLease, ContainerReport, Directive, TaskProgress
+from samzapy.job.lease import ContainerLease, ContainerReport, Directive, Facts, TaskProgress, UserFailure
 from samzapy.job.model import replica_of
 
 #: Phases after which no more reports come.

@@ -10,8 +10,7 @@ from samzapy.clock import STALE_AFTER, Clock, Measured
 from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.leases import Standing
 from samzapy.coordinator.status import HISTORY, ContainerFailure, ContainerStatus, RestoredStore
-from samzapy.job.facts import PartitionLag, UserFailure
-from samzapy.job.lease import ContainerReport
+from samzapy.job.lease import ContainerReport, PartitionLag, UserFailure
 from samzapy.job.model import replica_of
 
 

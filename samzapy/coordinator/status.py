@@ -11,7 +11,7 @@ import msgspec
 
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
-from samzapy.job.facts import PartitionLag, Stall, UserFailure
+from samzapy.job.lease import PartitionLag, Stall, UserFailure
 from samzapy.metrics.columns import MetricColumns
 from samzapy.metrics.series import PartitionSnapshot
 from samzapy.strict_json import encode, plain

@@ -21,8 +21,7 @@ import msgspec
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.status import ContainerFailure
-from samzapy.job.facts import Facts, PartitionLag, UserFailure
-from samzapy.job.lease import Directive, TaskProgress
+from samzapy.job.lease import Directive, Facts, PartitionLag, TaskProgress, UserFailure
 from samzapy.job.model import JobModel, replica_of
 from samzapy.strict_json import decode, encode
 

@@ -32,7 +32,7 @@ from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SamzapyError, TaskFailed
-from samzapy.job.facts import UserFailure
+from samzapy.job.lease import UserFailure
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.replay.feed import Row, batches_of

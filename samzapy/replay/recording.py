@@ -28,7 +28,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord
 from samzapy.config.job import JobConfig
 from samzapy.config.streams.serdes import typed_name
-from samzapy.job.facts import UserFailure
+from samzapy.job.lease import UserFailure
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import entry_serdes
 from samzapy.storage.kv.expiring import unstamped

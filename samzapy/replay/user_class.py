@@ -26,7 +26,7 @@ from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, InitableTa
 from samzapy.container.errors.user_failures import one_line, user_line, whole_traceback
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.job.facts import UserFailure
+from samzapy.job.lease import UserFailure
 from samzapy.plugins import import_also_from
 from samzapy.replay.places import Place
 from samzapy.replay.recording import Recorder

@@ -15,7 +15,7 @@ from samzapy.container.supervision.job_records import JobRecords, Ownership
 from samzapy.container.supervision.log_lines import record_of
 from samzapy.coordinator.coordinator import Coordinator, Oversight
 from samzapy.coordinator.wire import JobSpec
-from samzapy.job.facts import Facts, UserFailure
+from samzapy.job.lease import Facts, UserFailure
 from samzapy.runner.base import PreparedJob, Restart
 from samzapy.runner.changelogs import watch_changelogs
 from samzapy.runner.checks import Checks, Row

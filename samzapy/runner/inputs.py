@@ -37,7 +37,7 @@ from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.failpoints import reach
-from samzapy.job.inputs import find_inputs, refusal
+from samzapy.job.planner import find_inputs, refusal
 from samzapy.job.planner import check_copartitioned, follow_growth, from_json, keeps_state
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.checks import Checks, Row

@@ -17,7 +17,7 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.status import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
-from samzapy.job.facts import Stall, UserFailure
+from samzapy.job.lease import Stall, UserFailure
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.runner.base import (

@@ -41,18 +41,20 @@ from samzapy.container.tasks.task_class import never_called
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import JobTakenOver
 from samzapy.failpoints import arm_from_environment, reach
-from samzapy.job.inputs import forget_gone, late_inputs, refuse_further_tasks
 from samzapy.job.model import JobModel
 from samzapy.job.planner import (
     InputPartitions,
     changelog_partition_count,
     check_copartitioned,
     follow_growth,
+    forget_gone,
     from_json,
     growth,
     keeps_state,
+    late_inputs,
     parted,
     plan,
+    refuse_further_tasks,
     to_json,
     without_idle_standbys,
 )

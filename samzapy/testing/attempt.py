@@ -15,11 +15,11 @@ from samzapy.api.envelope import Headers
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, SystemProducer, SystemSettings
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.lifecycle import Container
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.supervision.job_records import Ownership
+from samzapy.container.tasks.event_loop import EventLoop
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.container.tasks.task_instance import TaskInstance

@@ -1,7 +1,7 @@
 """Statuses of jobs."""
 
 from samzapy.coordinator.status import ContainerFailure, ContainerStatus, JobStatus, RestoredStore
-from samzapy.job.facts import PartitionLag, Stall, UserFailure
+from samzapy.job.lease import PartitionLag, Stall, UserFailure
 
 
 def container(number, processed=0, partitions=(), lag=0, **more):

@@ -166,7 +166,7 @@ _INPUTS = (
         ("tests/unit/job/test_inputs.py",),
     ),
     Mutant(
-        "samzapy/job/inputs.py",
+        "samzapy/job/planner.py",
         "    if not ever:\n        return set()\n",
         "",
         ("tests/unit/job/test_inputs.py",),
@@ -347,22 +347,25 @@ _LOOP = (
     Mutant("samzapy/container/errors/undo_journal.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)),
     Mutant("samzapy/container/errors/processing.py", "                begin()\n", "", (_POLICIES,)),
     Mutant(
-        "samzapy/container/errors/halving.py", "        self._journal.begin()\n", "", (_BATCHES + "/test_halving.py",)
+        "samzapy/container/errors/processing.py",
+        "        self._journal.begin()\n",
+        "",
+        (_BATCHES + "/test_halving.py",),
     ),
     Mutant(
-        "samzapy/container/errors/halving.py",
+        "samzapy/container/errors/processing.py",
         "            return part[half:], part[:half]\n",
         "            return part[:half], part[half:]\n",
         (_BATCHES + "/test_halving.py",),
     ),
     Mutant(
-        "samzapy/container/errors/halving.py",
+        "samzapy/container/errors/processing.py",
         "if failure is None and not self._collector.undecided:",
         "if failure is None:",
         (_BATCHES + "/test_halving.py",),
     ),
     Mutant(
-        "samzapy/container/errors/halving.py",
+        "samzapy/container/errors/processing.py",
         "        self._task.sinks.back_to(before.rows, part)\n",
         "",
         (_BATCHES + "/test_halving.py",),
@@ -374,7 +377,7 @@ _LOOP = (
         (_BATCHES + "/test_persistent_batches.py",),
     ),
     Mutant(
-        "samzapy/container/errors/halving.py",
+        "samzapy/container/errors/processing.py",
         "            self._undo(batch, before)\n",
         "",
         (_BATCHES + "/test_failing_batches.py",),
@@ -386,7 +389,7 @@ _LOOP = (
         (_BATCHES + "/test_halving.py",),
     ),
     Mutant(
-        "samzapy/container/outputs/batch_ids.py",
+        "samzapy/container/outputs/output_ids.py",
         "        if not self._in_order:\n",
         "        if False:\n",
         (_BATCHES + "/test_batch_ids.py",),
@@ -473,13 +476,13 @@ _COMMITS: tuple[Mutant, ...] = (
         (_OWNED + "::test_a_poll_is_not_processed_if_another_run_took_over_while_driver_and_container_stood_still",),
     ),
     Mutant(
-        "samzapy/container/outputs/transaction.py",
+        "samzapy/container/outputs/producers.py",
         "            if self._producer.took_over:\n                self._must_own()\n",
         "",
         ("tests/unit/container/outputs/test_transaction_on_demand.py",),
     ),
     Mutant(
-        "samzapy/container/asynchronous/async_messages.py",
+        "samzapy/container/tasks/async_messages.py",
         "            oldest = next(iter(self._in_flight.values()))\n",
         "            oldest = max(self._in_flight.values(), key=lambda each: each.started_at)\n",
         ("tests/unit/container/asynchronous/test_async_tasks.py",),
@@ -710,12 +713,12 @@ _ANSWERED = (
 #: Asynchronous tasks.
 _ORDER = (
     Mutant(
-        "samzapy/container/asynchronous/waiting.py",
+        "samzapy/container/tasks/async_message.py",
         "behind.insert(next(later, len(behind)), work)",
         "behind.appendleft(work)",
         (_ASYNC,),
     ),
-    Mutant("samzapy/container/asynchronous/output_order.py", "            self._bytes -= size\n", "", (_ASYNC,)),
+    Mutant("samzapy/container/tasks/async_message.py", "            self._bytes -= size\n", "", (_ASYNC,)),
 )
 
 #: A task's clock in event time.
@@ -763,7 +766,7 @@ _TIME = (
         (_CLOCK,),
     ),
     Mutant(
-        "samzapy/container/event_time/senders.py",
+        "samzapy/container/event_time/control_messages.py",
         "        missing = self._missing() if self.known else 1\n",
         "        missing = 0\n",
         (_CLOCK,),

@@ -11,16 +11,15 @@ from samzapy import AsyncStreamTask, IncomingMessageEnvelope, OutgoingMessageEnv
 from samzapy import SystemStreamPartition as Ssp
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.config.tasks.processing import AsyncConfig
-from samzapy.container.asynchronous.async_messages import AsyncMessages
-from samzapy.container.asynchronous.event_loop import EventLoop
-from samzapy.container.errors.collectors import TolerantCollector
 from samzapy.container.errors.dead_letters import NoDeadLetters
-from samzapy.container.errors.recovery import LastFailure, PolicyLog, Recovery
+from samzapy.container.errors.recovery import LastFailure, PolicyLog, Recovery, TolerantCollector
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Outbox
 from samzapy.container.outputs.output_ids import OutputIds
+from samzapy.container.tasks.async_messages import AsyncMessages
+from samzapy.container.tasks.event_loop import EventLoop
 from samzapy.container.tasks.executor import Quiet
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.errors import SerdeError

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samzapy.container.asynchronous.waiting import ContiguousPrefix
+from samzapy.container.tasks.async_message import ContiguousPrefix
 
 
 @st.composite

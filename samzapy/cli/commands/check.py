@@ -15,8 +15,8 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import TaskConfig
-from samzapy.job.inputs import FoundInputs
 from samzapy.job.model import JobModel
+from samzapy.job.planner import FoundInputs
 
 
 @click.command()
@@ -77,7 +77,7 @@ def _find_inputs(config: JobConfig) -> FoundInputs | None:
     a warning, if a system does not answer."""
     from samzapy.admin.job_check import inputs_now
     from samzapy.errors import EnvironmentFailure, RetriableError
-    from samzapy.job.inputs import check_found
+    from samzapy.job.planner import check_found
 
     if not config.task.patterns:
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemAdmin, SystemProducer
-from samzapy.container.outputs.transaction import TransactionOnDemand
+from samzapy.container.outputs.producers import TransactionOnDemand
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ForeignRecords
 

@@ -40,8 +40,7 @@ from samzapy.api.event_time import TaskClock
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.container.event_time.control_messages import SentControl
-from samzapy.container.event_time.senders import Senders
+from samzapy.container.event_time.control_messages import Senders, SentControl
 from samzapy.watermarks import IdleRule, TimeBound, Watermarks
 
 T = TypeVar("T")

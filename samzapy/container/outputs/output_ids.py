@@ -25,13 +25,28 @@ A receiver drops outputs that it has seen, and no others:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice, repeat
+from operator import is_not, le, lt
+from typing import Any
 
+from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
-from samzapy.api.envelope import ID_HEADER, LETTER, OUTPUT, IncomingMessageEnvelope, Origin, OutgoingMessageEnvelope
+from samzapy.api.envelope import (
+    ID_HEADER,
+    LETTER,
+    OUTPUT,
+    Headers,
+    IncomingMessageEnvelope,
+    Origin,
+    OutgoingMessageEnvelope,
+    checked_headers,
+)
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import OutgoingColumns, OutgoingRecord
 from samzapy.api.task import StreamTask
-from samzapy.container.outputs.collector import EncodedKey, no_envelope
+from samzapy.container.outputs.collector import BufferingCollector, EncodedKey, Mark, Output, OwnHeaders, no_envelope
+from samzapy.errors import TaskFailed
 
 
 class OutputIds:
@@ -130,3 +145,234 @@ class IdentifiedProcess:
         """Call the task's method; returns its value."""
         self._collector.begin(envelope)
         return self._process(envelope, self._collector, coordinator)
+
+
+class BatchIdCollector(MessageCollector):
+    """Adds the ids of their inputs to outputs on their way to the task's collector."""
+
+    __slots__ = (
+        "_batch",
+        "_collector",
+        "_ids",
+        "_in_order",
+        "_last",
+        "_mark",
+        "_numbers",
+        "_offsets",
+        "_only",
+        "_prefix",
+    )
+
+    def __init__(self, collector: BufferingCollector, ids: OutputIds, *, one_by_one: bool) -> None:
+        """`one_by_one`: each batch has one message, which all its outputs come from."""
+        self._collector = collector
+        self._ids = ids
+        self._only = one_by_one
+        self._mark: Mark = ()
+        self._prefix = b""
+        self._offsets: frozenset[int] = frozenset()
+        self._numbers: dict[int, int] = {}
+        self._last = -1
+        self._in_order = True
+
+    @property
+    def undecided(self) -> bool:
+        return self._collector.undecided
+
+    def begin(self, batch: MessageBatch[Any, Any]) -> None:
+        """The outputs from here on come from this batch."""
+        self._batch = batch
+        self._prefix = self._ids.prefix(batch.ssp, OUTPUT)
+        self._mark = self._collector.mark()
+        self._offsets = frozenset()
+        self._numbers = {}
+        self._last = -1
+        self._in_order = True
+
+    def end(self) -> None:
+        """The outputs of the batch are complete: sort them by their inputs."""
+        if not self._in_order:
+            taken = self._collector.take_since(self._mark)
+            self._collector.put_back([(system, _ordered(records)) for system, records in taken])
+
+    def from_input(self, offset: int) -> MessageCollector:
+        return OneInputCollector(self, offset)
+
+    def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        self.send_from(None, envelope)
+
+    def send_from(self, inputs: Sequence[int] | None, envelope: OutgoingMessageEnvelope) -> None:
+        """Send an output that comes from the only one of `inputs`."""
+        if not isinstance(envelope, OutgoingMessageEnvelope):
+            raise no_envelope(envelope)
+        headers = None if envelope.headers is None else [envelope.headers]
+        partition_keys = None if envelope.partition_key is None else [envelope.partition_key]
+        self.send_batch(
+            envelope.system_stream,
+            None if envelope.key is None else [envelope.key],
+            [envelope.message],
+            partition_keys=partition_keys,
+            timestamps=[envelope.timestamp],
+            headers=headers,
+            inputs=inputs,
+        )
+
+    def send_batch(
+        self,
+        stream: SystemStream,
+        keys: Sequence[Any] | None,
+        messages: Sequence[Any],
+        *,
+        partition_keys: Sequence[Any] | None = None,
+        timestamps: Sequence[int | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        inputs: Sequence[int] | None = None,
+    ) -> None:
+        if len(messages) == 0:
+            return
+        offsets = self._inputs_of(stream, len(messages), inputs)
+        numbers = self._number(offsets)
+        prefix = self._prefix
+        ids = [((ID_HEADER, b"%b%d:%d" % (prefix, *place)),) for place in zip(offsets, numbers, strict=True)]
+        carried = OwnHeaders(ids)
+        if headers is not None:
+            carried = OwnHeaders(
+                own if given is None else (*own, *checked_headers(given))
+                for own, given in zip(ids, headers, strict=True)
+            )
+        self._collector.send_batch(
+            stream,
+            keys,
+            messages,
+            partition_keys=_places(keys, partition_keys, offsets, numbers),
+            timestamps=timestamps,
+            headers=carried,
+            inputs=offsets,
+        )
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
+        # A control message may be repeated without harm, so it needs no id.
+        self._collector.send_control(stream, message)
+
+    def _inputs_of(self, stream: SystemStream, count: int, inputs: Sequence[int] | None) -> Sequence[int]:
+        """The input of each output. Raises TaskFailed without one, and for an offset that the batch does not have."""
+        if inputs is None:
+            if self._only:
+                return [self._batch.offsets[0]] * count
+            raise TaskFailed(
+                f"process_batch of {self._batch.position} sends to {stream} without inputs: in effectively-once each "
+                "output "
+                "needs the offset of the input it comes from; send_batch(..., inputs=batch.offsets), or set "
+                "task.batch.max.messages=1"
+            )
+        if len(inputs) != count:
+            raise ValueError(f"expected columns of one length, got {count} messages beside {len(inputs)} inputs")
+        if not self._offsets:
+            self._offsets = frozenset(self._batch.offsets)
+        if not self._offsets.issuperset(inputs):
+            other = next(each for each in inputs if each not in self._offsets)
+            raise TaskFailed(
+                f"process_batch of {self._batch.position} sends to {stream} with input {other!r}: expected an offset "
+                "of the batch"
+            )
+        return inputs if isinstance(inputs, Sequence) else list(inputs)  # a column of pandas finds its items by label
+
+    def _number(self, offsets: Sequence[int]) -> Sequence[int]:
+        """The numbers of the next outputs of these inputs."""
+        known = self._numbers
+        following = islice(offsets, 1, None)
+        if offsets[0] > self._last and all(map(lt, offsets, following)):
+            self._last = offsets[-1]
+            known.update(zip(offsets, repeat(1)))
+            return [0] * len(offsets)
+        self._in_order &= offsets[0] >= self._last and all(map(le, offsets, following))
+        self._last = max(self._last, *offsets)
+        numbers = []
+        for offset in offsets:
+            number = known.get(offset, 0)
+            known[offset] = number + 1
+            numbers.append(number)
+        return numbers
+
+
+def _places(
+    keys: Sequence[Any] | None, partition_keys: Sequence[Any] | None, offsets: Sequence[int], numbers: Sequence[int]
+) -> Sequence[Any] | None:
+    """The partition keys; for an output without any key its offset and number, so that a repetition goes to the same
+    partition."""
+    if partition_keys is None and keys is not None and all(map(is_not, keys, repeat(None))):
+        return None
+    given = zip(
+        repeat(None) if keys is None else keys,
+        repeat(None) if partition_keys is None else partition_keys,
+        offsets,
+        numbers,
+        strict=False,
+    )
+    return [
+        EncodedKey(b"%d:%d" % (offset, number)) if key is None and partition_key is None else partition_key
+        for key, partition_key, offset, number in given
+    ]
+
+
+def _ordered(outputs: list[Output]) -> list[Output]:
+    """The outputs, as records, by offset and number of their ids; a record without an id keeps its place."""
+    sections: list[list[OutgoingRecord]] = [[]]
+    for record in chain.from_iterable(
+        each.records() if isinstance(each, OutgoingColumns) else (each,) for each in outputs
+    ):
+        if record.headers and record.headers[0][0] == ID_HEADER:
+            sections[-1].append(record)
+        else:
+            sections += [[record], []]
+    for section in sections:
+        if len(section) > 1:
+            section.sort(key=_place)
+    return list(chain.from_iterable(sections))
+
+
+def _place(record: OutgoingRecord) -> tuple[int, int]:
+    assert record.headers
+    _, offset, number = (record.headers[0][1] or b"").rsplit(b":", 2)
+    return int(offset), int(number)
+
+
+class OneInputCollector(MessageCollector):
+    """Names one input of the batch at hand as the source of its outputs."""
+
+    __slots__ = ("_collector", "_inputs")
+
+    def __init__(self, collector: BatchIdCollector, offset: int) -> None:
+        self._collector = collector
+        self._inputs = [offset]
+
+    @property
+    def undecided(self) -> bool:
+        return self._collector.undecided
+
+    def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        self._collector.send_from(self._inputs, envelope)
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
+        self._collector.send_control(stream, message)
+
+
+class IdentifiedBatches:
+    """Calls a task's `process_batch` with a collector that knows the batch at hand."""
+
+    __slots__ = ("_collector", "_process")
+
+    def __init__(
+        self, task: BatchTask[Any, Any], collector: BufferingCollector, ids: OutputIds, *, one_by_one: bool
+    ) -> None:
+        self._process: Callable[..., object] = task.process_batch
+        self._collector = BatchIdCollector(collector, ids, one_by_one=one_by_one)
+
+    def process_batch(
+        self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> object:
+        """Call the task's method; returns its value."""
+        self._collector.begin(batch)
+        returned = self._process(batch, self._collector, coordinator)
+        self._collector.end()
+        return returned

@@ -29,7 +29,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import STALE_AFTER, Clock, Measured
 from samzapy.container.supervision.outage import OUTAGES, Outages
 from samzapy.errors import RetriableError, SamzapyError, Unreachable
-from samzapy.job.facts import PartitionLag
+from samzapy.job.lease import PartitionLag
 from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)

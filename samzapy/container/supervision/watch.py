@@ -21,11 +21,11 @@ from types import TracebackType
 from typing import Protocol, final
 
 from samzapy.clock import Clock
-from samzapy.container.supervision.activity import Activity, activity_of, stack_as_text, stack_of, waited_for
 from samzapy.container.supervision.heartbeat import keep_running
 from samzapy.container.supervision.lag import LagWatch, Progress
+from samzapy.container.supervision.log_lines import Activity, activity_of, stack_as_text, stack_of, waited_for
 from samzapy.container.supervision.outage import CONTAINER
-from samzapy.job.facts import NO_FACTS, Facts, LogLine, Stall, UserFailure
+from samzapy.job.lease import NO_FACTS, Facts, LogLine, Stall, UserFailure
 from samzapy.queries.answering import QuestionSource
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.streams import StreamConfig
-from samzapy.container.tasks.user_calls import task_failed
+from samzapy.container.errors.user_failures import task_failed
 from samzapy.errors import EnvironmentFailure, SamzapyError
 
 T = TypeVar("T")

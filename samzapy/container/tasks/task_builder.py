@@ -24,26 +24,34 @@ from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import own_streams
 from samzapy.config.tasks.error_policy import Action, Stage
-from samzapy.container.asynchronous.async_messages import AsyncMessages
-from samzapy.container.asynchronous.event_loop import EventLoop, LoopThreadStore
-from samzapy.container.asynchronous.executor import AsynchronousExecutor
-from samzapy.container.errors.collectors import CheckingCollector, TolerantCollector
 from samzapy.container.errors.dead_letters import DeadLetters, NoDeadLetters, NoRawRecords, RawRecords
-from samzapy.container.errors.halving import HalvingProcessing, SearchingProcessing
-from samzapy.container.errors.processing import TolerantProcessing
-from samzapy.container.errors.recovery import InterruptiblePause, LastFailure, PolicyLog, Recovery
-from samzapy.container.errors.undecodable import UndecodableProcessing
+from samzapy.container.errors.processing import (
+    HalvingProcessing,
+    SearchingProcessing,
+    TolerantProcessing,
+    UndecodableProcessing,
+)
+from samzapy.container.errors.recovery import (
+    CheckingCollector,
+    InterruptiblePause,
+    LastFailure,
+    PolicyLog,
+    Recovery,
+    TolerantCollector,
+)
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import ControlSender
 from samzapy.container.event_time.timers import NO_TIMERS, NoTimers, TaskTimers
 from samzapy.container.inputs.starting_offsets import Followed, Offsets, count_moves, still_valid
-from samzapy.container.outputs.batch_ids import IdentifiedBatches
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
-from samzapy.container.outputs.output_ids import IdentifiedProcess, OutputIds
+from samzapy.container.outputs.output_ids import IdentifiedBatches, IdentifiedProcess, OutputIds
 from samzapy.container.outputs.producers import RecordLimits, TaskProducers
+from samzapy.container.tasks.async_messages import AsyncMessages
+from samzapy.container.tasks.asynchronous import AsynchronousExecutor
 from samzapy.container.tasks.batches import BatchExecutor, ProcessBatch
 from samzapy.container.tasks.context import ContainerTaskContext, CoordinatorRequests
+from samzapy.container.tasks.event_loop import EventLoop, LoopThreadStore
 from samzapy.container.tasks.executor import TaskExecutor
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
 from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor

@@ -25,13 +25,13 @@ from samzapy.api.task import (
     WatermarkListenerTask,
     WindowableTask,
 )
+from samzapy.container.errors.user_failures import Finish, UserCalls, as_returned
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.timers import NO_TIMERS, NoTimers
 from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import CoordinatorRequests
 from samzapy.container.tasks.sinks import TaskSinks
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, NoStateCheckpoints
-from samzapy.container.tasks.user_calls import Finish, UserCalls, as_returned
 from samzapy.errors import FailedCall, SerdeError
 from samzapy.storage.task_stores import TaskStores
 from samzapy.storage.views.timers import Timer

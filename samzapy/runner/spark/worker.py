@@ -52,8 +52,7 @@ from samzapy.errors import (
     TooFewFiles,
     UnknownStream,
 )
-from samzapy.job.facts import Stall
-from samzapy.job.lease import ContainerReport
+from samzapy.job.lease import ContainerReport, Stall
 from samzapy.job.model import replica_of
 from samzapy.runner.base import TOKEN, scrape_tokens
 from samzapy.runner.spark.daemon import preload

@@ -11,9 +11,8 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.collectors import CheckingCollector
 from samzapy.container.errors.dead_letters import NoDeadLetters
-from samzapy.container.errors.recovery import LastFailure, PolicyLog, Recovery
+from samzapy.container.errors.recovery import CheckingCollector, LastFailure, PolicyLog, Recovery
 from samzapy.container.outputs.collector import Outbox
 from samzapy.container.outputs.producers import RecordLimits
 from samzapy.errors import RecordRefused, RecordTooLarge, TransactionIndeterminate

@@ -14,8 +14,7 @@ from samzapy.coordinator.changes import PIECE_B, Changes, MetricValues, Reported
 from samzapy.coordinator.client import HttpLease
 from samzapy.coordinator.wire import Answer, Details, Pace, Taken, WireError, pack, read, unpack
 from samzapy.errors import EnvironmentFailure, RetriableError
-from samzapy.job.facts import Facts, LogLine, PartitionLag, Stall, UserFailure
-from samzapy.job.lease import ContainerReport, Directive, TaskProgress
+from samzapy.job.lease import ContainerReport, Directive, Facts, LogLine, PartitionLag, Stall, TaskProgress, UserFailure
 from samzapy.strict_json import encode
 from samzapy.testing import ManualClock
 

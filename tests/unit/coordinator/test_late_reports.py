@@ -12,8 +12,7 @@ from samzapy.coordinator.coordinator import Coordinator, Oversight
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import Details, JobSpec, pack
 from samzapy.errors import RetriableError, TaskFailed
-from samzapy.job.facts import Facts, LogLine
-from samzapy.job.lease import ContainerReport, Directive
+from samzapy.job.lease import ContainerReport, Directive, Facts, LogLine
 from samzapy.testing import ManualClock
 
 TOKEN = "correct-horse"

@@ -11,8 +11,7 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
 from samzapy.coordinator.status import ChangelogSize, ContainerFailure
 from samzapy.coordinator.wire import JobSpec, Registration, read, registration
-from samzapy.job.facts import Facts, PartitionLag, Stall, UserFailure
-from samzapy.job.lease import ContainerReport, Directive
+from samzapy.job.lease import ContainerReport, Directive, Facts, PartitionLag, Stall, UserFailure
 from samzapy.metrics.series import PartitionSnapshot
 from samzapy.testing import ManualClock
 

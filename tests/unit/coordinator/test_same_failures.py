@@ -5,7 +5,7 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
 from samzapy.coordinator.progress import SOUND_S, SameFailures
 from samzapy.coordinator.status import ContainerFailure
 from samzapy.coordinator.wire import JobSpec
-from samzapy.job.facts import UserFailure
+from samzapy.job.lease import UserFailure
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.spark.worker import unexpected_failure
 from samzapy.testing import ManualClock

@@ -5,15 +5,17 @@ import pytest
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.loader import load_job, with_inputs
 from samzapy.errors import ConfigError, EnvironmentFailure
-from samzapy.job.inputs import (
+from samzapy.job.planner import (
+    InputPartitions,
     check_found,
     find_inputs,
+    follow_growth,
     forget_gone,
+    is_late,
     late_inputs,
     refusal,
     refuse_further_tasks,
 )
-from samzapy.job.planner import InputPartitions, follow_growth, is_late
 
 JOB = {
     "job.name": "orders",

@@ -9,7 +9,7 @@ import pytest
 from samzapy.container.supervision import outage
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.errors import Unreachable
-from samzapy.job.facts import Facts, LogLine
+from samzapy.job.lease import Facts, LogLine
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.driver import log_lines
 from samzapy.testing import ManualClock

@@ -12,8 +12,7 @@ from samzapy.coordinator.service import Addresses
 from samzapy.coordinator.status import ContainerStatus
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.wire import JobSpec
-from samzapy.job.facts import NO_FACTS, Facts, PartitionLag
-from samzapy.job.lease import ContainerReport
+from samzapy.job.lease import NO_FACTS, ContainerReport, Facts, PartitionLag
 from samzapy.metrics.prometheus import render
 from samzapy.runner.base import run_token
 from samzapy.runner.serving import are_ready, job_snapshot, serve

@@ -9,8 +9,7 @@ from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import JobSpec
-from samzapy.job.facts import Facts, PartitionLag, Stall
-from samzapy.job.lease import ContainerReport
+from samzapy.job.lease import ContainerReport, Facts, PartitionLag, Stall
 from samzapy.job.model import ContainerModel, JobModel
 
 JOB = """

@@ -23,8 +23,8 @@ from samzapy import (
 )
 from samzapy.api.serde import Serde
 from samzapy.api.system import StreamSpec
-from samzapy.container.asynchronous import executor
-from samzapy.container.asynchronous.async_messages import AsyncMessages
+from samzapy.container.tasks import asynchronous
+from samzapy.container.tasks.async_messages import AsyncMessages
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, TaskMigrated
 from samzapy.testing import ManualClock
 
@@ -556,8 +556,8 @@ def test_tasks_of_one_container_are_in_flight_together(tmp_path):
 
 
 def test_a_task_that_is_behind_is_given_no_more_until_it_has_caught_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(executor, "_MOST_WAITING", 20)
-    monkeypatch.setattr(executor, "_FEW_WAITING", 5)
+    monkeypatch.setattr(asynchronous, "_MOST_WAITING", 20)
+    monkeypatch.setattr(asynchronous, "_FEW_WAITING", 5)
     most, opened = [0], []
     accept = AsyncMessages.accept
 

@@ -3,10 +3,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from samzapy.container.errors.user_failures import user_failure, user_line, whole_traceback
-from samzapy.container.tasks.user_calls import task_failed
+from samzapy.container.errors.user_failures import task_failed, user_failure, user_line, whole_traceback
 from samzapy.errors import SamzapyError
-from samzapy.job.facts import LONGEST_TRACEBACK
+from samzapy.job.lease import LONGEST_TRACEBACK
 
 _CODE = """
 import json

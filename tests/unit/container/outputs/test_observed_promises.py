@@ -9,7 +9,7 @@ from samzapy import OutgoingMessageEnvelope, SystemStream
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.container.outputs.transaction import TransactionOnDemand
+from samzapy.container.outputs.producers import TransactionOnDemand
 from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import FailPointReached, disarm
 from samzapy.system.factories import system_factory

@@ -6,8 +6,7 @@ from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.container.outputs.collector import BufferingCollector, Outbox
-from samzapy.container.outputs.producers import CountingProducer
-from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
+from samzapy.container.outputs.producers import CountingProducer, ForwardingProducer, TransactionOnDemand
 from samzapy.errors import Unreachable
 from samzapy.metrics import Registry
 from samzapy.serializers import JsonSerde, StringSerde

@@ -6,7 +6,7 @@ import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.container.outputs.transaction import TransactionOnDemand
+from samzapy.container.outputs.producers import TransactionOnDemand
 from samzapy.errors import ProducerFenced, TaskMigrated
 from samzapy.system.memory.factory import MemorySystemFactory
 

@@ -7,8 +7,14 @@ from typing import ClassVar
 import pytest
 
 from samzapy import BatchTask, CoroutineTask, InitableTask, StreamTask
-from samzapy.container.supervision.activity import activity_here, activity_of, stack_as_text, stack_of, waited_for
-from samzapy.container.supervision.log_lines import PlaceFilter
+from samzapy.container.supervision.log_lines import (
+    PlaceFilter,
+    activity_here,
+    activity_of,
+    stack_as_text,
+    stack_of,
+    waited_for,
+)
 from tests.jobs.memory_job import MemoryJob
 
 LOG = logging.getLogger("tests.activity")

@@ -7,7 +7,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.lag import EndsSeen, LagWatch, Progress
 from samzapy.container.supervision.outage import Outages
 from samzapy.errors import EnvironmentFailure, RetriableError, Unreachable
-from samzapy.job.facts import PartitionLag
+from samzapy.job.lease import PartitionLag
 from samzapy.testing import ManualClock
 
 A, B = SystemStreamPartition("kafka", "in", 0), SystemStreamPartition("kafka", "in", 1)

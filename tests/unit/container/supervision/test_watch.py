@@ -4,13 +4,13 @@ import threading
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.container.errors.user_failures import UserCalls, as_returned
 from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.log_lines import CarriedLines
 from samzapy.container.supervision.outage import Outages
 from samzapy.container.supervision.watch import ContainerProcess, ContainerWatch, NoWatch
-from samzapy.container.tasks.user_calls import UserCalls, as_returned
 from samzapy.errors import Unreachable
-from samzapy.job.facts import NO_FACTS, UserFailure
+from samzapy.job.lease import NO_FACTS, UserFailure
 from samzapy.testing import ManualClock
 
 

@@ -23,7 +23,7 @@ from samzapy.coordinator.page.routes import READERS, page_routes
 from samzapy.coordinator.page.view import StoreSums
 from samzapy.coordinator.status import ChangelogSize
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.job.facts import PartitionLag
+from samzapy.job.lease import PartitionLag
 from samzapy.testing import ManualClock
 
 

@@ -1,5 +1,4 @@
-"""The thread of asynchronous tasks: one asyncio loop a container, run a little at a time, and stores for this thread
-only."""
+"""The thread of asynchronous tasks: one asyncio loop per container, run a little at a time, and stores for this thread."""
 
 from __future__ import annotations
 

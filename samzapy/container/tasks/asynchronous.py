@@ -1,16 +1,17 @@
-"""Runs asynchronous tasks: starts messages while there is room, waits for their ends, and keeps commits free of
-gaps."""
+"""Runs asynchronous tasks on one asyncio loop: starts messages while there is room, waits for their ends, and keeps
+commits free of gaps."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.container.asynchronous.async_messages import AsyncMessages
-from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.event_time.control_messages import ControlRun
+from samzapy.container.tasks.async_messages import AsyncMessages
+from samzapy.container.tasks.event_loop import EventLoop
 from samzapy.container.tasks.executor import Delivery, Load, Quiet, Step, TaskExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import TaskFailed
@@ -153,3 +154,6 @@ def _in_flight(messages: Sequence[AsyncMessages]) -> str:
 def _count(messages: AsyncMessages) -> str:
     repeating = messages.waiting.repeating
     return f"{messages.in_flight} and {repeating} to be tried again" if repeating else f"{messages.in_flight}"
+
+
+logger = logging.getLogger(__name__)

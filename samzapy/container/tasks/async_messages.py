@@ -12,16 +12,22 @@ from samzapy.api.task import AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.config.tasks.processing import AsyncConfig
-from samzapy.container.asynchronous.event_loop import EventLoop
-from samzapy.container.asynchronous.message import MessageInFlight, Work
-from samzapy.container.asynchronous.output_order import MOST_HELD_BYTES, AsReady, InOffsetOrder, OutputOrder
-from samzapy.container.asynchronous.waiting import ContiguousPrefix, WaitingMessages
-from samzapy.container.errors.collectors import TolerantCollector
-from samzapy.container.errors.recovery import is_about_its_message
+from samzapy.container.errors.recovery import TolerantCollector, is_about_its_message
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Mark
 from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
+from samzapy.container.tasks.async_message import (
+    MOST_HELD_BYTES,
+    AsReady,
+    ContiguousPrefix,
+    InOffsetOrder,
+    MessageInFlight,
+    OutputOrder,
+    WaitingMessages,
+    Work,
+)
+from samzapy.container.tasks.event_loop import EventLoop
 from samzapy.container.tasks.executor import Quiet
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SerdeError, TaskFailed

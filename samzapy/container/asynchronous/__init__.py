@@ -1,1 +1,0 @@
-"""Asynchronous tasks: many messages in flight, one thread, and commits without gaps."""
