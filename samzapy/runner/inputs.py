@@ -37,8 +37,7 @@ from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.failpoints import reach
-from samzapy.job.planner import find_inputs, refusal
-from samzapy.job.planner import check_copartitioned, follow_growth, from_json, keeps_state
+from samzapy.job.planner import check_copartitioned, find_inputs, follow_growth, from_json, keeps_state, refusal
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.checks import Checks, Row
 from samzapy.system.clients import SystemClients
