@@ -282,6 +282,7 @@ _REFUSED: tuple[tuple[str, str], ...] = (
 )
 #: The keys of earlier versions that are gone, each with what to do instead. A job that sets one is refused.
 REMOVED: Mapping[str, str] = {
+    "serializers.registry.{serde}.cache.dir": "leave it out; schemas are kept in memory, and a start asks the registry",
     "job.spark.class.archive": "leave it out; from Java 19 on a JVM keeps such an archive by itself, with "
     "-XX:+AutoCreateSharedArchive -XX:SharedArchiveFile=FILE in job.spark.conf.spark.driver.extraJavaOptions",
 }

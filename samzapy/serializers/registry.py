@@ -7,7 +7,7 @@ from typing import Any
 
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.config.job import JobConfig
-from samzapy.config.reading.classes import SCHEMA_SERDES, SERDES
+from samzapy.config.reading.classes import SERDES
 from samzapy.config.stores.store import typed_stores
 from samzapy.config.streams.serdes import CLASS, split_typed_name, takes_types, typed_name, unknown_serde
 from samzapy.config.streams.stream import typed_streams
@@ -101,7 +101,7 @@ class TaskSerdes(SerdeRegistry):
 def task_serdes(config: JobConfig) -> TaskSerdes:
     """The serdes of a job's tasks. Imports the classes that the job file names; raises ConfigError with every
     problem."""
-    serdes = TaskSerdes(config.serdes, _job_settings(config))
+    serdes = TaskSerdes(config.serdes, _settings(config.resolved))
     problems = []
     of_stores = list(typed_stores(config.stores.values()))
     for key, name, path in (*typed_streams(config.streams.values(), config.stream_ids), *of_stores):
@@ -140,22 +140,13 @@ def _is_unhashable(kind: type) -> bool:
 def serde_registry(config: JobConfig | Mapping[str, str]) -> SerdeRegistry:
     """The serdes of a job, or of flat pairs (`serializers.registry.*`); the built-in ones are always there."""
     if isinstance(config, JobConfig):
-        return SerdeRegistry(config.serdes, _job_settings(config))
+        return SerdeRegistry(config.serdes, _settings(config.resolved))
     classes = dict(SERDES.short)
     for name, settings in _settings(config, with_class=True).items():
         path = settings.get("class", "")
         if path:
             classes[name] = SERDES.path(path) or path
     return SerdeRegistry(classes, _settings(config))
-
-
-def _job_settings(config: JobConfig) -> dict[str, dict[str, str]]:
-    """The settings of the serdes of a job; its jobs on this machine share the schemas that they know."""
-    found = _settings(config.resolved)
-    for name, path in config.serdes.items():
-        if path in SCHEMA_SERDES and name in found:
-            found[name].setdefault("cache.dir", str(config.logged_store_base_dir / ".schemas"))
-    return found
 
 
 def _settings(flat: Mapping[str, str], *, with_class: bool = False) -> dict[str, dict[str, str]]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 import pickle
-import stat
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -260,43 +258,6 @@ def test_a_registry_with_a_certificate_for_another_host_is_refused_with_the_reas
         expected = r"not trusted \(.*not valid for '127\.0\.0\.1'.*\)$"
         with pytest.raises(HandshakeFailed, match=expected):
             writing(CASES[0], found.url, ssl_ca_location=ca).to_bytes(CASES[0].value)
-
-
-def test_known_schemas_are_read_from_the_folder_while_the_registry_is_down(case, tmp_path):
-    folder = str(tmp_path / "schemas")
-    with schema_registry() as found:
-        made = writing(case, found.url, cache_dir=folder)
-        data = made.to_bytes(case.value)
-        assert made.from_bytes(data) == case.value
-    again = writing(case, found.url, cache_dir=folder)
-    assert again.from_bytes(data) == case.value
-    assert again.to_bytes(case.value) == data
-
-
-def test_the_folder_and_the_one_around_it_are_made_for_this_user_only(server, tmp_path):
-    before = os.umask(0o022)
-    try:
-        writing(CASES[0], server.url, cache_dir=str(tmp_path / "state" / ".schemas")).to_bytes(CASES[0].value)
-    finally:
-        os.umask(before)
-    folders = (tmp_path / "state", tmp_path / "state" / ".schemas")
-    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700, 0o700]
-
-
-def test_a_damaged_file_of_the_folder_is_asked_for_again(case, server, tmp_path):
-    data = writing(case, server.url, cache_dir=str(tmp_path)).to_bytes(case.value)
-    for file in tmp_path.iterdir():
-        file.write_bytes(b"[1")
-    assert writing(case, server.url, cache_dir=str(tmp_path)).to_bytes(case.value) == data
-
-
-def test_the_latest_schema_is_the_last_known_one_while_the_registry_is_down(tmp_path):
-    avro = CASES[0]._replace(schema=None)
-    with schema_registry() as found:
-        found.register("orders-value", jobs.AVRO)
-        latest = {"use_latest_version": "true", "cache_dir": str(tmp_path)}
-        data = serde(avro, found.url, **latest).at("orders", "value").to_bytes(PLAIN)
-    assert serde(avro, found.url, **latest).at("orders", "value").to_bytes(PLAIN) == data
 
 
 def test_the_registry_gets_the_token():

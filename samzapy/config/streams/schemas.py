@@ -64,13 +64,6 @@ VALIDATE = Key(
     "Whether json-schema checks each message against the schema, and avro and protobuf (for dicts) refuse messages "
     "that do not match it.",
 )
-CACHE_DIR = Key(
-    _name("cache.dir"),
-    TEXT,
-    None,
-    "The folder of known schemas. A start does not need the registry for them.",
-    "the folder .schemas in job.logged.store.base.dir",
-)
 KEYS = collect(globals())
 
 _LEAVES = {key.name.rpartition("{serde}.")[2] for key in KEYS}
@@ -86,9 +79,8 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class SchemaSettings:
-    """The settings of one serde. `name` is its name, `format` AVRO, JSON or PROTOBUF; `schema` None: the registry's.
-
-    `cache_dir` None: nothing is kept on disk. `repr` hides the secrets.
+    """The settings of one serde. `name` is its name, `format` AVRO, JSON or PROTOBUF; `schema` None: the registry's. `repr` hides
+    the secrets.
     """
 
     name: str
@@ -108,7 +100,6 @@ class SchemaSettings:
     auto_register: bool = False
     use_latest: bool = False
     validate: bool = True
-    cache_dir: str | None = None
 
 
 def parse_schemas(reader: Reader, name: str, path: str) -> SchemaSettings:
@@ -135,7 +126,6 @@ def parse_schemas(reader: Reader, name: str, path: str) -> SchemaSettings:
         reader.get(AUTO_REGISTER, serde=name),
         reader.get(USE_LATEST, serde=name),
         reader.get(VALIDATE, serde=name),
-        reader.get(CACHE_DIR, serde=name),
     )
     _check(reader, settings, path)
     return settings

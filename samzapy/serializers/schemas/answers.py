@@ -1,31 +1,19 @@
-"""Asks a schema registry, and keeps its answers: in memory, and in a folder that restarts share.
-
-A file of the folder is one answer. Its name is the kind of question and a hash of the registry's address and the
-question; an answer is written to a file beside it and then renamed, so readers see whole files only.
-"""
+"""Asks a schema registry, and keeps its answers in memory."""
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import os
 import ssl
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
 from samzapy.config.reading.secrets import without_password
 from samzapy.config.streams.schemas import Reference, SchemaSettings
 from samzapy.errors import EnvironmentFailure, HandshakeFailed, SerdeError, Unreachable
-
-logger = logging.getLogger(__name__)
 
 
 class KnownSchema(NamedTuple):
@@ -60,7 +48,6 @@ class Registry:
         self._found: dict[tuple[str, ...], KnownSchema] = {}
         self._client: SchemaRegistryClient | None = None
         self._answered = False
-        self._folder = None if settings.cache_dir is None else Path(settings.cache_dir).expanduser()
         self._where = f"schema registry {without_password(settings.url)}"
 
     def schema_of(self, schema_id: int) -> KnownSchema:
@@ -74,26 +61,14 @@ class Registry:
         return self._with_references(schema_id, found)
 
     def latest(self, subject: str) -> KnownSchema:
-        """The latest schema of a subject; the last known one, with a warning, while the registry does not answer."""
-        question = ("latest", subject)
-        found = self._found.get(question)
-        if found is not None:
-            return found
-        try:
-            answer = self._asked(
-                f"subject {subject}", lambda client: client.get_latest_version(subject, fmt=self._form)
-            )
-            known = self._with_references(answer.schema_id, answer.schema)
-        except Unreachable as cause:
-            kept = self._read(question)
-            if kept is None:
-                raise
-            logger.warning("%s; the schema of subject %s is the last known one, %d", cause, subject, kept.id)
-            self._found[question] = kept
-            return kept
-        self._write(question, known)
-        self._found[question] = known
-        return known
+        """The latest schema that a subject had at the first call."""
+
+        def ask() -> KnownSchema:
+            asked = f"subject {subject}"
+            answer = self._asked(asked, lambda client: client.get_latest_version(subject, fmt=self._form))
+            return self._with_references(answer.schema_id, answer.schema)
+
+        return self._kept(("latest", subject), ask)
 
     def id_of(self, subject: str, text: str, references: tuple[Reference, ...] = ()) -> KnownSchema:
         """The schema with the id it has in `subject`; it is registered there if the settings say so."""
@@ -210,47 +185,11 @@ class Registry:
         return self._client
 
     def _kept(self, question: tuple[str, ...], ask: Callable[[], KnownSchema]) -> KnownSchema:
-        """A known answer, else a new one. Answers to these questions never change."""
-        found = self._found.get(question)
-        if found is None:
-            found = self._read(question)
-            if found is None:
-                found = ask()
-                self._write(question, found)
-            self._found[question] = found
-        return found
-
-    def _path(self, question: tuple[str, ...]) -> Path | None:
-        # The schemas of a mock:// address are gone with the process.
-        if self._folder is None or self._settings.url.startswith("mock://"):
-            return None
-        text = msgspec.json.encode((self._settings.url, self._kind, *question))
-        return self._folder / f"{question[0]}-{hashlib.sha256(text).hexdigest()[:32]}.json"
-
-    def _read(self, question: tuple[str, ...]) -> KnownSchema | None:
-        path = self._path(question)
-        try:
-            return None if path is None else msgspec.json.decode(path.read_bytes(), type=KnownSchema)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as cause:
-            logger.warning("%s: cannot be read (%s); the registry is asked instead", path, cause)
-            return None
-
-    def _write(self, question: tuple[str, ...], found: KnownSchema) -> None:
-        path = self._path(question)
-        if path is None:
-            return
-        try:
-            # One by one: `mkdir` gives the mode to the last folder only, and the umask decides about its parents.
-            for folder in (path.parent.parent, path.parent):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent)
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(found))
-            os.replace(name, path)  # noqa: PTH105  # the name is a str
-        except OSError as cause:
-            logger.warning("%s: cannot be written (%s); a restart will need the registry", path, cause)
+        """A known answer, else a new one."""
+        known = self._found.get(question)
+        if known is None:
+            known = self._found[question] = ask()
+        return known
 
 
 def _refused_certificate(cause: BaseException | None) -> ssl.SSLCertVerificationError | None:

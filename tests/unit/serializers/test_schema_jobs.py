@@ -99,17 +99,6 @@ def test_a_job_reads_writes_and_keeps_values_of_a_schema(tmp_path, server):
     assert sorted(server.subjects) == ["orders-value", "totals-changelog-value", "totals-value"]
 
 
-def test_a_restart_with_the_registry_down_reads_its_state_and_goes_on(tmp_path):
-    with schema_registry() as server:
-        scene = Scene(tmp_path, server.url)
-        scene.send(scene.order())
-        scene.run()
-        scene.send(scene.order(amount=4))
-    scene.run()
-    scene.keys["serializers.registry.avro.cache.dir"] = str(tmp_path / "state" / ".schemas")
-    assert [scene.serde("totals").from_bytes(value)["amount"] for value in scene.values("totals")] == [3, 7]
-
-
 def test_a_message_without_the_frame_becomes_a_dead_letter(tmp_path, server):
     scene = Scene(
         tmp_path,
