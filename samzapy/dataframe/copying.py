@@ -52,7 +52,7 @@ from samzapy.plugins import PluginError, load_name
 from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.sources import spark_source
 from samzapy.serializers import decode_failure, task_serdes
-from samzapy.serializers.plain import plain_form
+from samzapy.serializers.typed import plain_form
 from samzapy.storage.changelog.topic import changelog_of, check_beginning, check_end, usable
 from samzapy.storage.engines import check_checkpoints, entry_serde_names, entry_serdes, load_engines
 from samzapy.storage.inspection import Entry, key_value_store, store_of

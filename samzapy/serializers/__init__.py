@@ -3,12 +3,11 @@
 Each is as close to one call of a C function as its checks allow: they are mapped over whole batches.
 """
 
-from samzapy.serializers.annotations import MessageTypes, message_types
 from samzapy.serializers.documents import JsonSerde, JsonSerdeFactory, MsgpackSerde, as_json, from_json
 from samzapy.serializers.primitives import BytesSerde, DoubleSerde, IntegerSerde, LongSerde, StringSerde, UUIDSerde
 from samzapy.serializers.refusals import decode_failure, encode_failure
 from samzapy.serializers.registry import SerdeRegistry, TaskSerdes, UnknownSerde, serde_registry, task_serdes
-from samzapy.serializers.streams import StreamSerdes
+from samzapy.serializers.streams import MessageTypes, StreamSerdes, message_types
 from samzapy.serializers.typed import TypedSerde
 
 __all__ = [

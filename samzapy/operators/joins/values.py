@@ -17,8 +17,7 @@ from samzapy.api.context import Context
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.operators.joins.sides import Side, side_of
-from samzapy.serializers.plain import PlainForm, json_form
-from samzapy.serializers.typed import is_plain, shown
+from samzapy.serializers.typed import PlainForm, is_plain, json_form, shown
 from samzapy.storage.readback import ReadBack
 
 #: The entries of a store that are tried at a start.

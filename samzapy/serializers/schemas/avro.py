@@ -10,12 +10,12 @@ import msgspec
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from samzapy.errors import EnvironmentFailure, SerdeError
-from samzapy.serializers.plain import plain_form
 from samzapy.serializers.schemas.answers import KnownSchema
 from samzapy.serializers.schemas.avro_schemas import Branches, typed_defaults, with_branches
 from samzapy.serializers.schemas.avro_values import check_of
 from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
 from samzapy.serializers.schemas.misfits import Misfit
+from samzapy.serializers.typed import plain_form
 
 
 class _Writer(NamedTuple):

@@ -37,7 +37,7 @@ from typing_extensions import TypedDict
 from samzapy.config.loader import load_job
 from samzapy.errors import SerdeError
 from samzapy.serializers import JsonSerde, JsonSerdeFactory, MsgpackSerde, serde_registry, task_serdes
-from samzapy.serializers.plain import plain_form
+from samzapy.serializers.typed import plain_form
 from samzapy.storage.kv.codec import EntryCodec
 
 NUMBERS = count()

@@ -30,7 +30,7 @@ from jobs.typed_views import (
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, SerdeError
 from samzapy.serializers import JsonSerde, JsonSerdeFactory, MsgpackSerde, serde_registry, task_serdes
-from samzapy.serializers.plain import plain_form
+from samzapy.serializers.typed import plain_form
 
 V = TypeVar("V")
 KINDS = [

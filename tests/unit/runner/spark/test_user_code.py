@@ -214,7 +214,7 @@ from types import SimpleNamespace
 import msgspec
 pickle.loads(sys.stdin.buffer.read()).arrive()
 from samzapy.plugins import load_class
-from samzapy.serializers.annotations import message_types
+from samzapy.serializers.streams import message_types
 task = load_class("__main__:Task")
 kind = message_types(task).message
 order = msgspec.json.decode(TEXT, type=kind)
@@ -282,7 +282,7 @@ def test_another_name_of_a_type_travels_with_the_program(tmp_path):
     )
     takes = (
         "import pickle, sys, msgspec\npickle.loads(sys.stdin.buffer.read()).arrive()\n"
-        "from samzapy.plugins import load_class\nfrom samzapy.serializers.annotations import message_types\n"
+        "from samzapy.plugins import load_class\nfrom samzapy.serializers.streams import message_types\n"
         "task = load_class('__main__:Task')\nmade, listed = task().process(None, None, None)\n"
         "view = message_types(task).message\nassert listed == list[view]\n"
         'assert msgspec.json.decode(b\'{"user":"u"}\', type=view) == made\nprint(view.__name__, view.__module__)\n'
