@@ -19,24 +19,20 @@ from samzapy.container.commit.protocol import AtMostOnce, CommitProtocol, Commit
 from samzapy.container.commit.state import AwaitedState, StateRecords, StateWriter, TransactionalState
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder, TolerantDecoder
-from samzapy.container.inputs.inputs import InputBuilder, Inputs, heads_of, logs_of
+from samzapy.container.inputs.inputs import InputBuilder, Inputs, heads_of
 from samzapy.container.inputs.starting_offsets import (
+    StartingPositions,
+    TaskStart,
     committed_changelogs,
-    count_moves,
-    first_offsets,
-    follow,
-    kept_epochs,
     of_inputs,
     own_changelog_ends,
-    refuse_made_anew,
-    tell_unread,
 )
 from samzapy.container.outputs.producers import TaskProducers
 from samzapy.container.run_loop import LoopControl, LoopPeriods, RunLoop
 from samzapy.container.side_inputs import SideInputs, fill_stores
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import sweep_in_background
-from samzapy.container.tasks.task_builder import Plugins, TaskBuilder, TaskStart
+from samzapy.container.tasks.task_builder import Plugins, TaskBuilder
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.job.lease import ContainerLease, UserFailure
 from samzapy.job.model import ContainerModel, TaskModel
@@ -124,27 +120,9 @@ class ContainerBuilder:
     def starts(
         self, progress: JobProgress, now_ms: int, ends: Mapping[SystemStreamPartition, int]
     ) -> dict[str, TaskStart]:
-        """The start of every task; counts the offsets that it skips or repeats, and logs those that a first start
-        leaves out. `ends`: where the run ends. Raises OffsetOutOfRange, UnknownStream, EnvironmentFailure for an input
-        that was deleted and created again."""
-        logs = logs_of(self.model.ssps, self._clients)
-        ids = self._clients.stream_ids({ssp.system_stream for ssp in self.model.ssps})
-        starts: dict[str, TaskStart] = {}
-        by_default: dict[SystemStreamPartition, int] = {}
-        for task in self.model.tasks:
-            checkpoint = progress.checkpoints[task.name]
-            followed = follow(self.config, progress.startpoints, task, checkpoint, logs, self._clients.admin, now_ms)
-            refuse_made_anew(self.config, task, checkpoint, followed, ids)
-            offsets = first_offsets(self.config, task, checkpoint, followed, logs, self._clients.admin)
-            own_ids = {stream: ids[stream] for ssp in offsets if (stream := ssp.system_stream) in ids}
-            starts[task.name] = TaskStart(
-                offsets, checkpoint, followed, own_ids, kept_epochs(offsets, checkpoint, followed)
-            )
-            committed = {} if checkpoint is None else checkpoint.input_offsets
-            count_moves(committed, offsets, self.metrics)
-            by_default |= {ssp: offsets[ssp] for ssp in offsets.keys() - committed.keys() - followed.offsets.keys()}
-        tell_unread(self.config, by_default, logs, ends)
-        return starts
+        """The start of every task. `ends`: where the run ends."""
+        positions = StartingPositions(self.config, self.model, self._clients, self.metrics, now_ms)
+        return positions.starts(progress.checkpoints, progress.startpoints, ends)
 
     def open_stores(
         self,

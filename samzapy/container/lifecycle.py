@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from samzapy import native
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -30,7 +31,7 @@ from samzapy.container.run_loop import LoopControl, RunLoop
 from samzapy.container.side_inputs import SideInputs
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
-from samzapy.container.supervision.lag import Progress
+from samzapy.container.supervision.lag import Progress, parts_of_report, progress_of
 from samzapy.container.supervision.watch import NoWatch, Watch
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -44,7 +45,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.failpoints import reach
-from samzapy.job.lease import ContainerLease, ContainerReport, TaskProgress
+from samzapy.job.lease import ContainerLease, ContainerReport
 from samzapy.queries.committed import CommittedStores, published_stores
 from samzapy.storage.changelog.restore import RestoreStopped
 from samzapy.storage.task_stores import TaskStores
@@ -55,70 +56,13 @@ logger = logging.getLogger(__name__)
 _MOST_PLACES = 5
 
 
-class _NotStarted:
-    """The state of a container that has not begun to process: nothing is in flight, and nothing was committed."""
+class _Running(NamedTuple):
+    """The parts of a container after its start."""
 
-    @property
-    def committed(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
-        """The positions of each task's last checkpoint."""
-        return {}
-
-    @property
-    def caught_up(self) -> Mapping[SystemStreamPartition, int]:
-        """The consumers' positions when there was nothing to process."""
-        return {}
-
-    @property
-    def commits(self) -> int:
-        return 0
-
-    def wind_down(self) -> bool:
-        """Wait until no message is in flight; returns whether a last commit is possible."""
-        return False
-
-    def stop(self, tasks: Sequence[TaskInstance]) -> None:
-        raise AssertionError("a container stops after its start")
-
-    def close(self) -> None:
-        """End the messages in flight."""
-
-
-class _AtWork(_NotStarted):
-    """The state of a container after its start."""
-
-    def __init__(self, loop: RunLoop, inputs: Inputs, side: SideInputs, committer: CommitProtocol) -> None:
-        self._loop = loop
-        self._inputs = inputs
-        self._side = side
-        self._committer = committer
-
-    @property
-    def commits(self) -> int:
-        return self._committer.count
-
-    @property
-    def committed(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
-        return self._committer.committed
-
-    @property
-    def caught_up(self) -> Mapping[SystemStreamPartition, int]:
-        self._loop.request_positions()
-        return self._loop.caught_up
-
-    def wind_down(self) -> bool:
-        self._loop.wind_down()
-        return True
-
-    def stop(self, tasks: Sequence[TaskInstance]) -> None:
-        """The last commit, and the end of the inputs."""
-        self._committer.finish(tasks)
-        self._side.keep()
-        self._side.close()
-        self._inputs.close()
-        self._loop.close()
-
-    def close(self) -> None:
-        self._loop.close()
+    loop: RunLoop
+    inputs: Inputs
+    side: SideInputs
+    committer: CommitProtocol
 
 
 class Container:
@@ -148,8 +92,8 @@ class Container:
         self._heartbeat = Heartbeat(lease, self.report, clock, on_lost, builder.purge)
         self._stores: dict[str, TaskStores] = {}
         self._tasks: list[TaskInstance] = []
-        self._beside: list[Callable[[], None]] = []
-        self._at_work = _NotStarted()
+        self._opened: list[Callable[[], None]] = []
+        self._running: _Running | None = None
         self._restoring: dict[str, tuple[int, int]] = {}
 
     def stop(self) -> None:
@@ -195,8 +139,11 @@ class Container:
     def _committed_of(self, failure: UnknownStream) -> dict[int, int]:
         """The committed positions of the input that the failure is about, by partition."""
         stream = (failure.system, failure.stream)
-        positions = [each for task in self._at_work.committed.values() for each in task.items()]
+        positions = [item for task in self._committed_positions().values() for item in task.items()]
         return {ssp.partition: offset for ssp, offset in positions if ssp.system_stream == stream}
+
+    def _committed_positions(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
+        return self._running.committer.committed if self._running else {}
 
     def start(self) -> RunLoop:
         """Only start: nothing is processed before a turn of the loop. A caller that turns the loop itself calls
@@ -220,9 +167,10 @@ class Container:
         """Commit what is processed, since the records may be gone and nothing could process them again; returns the
         error with the positions. Nothing is committed in a failed start."""
         try:
-            if not self._at_work.wind_down():
+            if self._running is None:
                 self.abandon()
                 return void
+            self._running.loop.wind_down()
             at = sorted((ssp, offset) for task in self._tasks for ssp, offset in task.committable().items())
             self._heartbeat.phase("stopping")
             self._stop()
@@ -239,7 +187,8 @@ class Container:
 
     def abandon(self) -> None:
         """Close everything without a commit; failures on the way are logged, since the first one counts."""
-        self._close_all([self._at_work.close, *(task.close for task in self._tasks), *self._closers()])
+        loops = [self._running.loop.close] if self._running else []
+        self._close_all([*loops, *(task.close for task in self._tasks), *self._closers()])
         self._heartbeat.finish("failed")
 
     def vanish(self) -> None:
@@ -274,7 +223,7 @@ class Container:
             self._must_own()
             raise
         side = builder.fill_stores(self._stores, self._on_restore, should_stop)
-        self._beside.append(side.close)
+        self._opened.append(side.close)
         for name, start in starts.items():
             self._tasks.append(builder.task(name, self._stores[name], start, self._lease, should_stop))
         reach("start.5")
@@ -285,14 +234,14 @@ class Container:
         reach("start.6")
         # 7  inputs
         inputs = builder.inputs(self._ends, self._tasks)
-        self._beside.append(inputs.close)
+        self._opened.append(inputs.close)
         committer = builder.committer(self._lease, self._ownership, should_stop, self._must_own, inputs)
         committer.commit([task for task in self._tasks if self._must_commit(task, progress)], force=True)
         self._start_inputs(inputs)
         reach("start.7")
         control = LoopControl(self._heartbeat.should_stop, self._drain_to)
         loop = builder.run_loop(self._tasks, inputs, side, committer, control)
-        self._at_work = _AtWork(loop, inputs, side, committer)
+        self._running = _Running(loop, inputs, side, committer)
         self._committed.publish(published_stores(self._stores.values()))
         return loop
 
@@ -309,7 +258,13 @@ class Container:
             self._ownership.close()
 
     def _stop(self) -> None:
-        self._at_work.stop(self._tasks)
+        assert self._running is not None
+        loop, inputs, side, committer = self._running
+        committer.finish(self._tasks)
+        side.keep()
+        side.close()
+        inputs.close()
+        loop.close()
         for task in self._tasks:
             task.close()
             task.warn_of_late_changes()
@@ -325,7 +280,7 @@ class Container:
         closers: list[Callable[[], None]] = [self._committed.withdraw]
         closers += [task.sinks.close for task in self._tasks]
         closers += [stores.close for stores in self._stores.values()]
-        return [*closers, *self._beside, self._ownership.close, self._builder.close]
+        return [*closers, *self._opened, self._ownership.close, self._builder.close]
 
     @staticmethod
     def _close_all(closers: Iterable[Callable[[], None]]) -> None:
@@ -365,59 +320,29 @@ class Container:
     @property
     def commits(self) -> int:
         """The number of commits since the start, the first one included."""
-        return self._at_work.commits
+        return self._running.committer.count if self._running else 0
 
     def report(self, phase: str) -> ContainerReport:
         """A report of the present state; may be called from any thread."""
-        tasks = list(self._tasks)
-        processed = sum(task.processed for task in tasks)
-        done = (processed, self.commits, tuple(self._restoring.values()))
+        tasks, restoring = list(self._tasks), dict(self._restoring)
+        processed, commits = sum(task.processed for task in tasks), self.commits
+        done = (processed, commits, tuple(restoring.values()))
         return ContainerReport(
             container_id=self._builder.model.id,
             epoch=self._lease.epoch,
             phase=phase,
             processed=processed,
-            positions={str(ssp): offset for task in tasks for ssp, offset in task.offsets.items()},
             ends={str(ssp): end for ssp, end in self._ends.items()},
-            restored={
-                f"{task.name}/{store}": (result.records, result.seconds, result.source)
-                for task in tasks
-                for store, result in task.stores.restored.items()
-            },
-            restoring=dict(self._restoring),
+            restoring=restoring,
             metrics=self._builder.metrics.snapshot(),
-            commits=self.commits,
-            clocks={task.name: progress_of(task) for task in tasks},
+            commits=commits,
             facts=self._watch.facts(phase, done, self._builder.last_failure),
+            **parts_of_report(tasks),
         )
 
     def _progress(self) -> Progress:
         """The container's progress; called by the watch's thread."""
-        positions: dict[SystemStreamPartition, int] = {}
-        committed: dict[SystemStreamPartition, int] = {}
-        processed_ms: dict[SystemStreamPartition, int] = {}
-        caught_up = self._at_work.caught_up
-        for task in list(self._tasks):
-            for ssp, offset in list(task.offsets.items()):
-                # A broadcast partition is as far as the task that is furthest behind.
-                positions[ssp] = min(offset, positions.get(ssp, offset))
-            processed_ms.update(task.processed_ms)
-        for offsets in list(self._at_work.committed.values()):
-            for ssp, offset in offsets.items():
-                committed[ssp] = min(offset, committed.get(ssp, offset))
-        return Progress(
-            {ssp: max(at, caught_up.get(ssp, at)) for ssp, at in positions.items()}, committed, processed_ms
-        )
-
-
-def progress_of(task: TaskInstance) -> TaskProgress:
-    """The task's part of a report; may be called from any thread."""
-    clock = task.event_clock
-    kept = task.checkpoints.kept
-    return TaskProgress(
-        clock.time_ms,
-        clock.held_by,
-        clock.idle,
-        None if kept is None else kept.times,
-        kept is not None and kept.open,
-    )
+        if self._running is not None:
+            self._running.loop.request_positions()
+        caught_up = self._running.loop.caught_up if self._running else {}
+        return progress_of(list(self._tasks), self._committed_positions(), caught_up)

@@ -165,7 +165,7 @@ def long_constructors(found: Iterable[Module]) -> list[str]:
 
 
 def null_object_types(found: Iterable[Module]) -> list[str]:
-    """Where a null object (`NoTimers`) is the declared type of a parameter, a field or a result."""
+    """Where a null object (`TaskTimers`) is the declared type of a parameter, a field or a result."""
     names = {
         node.name
         for module in found

@@ -645,8 +645,8 @@ _OTHERS = (
     ),
     Mutant(
         "samzapy/container/inputs/starting_offsets.py",
-        "task.ssps - followed.offsets.keys()",
-        "task.ssps - followed.ids.keys()",
+        "self._refuse_made_anew(task, checkpoint, pinned)",
+        "self._refuse_made_anew(task, checkpoint, followed)",
         (_CONTAINERS,),
     ),
     Mutant(

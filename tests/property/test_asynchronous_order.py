@@ -11,7 +11,6 @@ from samzapy import AsyncStreamTask, IncomingMessageEnvelope, OutgoingMessageEnv
 from samzapy import SystemStreamPartition as Ssp
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.config.tasks.processing import AsyncConfig
-from samzapy.container.errors.dead_letters import NoDeadLetters
 from samzapy.container.errors.recovery import LastFailure, PolicyLog, Recovery, TolerantCollector
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
@@ -84,7 +83,7 @@ class AsyncMachine:
         self.clock = EVENTS.clock = ManualClock()
         self.outbox, metrics = Outbox(), Registry()
         recovery = Recovery(
-            "Partition 0", ERRORS, metrics, lambda _: None, PolicyLog(self.clock, 1e9), NoDeadLetters(), LastFailure()
+            "Partition 0", ERRORS, metrics, lambda _: None, PolicyLog(self.clock, 1e9), None, LastFailure()
         )
         collector = TolerantCollector(serdes, lambda _: None, lambda *_: [], self.outbox, recovery)
         offsets = dict.fromkeys(PARTITIONS, 0)

@@ -40,20 +40,7 @@ _LONGEST_REASON = 1_000
 _ENVELOPE_BYTES = 512
 
 
-class NoDeadLetters:
-    """For a task with policies that write no dead letters."""
-
-    def write(
-        self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
-    ) -> None:
-        """Write the letter about `envelope` (None: no input), its `number`-th; under ids no two have the same id.
-
-        Raises RecordTooLarge for a letter that its stream would refuse for the size of the input.
-        """
-        raise AssertionError(f"no policy writes dead letters, but one of {stage.value} was asked for")
-
-
-class DeadLetters(NoDeadLetters):
+class DeadLetters:
     """Writes the letters of one task among its outputs."""
 
     def __init__(
@@ -81,6 +68,8 @@ class DeadLetters(NoDeadLetters):
     def write(
         self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
     ) -> None:
+        """Write the letter about `envelope` (None: no input), its `number`-th; under ids no two have the same id. Raises
+        RecordTooLarge for a letter that its stream would refuse for the size of the input."""
         letter = self._letter(stage, failure, envelope, number)
         if self._limit is None:
             self._limit = self._limit_of(self.stream)
@@ -149,21 +138,12 @@ def _shortened(letter: OutgoingRecord, most: int) -> OutgoingRecord:
 Pair = tuple[bytes | None, bytes | None]
 
 
-class NoRawRecords:
-    """Keeps nothing: for containers that write no dead letters."""
-
-    __slots__ = ()
-
-    def keep(self, batches: Iterable[RecordBatch]) -> None:
-        """Take the batches of a poll, and release the batches that all tasks have processed."""
-
-
-class RawRecords(NoRawRecords):
+class RawRecords:
     """The bytes that the messages of one container were decoded from, for the few that become dead letters.
 
     Envelopes do not hold them. So the polled batches are kept as they came until every task that reads their partition
-    is past them, and a message's bytes are looked up by its offset. That costs one list operation a batch. `follow` the
-    tasks' positions first, then `keep` every poll.
+    is past them, and a message's bytes are looked up by its offset. That costs one list operation per batch. `follow` the
+    tasks' positions first, then `keep` every poll. Without positions nothing is kept.
     """
 
     __slots__ = ("_batches", "_positions")
@@ -178,7 +158,8 @@ class RawRecords(NoRawRecords):
             self._positions.setdefault(ssp, []).append(positions)
 
     def keep(self, batches: Iterable[RecordBatch]) -> None:
-        for batch in batches:
+        """Keep the batches of a poll, and release those that all tasks have processed."""
+        for batch in batches if self._positions else ():
             ssp = batch.ssp
             done = min(positions[ssp] for positions in self._positions[ssp])
             kept = [each for each in self._batches.get(ssp, ()) if each.offsets[-1] >= done]

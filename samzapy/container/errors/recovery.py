@@ -17,7 +17,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.dead_letters import NoDeadLetters
+from samzapy.container.errors.dead_letters import DeadLetters
 from samzapy.container.errors.user_failures import one_line, user_line, whole_traceback
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
@@ -74,7 +74,7 @@ class Recovery:
         metrics: MetricsRegistry,
         pause: Callable[[float], None],
         log: PolicyLog,
-        letters: NoDeadLetters,
+        letters: DeadLetters | None,
         last: LastFailure,
         *,
         gives_back: bool = False,
@@ -136,6 +136,7 @@ class Recovery:
         if action is Action.FAIL:
             return False
         if action is Action.DEAD_LETTER:
+            assert self._letters is not None
             try:
                 self._letters.write(stage, failure, self.input, self._number())
             except RecordTooLarge as refused:

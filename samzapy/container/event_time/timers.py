@@ -27,8 +27,8 @@ from samzapy.storage.views.timers import NEVER, Timer, TimerStore
 _AT_ONCE = 256
 
 
-class NoTimers:
-    """For a task without timers: interrupts no run, and is never due."""
+class TaskTimers:
+    """The timers of one task; this one has none."""
 
     __slots__ = ()
 
@@ -61,10 +61,10 @@ class NoTimers:
         """Set the task's gauges."""
 
 
-NO_TIMERS = NoTimers()
+NO_TIMERS = TaskTimers()
 
 
-class TaskTimers(NoTimers):
+class StoredTimers(TaskTimers):
     """The timers of one task, in its store. `fired` counts them."""
 
     __slots__ = ("_clock", "_event_clock", "_reach", "_times", "fired", "timers")

@@ -19,7 +19,7 @@ from samzapy.clock import Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import Stage
-from samzapy.container.errors.dead_letters import NoRawRecords
+from samzapy.container.errors.dead_letters import RawRecords
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import BatchDecoder, Decoder, TolerantBatchDecoder, TolerantDecoder
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -69,7 +69,7 @@ class Inputs:
         clock: Clock,
         limits: PollLimits,
         *,
-        raw: NoRawRecords,
+        raw: RawRecords,
         finished: set[SystemStreamPartition] | None = None,
     ) -> None:
         """`consumers` by system; one may serve several. `raw` keeps the polled batches, for dead letters. `finished`
@@ -272,7 +272,7 @@ class InputBuilder:
         self,
         ends: Mapping[SystemStreamPartition, int],
         tasks: Sequence[TaskInstance],
-        raw: NoRawRecords,
+        raw: RawRecords,
         kind: type[AnyTask],
     ) -> Inputs:
         """Make consumers and decoders of every partition, without fetching anything. `tasks` are the readers, of the

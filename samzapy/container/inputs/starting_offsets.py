@@ -1,27 +1,165 @@
-"""Finds the offsets where tasks start, and counts the difference to their checkpoints."""
+"""Finds the positions where tasks start, and counts the difference to their checkpoints."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OffsetRange, SystemAdmin
+from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.offsets import Target, starting_offset
 from samzapy.checkpoint.records import Startpoint, pending
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
+from samzapy.container.inputs.inputs import logs_of
 from samzapy.errors import ConfigError, OffsetOutOfRange, PositionVoid, SamzapyError
-from samzapy.job.model import TaskModel
+from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
 
 #: Starting offsets of one task.
 Offsets = dict[SystemStreamPartition, int]
+
+
+@dataclass(frozen=True)
+class TaskStart:
+    """The start of a task: its `offsets`, which become its live map, and its last checkpoint.
+
+    `followed`: the ids of the startpoints that its first commit completes; `pinned`: the partitions that start at one of
+    them. `input_ids`: the ids of its input streams. `leader_epochs`: of those offsets that are the committed ones; a
+    position that an operator has chosen holds for the log as it is.
+    """
+
+    offsets: Offsets
+    checkpoint: Checkpoint | None
+    followed: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
+    pinned: frozenset[SystemStreamPartition] = frozenset()
+    input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
+    leader_epochs: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
+
+
+class StartingPositions:
+    """The starts of the tasks of one container, as of now."""
+
+    def __init__(
+        self, config: JobConfig, model: ContainerModel, clients: SystemClients, metrics: MetricsRegistry, now_ms: int
+    ) -> None:
+        self._config = config
+        self._model = model
+        self._admin_of = clients.admin
+        self._metrics = metrics
+        self._now_ms = now_ms
+        self._logs: Mapping[SystemStreamPartition, OffsetRange] = logs_of(model.ssps, clients)
+        self._ids = clients.stream_ids({ssp.system_stream for ssp in model.ssps})
+
+    def starts(
+        self,
+        checkpoints: Mapping[str, Checkpoint | None],
+        startpoints: Sequence[Startpoint],
+        ends: Mapping[SystemStreamPartition, int],
+    ) -> dict[str, TaskStart]:
+        """The start of every task; counts the offsets that it skips or repeats, and logs those that a first start
+        leaves out. `ends`: where the run ends. Raises OffsetOutOfRange, UnknownStream, PositionVoid."""
+        starts: dict[str, TaskStart] = {}
+        by_default: dict[SystemStreamPartition, int] = {}
+        for task in self._model.tasks:
+            start = starts[task.name] = self._start(task, checkpoints[task.name], startpoints)
+            committed = {} if start.checkpoint is None else start.checkpoint.input_offsets
+            count_moves(committed, start.offsets, self._metrics)
+            by_default |= {ssp: start.offsets[ssp] for ssp in start.offsets.keys() - committed.keys() - start.pinned}
+        self._log_unread(by_default, ends)
+        return starts
+
+    def _start(self, task: TaskModel, checkpoint: Checkpoint | None, startpoints: Sequence[Startpoint]) -> TaskStart:
+        followed, pinned = self.follow(startpoints, task, checkpoint)
+        self._refuse_made_anew(task, checkpoint, pinned)
+        offsets = {
+            ssp: pinned[ssp] if ssp in pinned else self._default(task, ssp, checkpoint) for ssp in sorted(task.ssps)
+        }
+        epochs = {} if checkpoint is None else checkpoint.leader_epochs
+        kept = {
+            ssp: epoch
+            for ssp, epoch in epochs.items()
+            if checkpoint and ssp not in pinned and ssp in offsets and offsets[ssp] == checkpoint.input_offsets.get(ssp)
+        }
+        ids = {stream: self._ids[stream] for ssp in offsets if (stream := ssp.system_stream) in self._ids}
+        return TaskStart(offsets, checkpoint, followed, frozenset(pinned), ids, kept)
+
+    def _default(self, task: TaskModel, ssp: SystemStreamPartition, checkpoint: Checkpoint | None) -> int:
+        stream, goes_back = self._config.stream(ssp.system_stream), self._admin_of(ssp.system).upcoming_goes_back
+        return starting_offset(ssp, checkpoint, stream, self._logs[ssp], late=ssp in task.late, goes_back=goes_back)
+
+    def follow(
+        self, startpoints: Sequence[Startpoint], task: TaskModel, checkpoint: Checkpoint | None
+    ) -> tuple[dict[SystemStreamPartition, str], Offsets]:
+        """The ids of the startpoints that the task follows, and the offsets of those that have a valid one. A startpoint
+        without one is logged and passed over for good, as in Samza: a later start does not follow it when the partition
+        has grown. Other errors are raised."""
+        followed: dict[SystemStreamPartition, str] = {}
+        offsets: Offsets = {}
+        for ssp, startpoint in pending(startpoints, task.name, task.ssps, checkpoint, self._now_ms).items():
+            target = Target(startpoint.position)
+            try:
+                offset = target.offsets(self._config.offset_default, {ssp: self._logs[ssp]}, self._admin_of)[ssp]
+            except (ConfigError, OffsetOutOfRange) as cause:
+                logger.warning(
+                    "%s: the startpoint %s of %s is passed over: %s", task.name, startpoint.position, ssp, cause
+                )
+            except SamzapyError:
+                logger.warning(
+                    "%s: the startpoint %s of %s has no offset yet; to start without it: samzapy startpoint clear "
+                    "JOB.properties",
+                    task.name,
+                    startpoint.position,
+                    ssp,
+                )
+                raise
+            else:
+                logger.info("%s: %s starts at %d, by the startpoint %s", task.name, ssp, offset, startpoint.position)
+                offsets[ssp] = offset
+            followed[ssp] = startpoint.id
+        return followed, offsets
+
+    def _refuse_made_anew(
+        self, task: TaskModel, checkpoint: Checkpoint | None, pinned: Mapping[SystemStreamPartition, int]
+    ) -> None:
+        """Raise PositionVoid if a committed position is of an earlier stream of the same name: the new stream may have
+        that offset, but the job has not processed the records before it. A partition that starts by a startpoint or is
+        reset does not need its position."""
+        if checkpoint is None:
+            return
+        valid = still_valid(checkpoint, self._ids)
+        for ssp in sorted(task.ssps - pinned.keys()):
+            stream = ssp.system_stream
+            committed = checkpoint.input_offsets.get(ssp)
+            if committed is not None and ssp not in valid and not self._config.stream(stream).reset_offset:
+                before, now = checkpoint.input_ids[stream], self._ids[stream]
+                done = f"the committed offset {committed} of partition {ssp.partition} is of the old one"
+                raise PositionVoid.made_anew(stream, before, now).after(done)
+
+    def _log_unread(
+        self, starts: Mapping[SystemStreamPartition, int], ends: Mapping[SystemStreamPartition, int]
+    ) -> None:
+        """Log the inputs whose first start, by their default, leaves out records that are there: `upcoming` is Samza's
+        default, so a first run to the `ends` of its inputs would read nothing and not say why."""
+        unread: dict[SystemStream, dict[SystemStreamPartition, int]] = {}
+        for ssp, offset in starts.items():
+            if offset > self._logs[ssp].oldest:
+                unread.setdefault(ssp.system_stream, {})[ssp] = offset - self._logs[ssp].oldest
+        for stream, left_out in sorted(unread.items()):
+            logger.log(
+                logging.INFO if ends.keys().isdisjoint(left_out) else logging.WARNING,
+                "%s: %s without a committed offset, so the job starts behind %s offsets that are there; to read them, "
+                "run it once with %s",
+                stream,
+                "1 partition is" if len(left_out) == 1 else f"{len(left_out):,} partitions are",
+                f"{sum(left_out.values()):,}",
+                self._config.stream(stream).from_oldest,
+            )
 
 
 def count_moves(
@@ -71,36 +209,6 @@ def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Ch
     return replace(checkpoint, input_offsets=kept)
 
 
-class Followed(NamedTuple):
-    """The startpoints that the first commit of a task completes: the `ids` of all, and the `offsets` of those that have
-    a valid one."""
-
-    offsets: Offsets
-    ids: dict[SystemStreamPartition, str]
-
-
-def refuse_made_anew(
-    config: JobConfig,
-    task: TaskModel,
-    checkpoint: Checkpoint | None,
-    followed: Followed,
-    ids: Mapping[SystemStream, str],
-) -> None:
-    """Raise PositionVoid if a committed position is of an earlier stream of the same name: the new stream may
-    have that offset, but the job has not processed the records before it. `ids`: the current ids of the streams. A
-    partition that starts by a startpoint (`followed`) or is reset does not need its position."""
-    if checkpoint is None:
-        return
-    valid = still_valid(checkpoint, ids)
-    for ssp in sorted(task.ssps - followed.offsets.keys()):
-        stream = ssp.system_stream
-        committed = checkpoint.input_offsets.get(ssp)
-        if committed is not None and ssp not in valid and not config.stream(stream).reset_offset:
-            before, now = checkpoint.input_ids[stream], ids[stream]
-            done = f"the committed offset {committed} of partition {ssp.partition} is of the old one"
-            raise PositionVoid.made_anew(stream, before, now).after(done)
-
-
 def still_valid(checkpoint: Checkpoint | None, ids: Mapping[SystemStream, str]) -> Mapping[SystemStreamPartition, int]:
     """The committed positions without those of earlier streams of the same names. `ids`: the current ids of the
     streams."""
@@ -109,98 +217,3 @@ def still_valid(checkpoint: Checkpoint | None, ids: Mapping[SystemStream, str]) 
     before = checkpoint.input_ids
     anew = {stream for stream in before.keys() & ids.keys() if before[stream] != ids[stream]}
     return {ssp: offset for ssp, offset in checkpoint.input_offsets.items() if ssp.system_stream not in anew}
-
-
-def follow(
-    config: JobConfig,
-    startpoints: Sequence[Startpoint],
-    task: TaskModel,
-    checkpoint: Checkpoint | None,
-    logs: Mapping[SystemStreamPartition, OffsetRange],
-    admin_of: Callable[[str], SystemAdmin],
-    now_ms: int,
-) -> Followed:
-    """The startpoints that the task follows. A startpoint without a valid offset is logged and passed over for good, as
-    in Samza: a later start does not follow it when the partition has grown. Other errors are raised."""
-    followed = Followed({}, {})
-    for ssp, startpoint in pending(startpoints, task.name, task.ssps, checkpoint, now_ms).items():
-        try:
-            offset = Target(startpoint.position).offsets(config.offset_default, {ssp: logs[ssp]}, admin_of)[ssp]
-        except (ConfigError, OffsetOutOfRange) as cause:
-            logger.warning("%s: the startpoint %s of %s is passed over: %s", task.name, startpoint.position, ssp, cause)
-        except SamzapyError:
-            logger.warning(
-                "%s: the startpoint %s of %s has no offset yet; to start without it: samzapy startpoint clear "
-                "JOB.properties",
-                task.name,
-                startpoint.position,
-                ssp,
-            )
-            raise
-        else:
-            logger.info("%s: %s starts at %d, by the startpoint %s", task.name, ssp, offset, startpoint.position)
-            followed.offsets[ssp] = offset
-        followed.ids[ssp] = startpoint.id
-    return followed
-
-
-def tell_unread(
-    config: JobConfig,
-    starts: Mapping[SystemStreamPartition, int],
-    logs: Mapping[SystemStreamPartition, OffsetRange],
-    ends: Mapping[SystemStreamPartition, int],
-) -> None:
-    """Log the inputs whose first start, by their default, leaves out records that are there: `upcoming` is Samza's
-    default, so a first run to the `ends` of its inputs would read nothing and not say why."""
-    unread: dict[SystemStream, dict[SystemStreamPartition, int]] = {}
-    for ssp, offset in starts.items():
-        if offset > logs[ssp].oldest:
-            unread.setdefault(ssp.system_stream, {})[ssp] = offset - logs[ssp].oldest
-    for stream, left_out in sorted(unread.items()):
-        logger.log(
-            logging.INFO if ends.keys().isdisjoint(left_out) else logging.WARNING,
-            "%s: %s without a committed offset, so the job starts behind %s offsets that are there; to read them, run "
-            "it once with %s",
-            stream,
-            "1 partition is" if len(left_out) == 1 else f"{len(left_out):,} partitions are",
-            f"{sum(left_out.values()):,}",
-            config.stream(stream).from_oldest,
-        )
-
-
-def kept_epochs(
-    offsets: Mapping[SystemStreamPartition, int], checkpoint: Checkpoint | None, followed: Followed
-) -> dict[SystemStreamPartition, int]:
-    """The leader epochs of the offsets that are the committed ones. A position that an operator has chosen has none: it
-    holds for the log as it is."""
-    if checkpoint is None:
-        return {}
-    return {
-        ssp: epoch
-        for ssp, epoch in checkpoint.leader_epochs.items()
-        if ssp not in followed.offsets and ssp in offsets and offsets[ssp] == checkpoint.input_offsets.get(ssp)
-    }
-
-
-def first_offsets(
-    config: JobConfig,
-    task: TaskModel,
-    checkpoint: Checkpoint | None,
-    followed: Followed,
-    logs: Mapping[SystemStreamPartition, OffsetRange],
-    admin_of: Callable[[str], SystemAdmin],
-) -> dict[SystemStreamPartition, int]:
-    """The first offset of each partition of the task: by its startpoint, else by its checkpoint, else by default."""
-    return {
-        ssp: followed.offsets[ssp]
-        if ssp in followed.offsets
-        else starting_offset(
-            ssp,
-            checkpoint,
-            config.stream(ssp.system_stream),
-            logs[ssp],
-            late=ssp in task.late,
-            goes_back=admin_of(ssp.system).upcoming_goes_back,
-        )
-        for ssp in sorted(task.ssps)
-    }

@@ -19,17 +19,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import final
+from typing import TypedDict, final
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import STALE_AFTER, Clock, Measured
 from samzapy.container.supervision.outage import OUTAGES, Outages
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import RetriableError, SamzapyError, Unreachable
-from samzapy.job.lease import PartitionLag
+from samzapy.job.lease import PartitionLag, TaskProgress
 from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,48 @@ class Progress:
     positions: Positions = field(default_factory=dict)
     committed: Positions = field(default_factory=dict)
     processed_ms: Positions = field(default_factory=dict)
+
+
+def progress_of(tasks: Iterable[TaskInstance], committed_of: Mapping[str, Positions], caught_up: Positions) -> Progress:
+    """The progress of the tasks; from any thread. A broadcast partition is as far as the task that is furthest behind."""
+    positions: dict[SystemStreamPartition, int] = {}
+    committed: dict[SystemStreamPartition, int] = {}
+    processed_ms: dict[SystemStreamPartition, int] = {}
+    for task in tasks:
+        for ssp, offset in list(task.offsets.items()):
+            positions[ssp] = min(offset, positions.get(ssp, offset))
+        processed_ms.update(task.processed_ms)
+    for offsets in list(committed_of.values()):
+        for ssp, offset in offsets.items():
+            committed[ssp] = min(offset, committed.get(ssp, offset))
+    return Progress({ssp: max(at, caught_up.get(ssp, at)) for ssp, at in positions.items()}, committed, processed_ms)
+
+
+class PartsOfReport(TypedDict):
+    """The fields of a container's report that are about its tasks."""
+
+    positions: dict[str, int]
+    restored: dict[str, tuple[int, float, str]]
+    clocks: dict[str, TaskProgress]
+
+
+def parts_of_report(tasks: Sequence[TaskInstance]) -> PartsOfReport:
+    """The tasks' part of a report; may be called from any thread."""
+    return {
+        "positions": {str(ssp): offset for task in tasks for ssp, offset in task.offsets.items()},
+        "restored": {
+            f"{task.name}/{store}": (result.records, result.seconds, result.source)
+            for task in tasks
+            for store, result in task.stores.restored.items()
+        },
+        "clocks": {task.name: _clock_of(task) for task in tasks},
+    }
+
+
+def _clock_of(task: TaskInstance) -> TaskProgress:
+    clock, kept = task.event_clock, task.checkpoints.kept
+    times, is_open = (None, False) if kept is None else kept
+    return TaskProgress(clock.time_ms, clock.held_by, clock.idle, times, is_open)
 
 
 class EndsSeen:

@@ -30,8 +30,8 @@ class KeptTimes(NamedTuple):
     open: bool
 
 
-class NoStateCheckpoints:
-    """For a task without a private state: every call does nothing."""
+class TaskCheckpoints:
+    """The checkpoints of a task's private state; this task has none."""
 
     @property
     def given(self) -> StateCheckpoints | None:
@@ -63,10 +63,10 @@ class NoStateCheckpoints:
         """Release the store."""
 
 
-NO_STATE_CHECKPOINTS = NoStateCheckpoints()
+NO_STATE_CHECKPOINTS = TaskCheckpoints()
 
 
-class KeptStateCheckpoints(NoStateCheckpoints, StateCheckpoints):
+class KeptStateCheckpoints(TaskCheckpoints, StateCheckpoints):
     """`offsets` is the task's live map of positions; `job_clock` the job's checkpoint clock as the coordinator keeps
     it.
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from samzapy.api.batch import BatchTask
-from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.context import ContainerContext, Context
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import TaskAttempt
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import Clock
@@ -24,7 +23,7 @@ from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import own_streams
 from samzapy.config.tasks.error_policy import Action, Stage
-from samzapy.container.errors.dead_letters import DeadLetters, NoDeadLetters, NoRawRecords, RawRecords
+from samzapy.container.errors.dead_letters import DeadLetters, RawRecords
 from samzapy.container.errors.processing import (
     HalvingProcessing,
     SearchingProcessing,
@@ -42,8 +41,8 @@ from samzapy.container.errors.recovery import (
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import ControlSender
-from samzapy.container.event_time.timers import NO_TIMERS, NoTimers, TaskTimers
-from samzapy.container.inputs.starting_offsets import Followed, Offsets, count_moves, still_valid
+from samzapy.container.event_time.timers import NO_TIMERS, StoredTimers, TaskTimers
+from samzapy.container.inputs.starting_offsets import Offsets, TaskStart, count_moves, still_valid
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
 from samzapy.container.outputs.output_ids import IdentifiedBatches, IdentifiedProcess, OutputIds
 from samzapy.container.outputs.producers import RecordLimits, TaskProducers
@@ -53,7 +52,7 @@ from samzapy.container.tasks.batches import BatchExecutor, ProcessBatch
 from samzapy.container.tasks.context import ContainerTaskContext, CoordinatorRequests
 from samzapy.container.tasks.event_loop import EventLoop, LoopThreadStore
 from samzapy.container.tasks.executor import TaskExecutor
-from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
+from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, TaskCheckpoints
 from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import PositionNotes, TaskInstance, UserSide
 from samzapy.job.lease import ContainerLease
@@ -77,18 +76,6 @@ class Plugins:
     serdes: TaskSerdes
     task_class: type[AnyTask]
     events: Callable[[], EventLoop] = EventLoop
-
-
-@dataclass(frozen=True)
-class TaskStart:
-    """The start of a task: its `offsets`, which become its live map, its last checkpoint, the startpoints that it
-    follows now, the ids of its input streams, and the leader epochs of those offsets that are committed."""
-
-    offsets: Offsets
-    checkpoint: Checkpoint | None
-    followed: Followed
-    input_ids: Mapping[SystemStream, str]
-    leader_epochs: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
 
 
 class TaskBuilder:
@@ -120,7 +107,7 @@ class TaskBuilder:
         self._serdes_of = serdes_of
         self._output_serdes = serdes_of_outputs(config.systems, own_streams(config), serdes_of)
         #: Keeps the polled batches for dead letters.
-        self.raw = RawRecords() if config.task.errors.writes_letters else NoRawRecords()
+        self.raw = RawRecords()
         self._processing: dict[str, Processing] = {}
         self._messages: list[AsyncMessages] = []
 
@@ -192,7 +179,7 @@ class TaskBuilder:
             metrics,
             epoch,
             task.checkpoints.given,
-            reset | start.followed.offsets.keys(),
+            reset | start.pinned,
             task.seen_stores[config.timers_store] if config.timers_store else None,
             types={ssp.system_stream: self._type_of(ssp.system_stream) for ssp in offsets},
         )
@@ -209,7 +196,7 @@ class TaskBuilder:
                 TaskAttempt(config.job_name, task.name, epoch, context.ssps, start.input_ids),
                 offsets,
                 still_valid(checkpoint, start.input_ids),
-                free=reset | context.moved | start.followed.offsets.keys(),
+                free=reset | context.moved | start.pinned,
                 may_be_behind=config.task.guarantee is Guarantee.AT_MOST_ONCE,
                 streams=config.stream,
             )
@@ -287,10 +274,10 @@ class TaskBuilder:
         user = replace(user, seen=stores.as_seen(user.stores))
         timers_store, checkpoint = self._config.timers_store, start.checkpoint
         event_clock = self._event_clock(name, user.task, start.offsets)
-        timers: NoTimers = NO_TIMERS
+        timers: TaskTimers = NO_TIMERS
         if timers_store is not None:
             seen, entries = user.seen[timers_store], stores.stores[timers_store]
-            timers = TaskTimers(seen, entries, event_clock, self._clock, user.requests.interrupt)
+            timers = StoredTimers(seen, entries, event_clock, self._clock, user.requests.interrupt)
         return TaskInstance(
             name,
             user,
@@ -298,7 +285,7 @@ class TaskBuilder:
             start.offsets,
             event_clock,
             noted=PositionNotes(
-                {**(checkpoint.startpoints if checkpoint else {}), **start.followed.ids},
+                {**(checkpoint.startpoints if checkpoint else {}), **start.followed},
                 start.input_ids,
                 start.leader_epochs,
             ),
@@ -313,9 +300,7 @@ class TaskBuilder:
         bound = TimeBound(wanted.max_ahead_ms, self._clock.wall_ms, count)
         return EventClock(offsets, self._clock, wanted.idle_ms, intermediate=intermediate, exact=exact, bound=bound)
 
-    def _state_checkpoints(
-        self, name: str, task: AnyTask, start: TaskStart, lease: ContainerLease
-    ) -> NoStateCheckpoints:
+    def _state_checkpoints(self, name: str, task: AnyTask, start: TaskStart, lease: ContainerLease) -> TaskCheckpoints:
         config = self._config
         if not isinstance(task, StateCheckpointTask):
             return NO_STATE_CHECKPOINTS
@@ -358,10 +343,10 @@ class TaskBuilder:
         wall_ms = self._clock.wall_ms
         return CheckingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of, wall_ms)
 
-    def _dead_letters(self, name: str, offsets: Offsets, outbox: Outbox) -> NoDeadLetters:
+    def _dead_letters(self, name: str, offsets: Offsets, outbox: Outbox) -> DeadLetters | None:
         stream = self._config.task.errors.dead_letters
-        if not isinstance(self.raw, RawRecords) or stream is None:
-            return NoDeadLetters()
+        if stream is None or not self._config.task.errors.writes_letters:
+            return None
         self.raw.follow(offsets)
         limit_of = RecordLimits(self._clients).of_outputs
         return DeadLetters(stream, name, self.raw, self._clock, outbox.add, limit_of, ids=self._output_ids(name))

@@ -27,11 +27,11 @@ from samzapy.api.task import (
 )
 from samzapy.container.errors.user_failures import Finish, UserCalls, as_returned
 from samzapy.container.event_time.clock import EventClock
-from samzapy.container.event_time.timers import NO_TIMERS, NoTimers
+from samzapy.container.event_time.timers import NO_TIMERS, TaskTimers
 from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import CoordinatorRequests
 from samzapy.container.tasks.sinks import TaskSinks
-from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, NoStateCheckpoints
+from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, TaskCheckpoints
 from samzapy.errors import FailedCall, SerdeError
 from samzapy.storage.task_stores import TaskStores
 from samzapy.storage.views.timers import Timer
@@ -184,8 +184,8 @@ class TaskInstance(TaskPosition, UserCalls):
         event_clock: EventClock,
         *,
         noted: PositionNotes = NO_NOTES,
-        timers: NoTimers = NO_TIMERS,
-        checkpoints: NoStateCheckpoints = NO_STATE_CHECKPOINTS,
+        timers: TaskTimers = NO_TIMERS,
+        checkpoints: TaskCheckpoints = NO_STATE_CHECKPOINTS,
     ) -> None:
         """`offsets`: the starting offsets, which become its live map."""
         super().__init__(offsets, noted.startpoints)

@@ -11,7 +11,6 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.dead_letters import NoDeadLetters
 from samzapy.container.errors.recovery import CheckingCollector, LastFailure, PolicyLog, Recovery
 from samzapy.container.outputs.collector import Outbox
 from samzapy.container.outputs.producers import RecordLimits
@@ -119,7 +118,7 @@ def test_the_policy_is_asked_about_records_for_a_stream_that_does_not_exist_yet_
 ):
     metrics, name = Registry(), unique_topic()
     skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
-    recovery = Recovery("t", skipping, metrics, lambda _: None, PolicyLog(SYSTEM_CLOCK), NoDeadLetters(), LastFailure())
+    recovery = Recovery("t", skipping, metrics, lambda _: None, PolicyLog(SYSTEM_CLOCK), None, LastFailure())
     skipped = metrics.counter("errors", "produce.skipped")
     # Only the broker has a limit that matters.
     settings = replace(kafka_settings, producer={"message.max.bytes": "9000000"})
@@ -180,7 +179,7 @@ def test_the_policy_is_asked_about_what_the_broker_would_refuse(kafka_settings, 
     metrics, stream = Registry(), SystemStream("kafka", unique_topic())
     kafka_admin.create(StreamSpec(stream.stream, 1, config))
     skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
-    recovery = Recovery("t", skipping, metrics, lambda _: None, PolicyLog(SYSTEM_CLOCK), NoDeadLetters(), LastFailure())
+    recovery = Recovery("t", skipping, metrics, lambda _: None, PolicyLog(SYSTEM_CLOCK), None, LastFailure())
     with closing(SystemClients({"kafka": kafka_settings}, system_factory, "test")) as clients:
         limits, wall_ms = RecordLimits(clients), SYSTEM_CLOCK.wall_ms
         collector = CheckingCollector(

@@ -36,11 +36,12 @@ from samzapy.checkpoint.records import (
 )
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
-from samzapy.container.inputs.starting_offsets import follow
+from samzapy.container.inputs.starting_offsets import StartingPositions
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ConfigError, RestoreError, Unreachable
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.job.model import TaskModel
+from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.metrics import Registry
 from samzapy.runner.prepare import prepare
 from samzapy.testing import ManualClock
 
@@ -228,22 +229,24 @@ def test_a_startpoint_that_leads_nowhere_is_passed_over(job, caplog):
 
 
 def test_a_startpoint_is_not_passed_over_because_the_system_does_not_answer(job):
-    class SilentAdmin:
+    class SilentClients:
+        def admin(self, system):
+            return self
+
+        def stream_ids(self, streams):
+            return {}
+
+        def offsets(self, ssps):
+            return dict.fromkeys(ssps, OffsetRange(0, 10))
+
         def offsets_at(self, ssps, time_ms):
             raise Unreachable("kafka: no answer")
 
     task = TaskModel("Partition 0", frozenset(SSPS[:1]), 0)
     startpoints = [Startpoint("a", SSPS[0], "@1004", 1_000)]
+    positions = StartingPositions(job.config, ContainerModel("0", (task,)), SilentClients(), Registry(), 1_000)
     with pytest.raises(Unreachable):
-        follow(
-            job.config,
-            startpoints,
-            task,
-            None,
-            {SSPS[0]: OffsetRange(0, 10)},
-            lambda system: SilentAdmin(),
-            now_ms=1_000,
-        )
+        positions.follow(startpoints, task, None)
 
 
 def test_startpoints_that_are_not_enabled_are_not_followed(job):
