@@ -38,7 +38,7 @@ def test_the_position_is_after_the_longest_run_of_completed_offsets_from_the_sta
     for step, offset in steps:
         if step == "take":
             taken.append(offset)
-            prefix.take(offset)
+            prefix.accept(offset)
         else:
             complete.add(offset)
             assert prefix.complete(offset) == prefix.position

@@ -68,8 +68,8 @@ class DeadLetters:
     def write(
         self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
     ) -> None:
-        """Write the letter about `envelope` (None: no input), its `number`-th; under ids no two have the same id. Raises
-        RecordTooLarge for a letter that its stream would refuse for the size of the input."""
+        """Write the letter about `envelope` (None: no input), its `number`-th; under ids no two have the same id.
+        Raises RecordTooLarge for a letter that its stream would refuse for the size of the input."""
         letter = self._letter(stage, failure, envelope, number)
         if self._limit is None:
             self._limit = self._limit_of(self.stream)
@@ -142,8 +142,8 @@ class RawRecords:
     """The bytes that the messages of one container were decoded from, for the few that become dead letters.
 
     Envelopes do not hold them. So the polled batches are kept as they came until every task that reads their partition
-    is past them, and a message's bytes are looked up by its offset. That costs one list operation per batch. `follow` the
-    tasks' positions first, then `keep` every poll. Without positions nothing is kept.
+    is past them, and a message's bytes are looked up by its offset. That costs one list operation per batch. `follow`
+    the tasks' positions first, then `keep` every poll. Without positions nothing is kept.
     """
 
     __slots__ = ("_batches", "_positions")

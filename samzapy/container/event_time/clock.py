@@ -307,7 +307,7 @@ class EventClock:
         """Receive a control message of a partition; returns whether the partition has ended with it."""
         senders = self._senders[ssp]
         before = senders.ended
-        senders.take(control, self._clock.monotonic())
+        senders.receive(control, self._clock.monotonic())
         self._follow(ssp)
         return senders.ended and not before
 
@@ -354,7 +354,7 @@ class EventClock:
                 moved |= self._marks.set_aside(ssp)
         for ssp, senders in self._senders.items():
             if ssp in waiting:
-                senders.all_heard(now)
+                senders.put_off(now)
             elif senders.check_idle(now):
                 moved |= self._follow(ssp)
         return moved

@@ -1,4 +1,4 @@
-"""Writes control messages to intermediate streams as records, and finds them among polled messages.
+"""The control messages of intermediate streams, as records, among polled messages, and added up by partition.
 
 header  samzapy-control: watermark | end-of-stream | drain
 key     samzapy-control/<sender>     so that a compacted stream keeps every sender's last one
@@ -28,7 +28,7 @@ from samzapy.watermarks import IdleRule, Watermarks
 
 _NAMES: dict[type[ControlMessage], bytes] = {Watermark: b"watermark", EndOfStream: b"end-of-stream", Drain: b"drain"}
 
-#: From a stream and a message to the records that carry it, one a partition.
+#: From a stream and a message to the records that carry it, one per partition.
 ControlRecords = Callable[[SystemStream, ControlMessage], Sequence[OutgoingRecord]]
 
 
@@ -65,11 +65,10 @@ def decode(value: bytes | None, headers: Headers, position: str) -> SentControl:
     name = headers[0][1] or b""
     try:
         data = decode_json(_Sent, value or b"")
-        found: dict[bytes, ControlMessage] = {_NAMES[EndOfStream]: EndOfStream(), _NAMES[Drain]: Drain()}
+        messages: dict[bytes, ControlMessage] = {_NAMES[EndOfStream]: EndOfStream(), _NAMES[Drain]: Drain()}
         if data.time_ms is not None:
-            found[_NAMES[Watermark]] = Watermark(data.time_ms)
-        message = found[name]
-        return SentControl(data.sender, data.senders, message)
+            messages[_NAMES[Watermark]] = Watermark(data.time_ms)
+        return SentControl(data.sender, data.senders, messages[name])
     except (ValueError, KeyError) as cause:
         allowed = ", ".join(each.decode() for each in _NAMES.values())
         raise SerdeError(
@@ -102,31 +101,29 @@ class ControlDecoder(Decoder):
     def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         if batch.headers is None:
             return self._messages.runs(batch, arrival_ms)
-        found: list[Sequence[IncomingMessageEnvelope]] = []
+        runs: list[Sequence[IncomingMessageEnvelope]] = []
         start = 0
         for index, headers in enumerate(batch.headers):
             if headers and is_control(headers):
-                found += self._between(batch, start, index, arrival_ms)
+                runs += self._between(batch, start, index, arrival_ms)
                 raw = self.undecoded(batch, index, arrival_ms)
-                found.append(ControlRun(raw, decode(raw.message, headers, raw.position)))
+                runs.append(ControlRun(raw, decode(raw.message, headers, raw.position)))
                 start = index + 1
-        return [*found, *self._between(batch, start, len(batch.offsets), arrival_ms)]
+        return [*runs, *self._between(batch, start, len(batch.offsets), arrival_ms)]
 
     def decode(self, batch: RecordBatch, arrival_ms: int) -> list[IncomingMessageEnvelope]:
-        """The messages alone, for readers that ignore control messages; none if there are none."""
+        """The messages alone, for readers that ignore control messages."""
         runs = self.runs(batch, arrival_ms)
         return [envelope for run in runs if not isinstance(run, (ControlRun, Undecodable)) for envelope in run]
 
     def _between(
         self, batch: RecordBatch, start: int, stop: int, arrival_ms: int
     ) -> Sequence[Sequence[IncomingMessageEnvelope]]:
-        if start == stop:
-            return []
-        return self._messages.runs(batch.part(start, stop), arrival_ms)
+        return [] if start == stop else self._messages.runs(batch.part(start, stop), arrival_ms)
 
 
 class ControlSender:
-    """Makes the control messages of one container's tasks; `of_task` gives the function for a task's collector."""
+    """Makes the control messages of one container's tasks."""
 
     def __init__(
         self,
@@ -144,16 +141,14 @@ class ControlSender:
         self._partitions: dict[SystemStream, int] = {}
 
     def of_task(self, task_name: str) -> ControlRecords:
-        """The records of a task's control messages. It raises ConfigError for a stream that is not intermediate,
-        UnknownStream."""
+        """The function for a task's collector. It raises UnknownStream, and ConfigError for a stream that is not
+        intermediate."""
         sender = f"{self._job_name}/{task_name}"
 
         def records(stream: SystemStream, message: ControlMessage) -> Sequence[OutgoingRecord]:
             key, value, headers = encode(SentControl(sender, self._job_tasks, message))
-            return [
-                OutgoingRecord(stream.stream, key, value, partition, None, headers)
-                for partition in range(self._count(stream))
-            ]
+            partitions = range(self._count(stream))
+            return [OutgoingRecord(stream.stream, key, value, number, None, headers) for number in partitions]
 
         return records
 
@@ -165,10 +160,10 @@ class ControlSender:
                     "must be true, here and in the jobs that read the stream, before control messages are sent to it"
                 )
                 raise ConfigError([ConfigProblem(key, "false", message)])
-            found = self._admin_of(stream.system).describe(stream.stream)
-            if found is None:
+            description = self._admin_of(stream.system).describe(stream.stream)
+            if description is None:
                 raise UnknownStream(stream.system, stream.stream)
-            self._partitions[stream] = found.partitions
+            self._partitions[stream] = description.partitions
         return self._partitions[stream]
 
 
@@ -177,7 +172,7 @@ _MISSING = "?"
 
 
 class Senders:
-    """The last control message of each sender, and the least of their watermarks.
+    """The last control message of each sender of one partition, and the least of their watermarks.
 
     1. Every control message has the number of senders of its job. Until that many senders have sent one, the missing
        ones hold the watermark back. Before the first control message at least one is missing.
@@ -221,26 +216,25 @@ class Senders:
         """The senders that are idle or have ended."""
         return [name for name, state in self.known.items() if self._is_silent(name, state)]
 
-    def take(self, control: SentControl, now: float) -> None:
-        """Take the next control message. A watermark revives a sender that had ended."""
+    def receive(self, control: SentControl, now: float) -> None:
+        """Receive the next control message. A watermark revives a sender that had ended."""
         sender, senders, message = control
-        job = _job(sender)
         before = self.known.get(sender)
         time_ms = before.time_ms if before is not None and before.senders == senders else None
         if isinstance(message, Watermark):
             time_ms = message.time_ms if time_ms is None else max(time_ms, message.time_ms)
         self._rule.heard(sender, now)
-        state = SenderState(time_ms, senders, isinstance(message, EndOfStream), isinstance(message, Drain))
-        void = [each for each, kept in self.known.items() if _job(each) == job and kept.senders != senders]
-        for each in void:
-            del self.known[each]
-            if each != sender:
-                self._rule.forget(each)
-        self.known[sender] = state
+        job = _job(sender)
+        void = [name for name, state in self.known.items() if _job(name) == job and state.senders != senders]
+        for name in void:
+            del self.known[name]
+            if name != sender:
+                self._rule.forget(name)
+        self.known[sender] = SenderState(time_ms, senders, isinstance(message, EndOfStream), isinstance(message, Drain))
         counted = before is not None and not (before.ended or before.drained or void)
         if isinstance(message, Watermark) and counted:
             self._marks.advance(sender, message.time_ms)
-            self._follow()
+            self._advance()
         else:
             self._rebuild()
 
@@ -249,17 +243,17 @@ class Senders:
         self.known = {name: state._replace(ended=False, drained=False) for name, state in self.known.items()}
         self._rebuild()
 
-    def all_heard(self, now: float) -> None:
+    def put_off(self, now: float) -> None:
         """Restart the silence of all senders, since control messages of any of them may wait. An idle sender stays idle
-        until its message is taken."""
+        until its message is received."""
         self._rule.put_off(now)
 
     def check_idle(self, now: float) -> bool:
-        """Find senders that have fallen silent; returns whether it found new ones."""
-        found = self._rule.look(now)
-        if found:
+        """Find senders that have fallen silent; returns whether there are new ones."""
+        is_new = self._rule.look(now)
+        if is_new:
             self._rebuild()
-        return found
+        return is_new
 
     def _is_silent(self, name: str, state: SenderState) -> bool:
         return state.ended or state.drained or name in self._rule.idle
@@ -276,12 +270,12 @@ class Senders:
         for sender, state in self.known.items():
             if self._is_silent(sender, state):
                 self._marks.set_aside(sender)
-        self._follow()
+        self._advance()
 
-    def _follow(self) -> None:
-        found = self._marks.current
-        if found is not None:
-            self.watermark = found if self.watermark is None else max(self.watermark, found)
+    def _advance(self) -> None:
+        current = self._marks.current
+        if current is not None:
+            self.watermark = current if self.watermark is None else max(self.watermark, current)
 
 
 def _job(sender: str) -> str:

@@ -29,8 +29,8 @@ Offsets = dict[SystemStreamPartition, int]
 class TaskStart:
     """The start of a task: its `offsets`, which become its live map, and its last checkpoint.
 
-    `followed`: the ids of the startpoints that its first commit completes; `pinned`: the partitions that start at one of
-    them. `input_ids`: the ids of its input streams. `leader_epochs`: of those offsets that are the committed ones; a
+    `followed`: the ids of the startpoints that its first commit completes; `pinned`: the partitions that start at one
+    of them. `input_ids`: the ids of its input streams. `leader_epochs`: of those offsets that are the committed ones; a
     position that an operator has chosen holds for the log as it is.
     """
 
@@ -96,9 +96,9 @@ class StartingPositions:
     def follow(
         self, startpoints: Sequence[Startpoint], task: TaskModel, checkpoint: Checkpoint | None
     ) -> tuple[dict[SystemStreamPartition, str], Offsets]:
-        """The ids of the startpoints that the task follows, and the offsets of those that have a valid one. A startpoint
-        without one is logged and passed over for good, as in Samza: a later start does not follow it when the partition
-        has grown. Other errors are raised."""
+        """The ids of the startpoints that the task follows, and the offsets of those that have a valid one. A
+        startpoint without one is logged and passed over for good, as in Samza: a later start does not follow it when
+        the partition has grown. Other errors are raised."""
         followed: dict[SystemStreamPartition, str] = {}
         offsets: Offsets = {}
         for ssp, startpoint in pending(startpoints, task.name, task.ssps, checkpoint, self._now_ms).items():

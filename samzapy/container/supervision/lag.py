@@ -55,7 +55,8 @@ class Progress:
 
 
 def progress_of(tasks: Iterable[TaskInstance], committed_of: Mapping[str, Positions], caught_up: Positions) -> Progress:
-    """The progress of the tasks; from any thread. A broadcast partition is as far as the task that is furthest behind."""
+    """The progress of the tasks; from any thread. A broadcast partition is as far as the task that is furthest
+    behind."""
     positions: dict[SystemStreamPartition, int] = {}
     committed: dict[SystemStreamPartition, int] = {}
     processed_ms: dict[SystemStreamPartition, int] = {}

@@ -1,36 +1,38 @@
-"""One message of an asynchronous task: its callback, its outputs, its turn to start, and its place among those done.
+"""The messages of an asynchronous task one by one: callback, outputs, turn to start, and place among those that are
+done.
 
-Outputs with ids leave in the order of the input, although messages end in any order. A receiver then only needs to
-remember its last id of a partition, and a crash leaves a prefix. Outputs that are ready early are held; no commit
-covers them, since a commit covers a message only with all messages before it. Outputs without ids leave as they are
-ready.
+Outputs with ids leave in the order of the input, although messages end in any order. A receiver then only remembers its
+last id of a partition, and a crash leaves a prefix. Outputs that are ready early are held; no commit covers them, since
+a commit covers a message only with all messages before it. Outputs without ids leave as they are ready.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from heapq import heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samzapy.api.collector import ControlMessage, MessageCollector
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
-from samzapy.api.stream import SystemStream
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import TaskCallback
+from samzapy.container.errors.recovery import TolerantCollector
 from samzapy.container.inputs.decode import Undecodable
-from samzapy.container.outputs.collector import no_envelope
+from samzapy.container.outputs.collector import Mark, Taken, no_envelope
+from samzapy.container.outputs.producers import size_of
 
 if TYPE_CHECKING:
     # As in `event_loop`: most jobs have no asynchronous tasks.
     import asyncio
-from collections import deque
-from heapq import heappop, heappush
-from math import inf
 
-from samzapy.api.stream import SystemStreamPartition
-from samzapy.container.errors.recovery import TolerantCollector
-from samzapy.container.outputs.collector import Mark, Taken
-from samzapy.container.outputs.producers import size_of
+#: While a task holds so much it starts no new messages, so one that takes long does not fill the memory.
+MOST_HELD_BYTES = 16 * 1024 * 1024
+#: The memory of a held message, and of each of its records, without its bytes.
+_OVERHEAD_BYTES = 200
 
 
 @dataclass
@@ -72,9 +74,9 @@ def as_it_is(value: Any) -> Any:
 def _copied(value: Any) -> Any:
     kind = type(value)
     if kind is dict:
-        return {key: each if type(each) in _IMMUTABLE else _copied(each) for key, each in value.items()}
+        return {key: item if type(item) in _IMMUTABLE else _copied(item) for key, item in value.items()}
     if kind is list:
-        return [each if type(each) in _IMMUTABLE else _copied(each) for each in value]
+        return [item if type(item) in _IMMUTABLE else _copied(item) for item in value]
     return deepcopy(value)
 
 
@@ -113,21 +115,13 @@ class MessageOutputs(MessageCollector):
         self.gathered.append(output)
 
 
-class Settle(Protocol):
-    """Takes the end of a message, from any thread."""
-
-    def __call__(
-        self, message: MessageInFlight, failure: BaseException | None, then: Callable[[], object] | None
-    ) -> None:
-        """`failure` None: it is processed, once `then` has run."""
-
-
 class MessageInFlight(TaskCallback):
-    """One try at a message."""
+    """One try at a message. `settle` accepts its end, from any thread: the message, its failure, and what to run before
+    it counts as processed."""
 
     __slots__ = ("_settle", "coroutine", "ended", "outputs", "started_at", "work")
 
-    def __init__(self, work: Work, started_at: float, settle: Settle) -> None:
+    def __init__(self, work: Work, started_at: float, settle: Callable[..., object]) -> None:
         self.work = work
         self.started_at = started_at
         self._settle = settle
@@ -182,23 +176,23 @@ class WaitingMessages:
 
     def accept(self, work: Work) -> None:
         """A message was polled."""
-        if self._key_order and work.envelope.key is not None and work.undecodable is None:
-            work.key = _hashable(work.envelope.key)
+        if work.undecodable is None:
+            work.key = self._key_of(work)
         self._accepted.append(work)
 
     def enter(self, work: Work) -> bool:
-        """Take a message that decodes only now, and so gets its key only now; returns whether it may start. If a
+        """Accept a message that decodes only now, and so gets its key only now; returns whether it may start. If a
         message of its key has overtaken it, it waits for that message, ahead of later ones of the key."""
-        if not self._key_order or work.envelope.key is None:
+        work.key = self._key_of(work)
+        if work.key is None:
             return True
-        work.key = _hashable(work.envelope.key)
         behind = self._behind.get(work.key)
         if behind is None:
             self._behind[work.key] = deque()
             return True
         # Offsets of other partitions say nothing about the order.
         ssp, offset = work.envelope.ssp, work.envelope.offset
-        later = (at for at, each in enumerate(behind) if each.envelope.ssp == ssp and each.envelope.offset > offset)
+        later = (at for at, item in enumerate(behind) if item.envelope.ssp == ssp and item.envelope.offset > offset)
         behind.insert(next(later, len(behind)), work)
         return False
 
@@ -217,7 +211,7 @@ class WaitingMessages:
         return min((at for at, _ in self._repetitions), default=inf)
 
     def due(self, now: float) -> Work | None:
-        """A message that is due for its repetition, None if there is none."""
+        """A message that is due for its repetition."""
         for index, (at, work) in enumerate(self._repetitions):
             if now >= at:
                 del self._repetitions[index]
@@ -225,11 +219,11 @@ class WaitingMessages:
         return None
 
     def released(self) -> Work | None:
-        """The next message with a key that has become free, None if there is none."""
+        """The next message with a key that has become free."""
         return self._released.popleft() if self._released else None
 
     def next(self) -> Work | None:
-        """The next message that may start, None if none may."""
+        """The next message that may start."""
         work = self.released()
         while work is None and self._accepted:
             work = self._accepted.popleft()
@@ -250,23 +244,25 @@ class WaitingMessages:
         else:
             del self._behind[work.key]
 
-
-def _hashable(key: object) -> Hashable:
-    try:
-        hash(key)
-    except TypeError:
-        return repr(key)
-    return key
+    def _key_of(self, work: Work) -> Hashable:
+        key = work.envelope.key
+        if not self._key_order or key is None:
+            return None
+        try:
+            hash(key)
+        except TypeError:
+            return repr(key)
+        return key  # type: ignore[no-any-return]
 
 
 class ContiguousPrefix:
-    """Offsets are taken in order and completed in any; `position` is the next offset after the longest run, from the
+    """Offsets are accepted in order and completed in any; `position` is the next offset after the longest run, from the
     start, of offsets that are complete. It only grows."""
 
-    __slots__ = ("_complete", "_taken", "position")
+    __slots__ = ("_accepted", "_complete", "position")
 
     def __init__(self, position: int) -> None:
-        self._taken: deque[int] = deque()
+        self._accepted: deque[int] = deque()
         self._complete: set[int] = set()
         self.position = position
 
@@ -275,74 +271,48 @@ class ContiguousPrefix:
         """Whether an offset after the position is complete."""
         return bool(self._complete)
 
-    def take(self, offset: int) -> None:
-        """Take `offset` as the next one; offsets between it and the previous one do not exist."""
-        self._taken.append(offset)
+    def accept(self, offset: int) -> None:
+        """Accept `offset` as the next one; offsets between it and the previous one do not exist."""
+        self._accepted.append(offset)
 
     def complete(self, offset: int) -> int:
-        """A taken offset is done; returns the position."""
-        taken, complete = self._taken, self._complete
+        """An accepted offset is done; returns the position."""
+        accepted, complete = self._accepted, self._complete
         complete.add(offset)
-        while taken and taken[0] in complete:
-            done = taken.popleft()
+        while accepted and accepted[0] in complete:
+            done = accepted.popleft()
             complete.remove(done)
             self.position = done + 1
         return self.position
 
 
-#: While a task holds so much it starts no new messages, so one that takes long does not fill the memory.
-MOST_HELD_BYTES = 16 * 1024 * 1024
-#: The memory of a held message, and of each of its records, beside its bytes.
-_OVERHEAD_BYTES = 200
+class OutputOrder:
+    """Decides when the serialized outputs of one task leave. `in_order`: when every message before theirs on its
+    partition is done; else when their message is."""
 
-
-class OutputOrder(Protocol):
-    """Decides when the outputs of one task leave. They are serialized already: when a message ends, the policies deal
-    with its outputs that do not serialize."""
-
-    @property
-    def full(self) -> bool:
-        """Whether no new message may start."""
-
-    def mark(self) -> Mark:
-        """A message ends; the collector now gathers its records."""
-
-    def done(self, ssp: SystemStreamPartition, offset: int, position: int, mark: Mark) -> None:
-        """The message at `offset` is done, and with it everything before `position`."""
-
-
-class AsReady:
-    """Outputs leave when their message is done."""
-
-    full = False
-
-    def mark(self) -> Mark:
-        return ()
-
-    def done(self, ssp: SystemStreamPartition, offset: int, position: int, mark: Mark) -> None:
-        """Do nothing: no output is held."""
-
-
-class InOffsetOrder:
-    """Outputs leave when every message before theirs on its partition is done."""
-
-    def __init__(self, collector: TolerantCollector, most_held_bytes: int = MOST_HELD_BYTES) -> None:
+    def __init__(self, collector: TolerantCollector, *, in_order: bool, most_held_bytes: int = MOST_HELD_BYTES) -> None:
         self._collector = collector
+        self._in_order = in_order
         self._most_held_bytes = most_held_bytes
         self._held: dict[SystemStreamPartition, list[tuple[int, int, Taken]]] = {}
         self._bytes = 0
 
     @property
     def full(self) -> bool:
+        """Whether no new message may start."""
         return self._bytes >= self._most_held_bytes
 
     def mark(self) -> Mark:
-        return self._collector.mark()
+        """A message ends; the collector now gathers its records."""
+        return self._collector.mark() if self._in_order else ()
 
     def done(self, ssp: SystemStreamPartition, offset: int, position: int, mark: Mark) -> None:
+        """The message at `offset` is done, and with it everything before `position`."""
+        if not self._in_order:
+            return
         if position <= offset:
             taken = self._collector.take_since(mark)
-            size = _OVERHEAD_BYTES + sum(_OVERHEAD_BYTES + size_of(each) for _, records in taken for each in records)
+            size = _OVERHEAD_BYTES + sum(_OVERHEAD_BYTES + size_of(item) for _, records in taken for item in records)
             heappush(self._held.setdefault(ssp, []), (offset, size, taken))
             self._bytes += size
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from samzapy.api.collector import MessageCollector
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import AsyncStreamTask, CoroutineTask
@@ -19,9 +18,7 @@ from samzapy.container.outputs.collector import Mark
 from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
 from samzapy.container.tasks.async_message import (
     MOST_HELD_BYTES,
-    AsReady,
     ContiguousPrefix,
-    InOffsetOrder,
     MessageInFlight,
     OutputOrder,
     WaitingMessages,
@@ -36,10 +33,6 @@ logger = logging.getLogger(__name__)
 
 #: The task returns to the run loop after this number of messages that end as they start.
 _MOST_STARTS = 100
-
-
-def _without_ids(envelope: IncomingMessageEnvelope) -> None:
-    """Outputs carry no ids."""
 
 
 def _interrupted(cancelled: BaseException) -> Exception:
@@ -81,14 +74,9 @@ class AsyncMessages:
         self._config = config
         self._clock = clock
         self._recovery = collector.recovery
-        self._gathering = collector
-        self._collector: MessageCollector = collector
-        self._order: OutputOrder = AsReady()
-        self._begin_outputs: Callable[[IncomingMessageEnvelope], None] = _without_ids
-        if ids is not None:
-            self._collector = identifying = OutputIdCollector(collector, ids)
-            self._order = InOffsetOrder(collector, most_held_bytes)
-            self._begin_outputs = identifying.begin
+        self._collector = collector
+        self._identifying = None if ids is None else OutputIdCollector(collector, ids)
+        self._order = OutputOrder(collector, in_order=ids is not None, most_held_bytes=most_held_bytes)
         self._prefixes: dict[SystemStreamPartition, ContiguousPrefix] = {}
         self._in_flight: dict[int, MessageInFlight] = {}
         self.waiting = WaitingMessages(key_order=config.key_order)
@@ -145,14 +133,14 @@ class AsyncMessages:
         stage = Stage.DESERIALIZE if undecodable is not None else Stage.PROCESS
         if ssp not in self._prefixes:  # not before `init`, which may set another starting offset
             self._prefixes[ssp] = ContiguousPrefix(self.task.offsets[ssp])
-        policy, take, accept = self._recovery.policy(stage), self._prefixes[ssp].take, self.waiting.accept
+        policy, follow, accept = self._recovery.policy(stage), self._prefixes[ssp].accept, self.waiting.accept
         for envelope in envelopes:
-            take(envelope.offset)
+            follow(envelope.offset)
             accept(Work(envelope, undecodable, pauses=policy.pauses_s()))
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
         """Move past a record that is not a message of the user."""
-        self._prefixes.setdefault(ssp, ContiguousPrefix(self.task.offsets[ssp])).take(offset)
+        self._prefixes.setdefault(ssp, ContiguousPrefix(self.task.offsets[ssp])).accept(offset)
         self._complete(ssp, offset, self._order.mark())
         self.task.touched = True
 
@@ -280,12 +268,13 @@ class AsyncMessages:
 
     def _finish(self, message: MessageInFlight) -> None:
         self._recovery.input = message.work.envelope
-        self._begin_outputs(message.work.envelope)
-        mark, before = self._order.mark(), self._gathering.mark()
+        if self._identifying is not None:
+            self._identifying.begin(message.work.envelope)
+        mark, before = self._order.mark(), self._collector.mark()
         try:
-            message.outputs.send_to(self._collector)
+            message.outputs.send_to(self._identifying or self._collector)
         except Exception as failure:  # noqa: BLE001  # as if the task's own `send` had raised it
-            self._gathering.back_to(before)
+            self._collector.back_to(before)
             self._recover(message.work, failure)
             return
         self._recovery.input = None

@@ -1,4 +1,5 @@
-"""The thread of asynchronous tasks: one asyncio loop per container, run a little at a time, and stores for this thread."""
+"""The thread of asynchronous tasks: one asyncio loop per container, run a little at a time, and stores for this
+thread."""
 
 from __future__ import annotations
 
