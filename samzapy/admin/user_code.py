@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -158,34 +157,20 @@ def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, message) for name in logged])
 
 
-def check_task_class(path: str, timeout_s: float = 60.0) -> type[AnyTask]:
+def check_task_class(path: str) -> type[AnyTask]:
     """Import the task class. Output of its module goes to standard error.
 
-    Raises ConfigError if the import takes longer than `timeout_s`, if the class is not a task, or if its constructor
-    needs arguments.
+    Raises ConfigError if it cannot be imported, is not a task, or if its constructor needs arguments.
     """
-    outcome: list[type[AnyTask] | BaseException] = []
-
-    def load() -> None:
-        try:
-            outcome.append(load_task_class(path))
-        except BaseException as error:  # noqa: BLE001  # raised again by the thread that waits
-            outcome.append(error)
-
-    # A daemon thread: Python cannot end an import that hangs, only abandon it.
-    thread = threading.Thread(target=load, name="samzapy-import", daemon=True)
-    with contextlib.redirect_stdout(sys.stderr):
-        thread.start()
-        thread.join(timeout_s)
-    if not outcome:
-        raise _problem(f"{path} was not imported within {timeout_s:g} s: work belongs in init, not in the module")
-    found = outcome[0]
-    if isinstance(found, ConfigError):
-        raise found
-    if isinstance(found, BaseException):
-        raise _problem(f"cannot import {path} ({type(found).__name__}: {found})") from found
-    _check_constructor(found)
-    return found
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            task_class = load_task_class(path)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _problem(f"cannot import {path} ({type(error).__name__}: {error})") from error
+    _check_constructor(task_class)
+    return task_class
 
 
 def _check_constructor(task: type[AnyTask]) -> None:

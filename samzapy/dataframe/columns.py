@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timezone
 from decimal import Context, Decimal, InvalidOperation
-from math import inf, isnan
+from math import inf
 from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -346,35 +346,6 @@ def _fields_of(fields: Sequence[tuple[str, Conversion]]) -> Conversion:
 
 def _in_utc(value: Any) -> Any:
     return value.astimezone(timezone.utc) if isinstance(value, datetime) else value
-
-
-def comparable(given: sql.DataType) -> Conversion:
-    """The function from a column's values to objects that Python compares as Spark does. Instants of `timestamp` become
-    times in UTC, since local times repeat in the hour that ends daylight saving. The function raises ValueError for
-    NaN, which has no order among numbers."""
-    if isinstance(given, sql.TimestampType):
-        return _in_utc
-    if isinstance(given, (sql.FloatType, sql.DoubleType)):
-        return _number
-    if isinstance(given, sql.ArrayType):
-        return _unless_null(_items_of(_nulls_first(comparable(given.elementType))))
-    if isinstance(given, sql.StructType):
-        return _unless_null(_tuple_of([_nulls_first(comparable(field.dataType)) for field in given.fields]))
-    return plain_object
-
-
-def _nulls_first(convert: Conversion) -> Conversion:
-    return lambda value: (value is not None, convert(value))
-
-
-def _tuple_of(fields: Sequence[Conversion]) -> Conversion:
-    return lambda value: tuple(convert(held) for convert, held in zip(fields, value, strict=True))
-
-
-def _number(value: Any) -> Any:
-    if value is not None and isnan(value):
-        raise ValueError("is NaN, which is neither less nor greater than a number; leave such rows out")
-    return value
 
 
 def plain_object(value: Any) -> Any:

@@ -43,7 +43,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.inputs.starting_offsets import own_changelog_ends
 from samzapy.container.supervision.job_records import Ownership, open_job
 from samzapy.dataframe.job import TravellingJob
-from samzapy.dataframe.partition_writer import PartitionWritten, Record, unordered
+from samzapy.dataframe.partition_writer import PartitionWritten, Record
 from samzapy.dataframe.reading import PURPOSE, ChangelogPart, patience_s
 from samzapy.dataframe.writing import ChangelogWrite, StoreWritten, own_for_write, refuse_speculation
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError, StoreRefused
@@ -271,7 +271,7 @@ class RecordCopier:
                             raise type(cause)(f"{place}: {cause}") from cause
                         if entry is not None:
                             data = entry[1] if time_ms is None else stamped(time_ms, entry[1])
-                            yield unordered(part.ssp.partition, entry[0], data)
+                            yield (part.ssp.partition, entry[0]), data
 
 
 @final

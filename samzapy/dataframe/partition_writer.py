@@ -1,7 +1,6 @@
 """Writes one changelog partition, by one attempt of one Spark task, in one transaction.
 
-`RecordMaker` makes the changelog records of the rows of a frame: it serializes them, finds their partition, and keeps
-one for each key.
+`RecordMaker` makes the changelog records of the rows of a frame: it serializes them, and finds their partition.
 """
 
 from __future__ import annotations
@@ -21,72 +20,50 @@ from samzapy.api.system import OffsetRange, OutgoingRecord, SystemProducer
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import Ownership
-from samzapy.dataframe.columns import comparable, written
+from samzapy.dataframe.columns import written
 from samzapy.dataframe.job import KeyPlacement, TravellingJob
 from samzapy.dataframe.reading import PURPOSE, ChangelogPart, chunks
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError, StoreRefused
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreRefused
 from samzapy.job.transactions import transactional_id
 from samzapy.serializers import encode_failure, serde_registry
 from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.storage.inspection import Selection, store_of
 from samzapy.storage.kv.expiring import put_time, unstamped
-from samzapy.system.clients import SystemClients, job_clients
+from samzapy.system.clients import job_clients
 from samzapy.system.partitioner import partition_of
 
-#: (changelog partition, key, order), value: sorted by the first, kept apart by it, too. The order is (False, None) for
-#: none.
-Record = tuple[tuple[int, bytes, tuple[bool, Any]], bytes]
+#: (changelog partition, key), value: sorted by the first.
+Record = tuple[tuple[int, bytes], bytes]
 
 _WHOLE = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
-_NO_ORDER = (False, None)
-
-
-def unordered(partition: int, key: bytes, value: bytes) -> Record:
-    """A record without an order."""
-    return (partition, key, _NO_ORDER), value
 
 
 class FrameColumns(NamedTuple):
-    """The used columns of a frame, each with its type: the key, the value, the place of a row (None: the key decides)
-    and the order of a key's rows (None: each key has one row)."""
+    """The used columns of a frame, each with its type: the key, the value, and the place of a row (None: the key
+    decides)."""
 
     key: sql.DataType
     value: sql.DataType
     place_by: str | None
     place_type: sql.DataType | None
-    order_by: str | None
-    order_type: sql.DataType | None
 
     @classmethod
-    def of(cls, schema: sql.StructType, place_by: str | None, order_by: str | None) -> FrameColumns:
+    def of(cls, schema: sql.StructType, place_by: str | None) -> FrameColumns:
         """Find the columns in a frame's schema. Raises ConfigError for a missing column, or one of the wrong type."""
         types = {field.name: field.dataType for field in schema.fields}
-        for name in filter(None, ("key", "value", place_by, order_by)):
+        for name in filter(None, ("key", "value", place_by)):
             if name not in types:
                 raise ConfigError([ConfigProblem("df", name, f"no such column; the frame has {', '.join(types)}")])
         place = None if place_by is None else types[place_by]
         if place is not None and not isinstance(place, (*_WHOLE, sql.StringType)):
             message = "must be a whole number (the changelog's partition) or a string (the task's name)"
             raise ConfigError([ConfigProblem(f"place_by {place_by}", place.simpleString(), message)])
-        order = None if order_by is None else types[order_by]
-        if order is not None and not _has_order(order):
-            message = "has no order: neither maps nor variants can be compared"
-            raise ConfigError([ConfigProblem(f"order_by {order_by}", order.simpleString(), message)])
-        return cls(types["key"], types["value"], place_by, place, order_by, order)
+        return cls(types["key"], types["value"], place_by, place)
 
     @property
     def names(self) -> list[str]:
         """The columns, in the order in which `RecordMaker` takes them."""
-        return ["key", "value", *filter(None, (self.place_by, self.order_by))]
-
-
-def _has_order(given: sql.DataType) -> bool:
-    """Whether Spark compares values of this type."""
-    if isinstance(given, sql.ArrayType):
-        return _has_order(given.elementType)
-    if isinstance(given, sql.StructType):
-        return all(_has_order(field.dataType) for field in given.fields)
-    return given.typeName() not in {"map", "variant"}
+        return ["key", "value", *filter(None, (self.place_by,))]
 
 
 @dataclass(frozen=True)
@@ -110,12 +87,11 @@ class RecordMaker:
             store = store_of(config.stores, self.store)
             to_key, to_value = self._makers(config, store)
             partition_of = self._placer(store)
-            order_of = self._order()
             for row in rows:
                 key = to_key(row[0], row[0])
                 value = to_value(row[0], row[1])
                 self._check_size(row[0], len(key) + len(value))
-                yield (partition_of(row, key), key, order_of(row)), value
+                yield (partition_of(row, key), key), value
 
     def _makers(self, config: JobConfig, store: StoreConfig) -> tuple[_ToBytes, _ToBytes]:
         settings = EngineSettings(store.name, store.properties)
@@ -146,22 +122,6 @@ class RecordMaker:
             return found
 
         return place
-
-    def _order(self) -> Callable[[Any], tuple[bool, Any]]:
-        column, given = self.columns.order_by, self.columns.order_type
-        if given is None:
-            return lambda _row: _NO_ORDER
-        to_object = comparable(given)
-
-        def order(row: Any) -> tuple[bool, Any]:
-            if row[-1] is None:
-                return _NO_ORDER
-            try:
-                return True, to_object(row[-1])
-            except ValueError as cause:
-                raise StoreRefused(f"store '{self.store}': key {row[0]!r:.100}: {column} {cause}") from None
-
-        return order
 
     def _check_size(self, key: object, size: int) -> None:
         limit = self.max_record_bytes
@@ -196,29 +156,14 @@ def _to_bytes(store: StoreConfig, what: str, name: str, serde: Serde, given: sql
     return make
 
 
-def last_of_each(store: str, records: Iterable[Record]) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of the last record of each key; `records` are sorted. Raises StoreRefused when that is not
-    clear."""
-    last: Record | None = None
-    for record in records:
-        if last is not None:
-            if last[0][1] != record[0][1]:
-                yield last[0][1], last[1]
-            elif last[0] == record[0]:
-                raise _twice(store, record)
-        last = record
-    if last is not None:
-        yield last[0][1], last[1]
-
-
-def _twice(store: str, record: Record) -> SamzapyError:
-    order = record[0][2]
-    what = (
-        "occurs twice; name order_by, a column whose greatest row counts per key (a copy: give each entry another key)"
-    )
-    if order != _NO_ORDER:
-        what = f"occurs twice with the same order {order[1]!r:.100}"
-    return StoreRefused(f"store '{store}': key {record[0][1]!r:.100} {what}")
+def distinct(store: str, records: Iterable[Record]) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of sorted records. Raises StoreRefused for a key that occurs twice."""
+    last: tuple[int, bytes] | None = None
+    for place, value in records:
+        if place == last:
+            raise StoreRefused(f"store '{store}': key {place[1]!r:.100} occurs twice: keep one row per key (max_by)")
+        last = place
+        yield place[1], value
 
 
 _CHUNK = 5_000
@@ -274,7 +219,7 @@ class PartitionWriter:
         """The function for `mapPartitionsWithIndex`. Raises StoreRefused, JobTakenOver, ProducerError."""
         with self.job.arrived() as config, ExitStack() as cleanup:
             store = store_of(config.stores, self.store)
-            changes: Iterator[tuple[bytes, bytes | None]] = last_of_each(self.store, records)
+            changes: Iterator[tuple[bytes, bytes | None]] = distinct(self.store, records)
             if number not in self.tasks:
                 # The partition of a removed task: no row of the frame belongs there.
                 assert next(changes, None) is None
@@ -291,7 +236,7 @@ class PartitionWriter:
     ) -> PartitionWritten:
         assert store.changelog is not None
         ssp = SystemStreamPartition(*store.changelog, number)
-        clients = cleanup.enter_context(closing(write_clients(config, self.timeout_ms)))
+        clients = cleanup.enter_context(closing(job_clients(config, PURPOSE, self.timeout_ms)))
         producer = clients.transactional(ssp.system, writer_id(config.job_name, number))
         producer.report_offsets()
         with closing(Ownership.of(config, self.run_id)) as ownership:
@@ -341,11 +286,6 @@ class PartitionWriter:
     ) -> Iterator[bytes]:
         contents = cleanup.enter_context(ChangelogPart(ssp, log).opened(config, store))
         return (entry.key for entry in contents.entries(Selection()))
-
-
-def write_clients(config: JobConfig, timeout_ms: int) -> SystemClients:
-    """Clients with transactions that may take that long."""
-    return job_clients(config, PURPOSE, timeout_ms)
 
 
 def merged(

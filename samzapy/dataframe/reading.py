@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -51,21 +50,9 @@ from samzapy.system.clients import job_clients
 PURPOSE = "dataframe"
 
 
-class StorePart(ABC):
-    """A part of a store's committed entries."""
-
-    @abstractmethod
-    def opened(self, config: JobConfig, store: StoreConfig) -> AbstractContextManager[Contents]:
-        """The entries, for the duration of the context. Raises the errors of reading them."""
-
-    @abstractmethod
-    def place(self, config: JobConfig, entry: Entry) -> str:
-        """The origin of an entry, for an error message."""
-
-
 @final
 @dataclass(frozen=True)
-class ChangelogPart(StorePart):
+class ChangelogPart:
     """A partition of the changelog, up to the end it had when it was asked for."""
 
     ssp: SystemStreamPartition
@@ -73,6 +60,7 @@ class ChangelogPart(StorePart):
 
     @contextmanager
     def opened(self, config: JobConfig, store: StoreConfig) -> Iterator[Contents]:
+        """The entries, for the duration of the context. Raises the errors of reading them."""
         with (
             TemporaryFolder("store") as folder,
             closing(job_clients(config, PURPOSE)) as clients,
@@ -95,33 +83,38 @@ class ChangelogPart(StorePart):
                 yield contents
 
     def place(self, config: JobConfig, entry: Entry) -> str:
-        """The record of the entry; searched for only here, because stores keep no offsets."""
-        found: int | None = None
+        """The record of the entry, for an error message; searched for only here, because stores keep no offsets."""
+        last: int | str = "?"
+        stall_s = patience_s(config.task.transaction_timeout_ms)
         with closing(job_clients(config, PURPOSE)) as clients, closing(clients.consumer(self.ssp.system)) as consumer:
-            for batch in scan(
-                consumer, self.ssp, self.log, SYSTEM_CLOCK, patience_s(config.task.transaction_timeout_ms)
-            ):
+            for batch in scan(consumer, self.ssp, self.log, SYSTEM_CLOCK, stall_s):
                 for offset, key in zip(batch.offsets, batch.keys, strict=True):
                     if key == entry.key:
-                        found = offset
-        return f"{self.ssp}@{'?' if found is None else found}"
+                        last = offset
+        return f"{self.ssp}@{last}"
 
 
 @final
 @dataclass(frozen=True)
-class LocalPart(StorePart):
+class LocalPart:
     """The files of one task's store, as their owner's last flush left them; the owner is not disturbed."""
 
     directory: str
 
     @contextmanager
     def opened(self, config: JobConfig, store: StoreConfig) -> Iterator[Contents]:
+        """See `ChangelogPart.opened`."""
         factory = load_engines(config)[store.name]
         with read_files(store, factory, [Path(self.directory)], SYSTEM_CLOCK) as contents:
             yield contents
 
     def place(self, config: JobConfig, entry: Entry) -> str:
+        """See `ChangelogPart.place`."""
         return f"{self.directory}, key {entry.key!r:.100}"
+
+
+#: A part of a store's committed entries.
+StorePart = ChangelogPart | LocalPart
 
 
 def patience_s(transaction_timeout_ms: int) -> float:

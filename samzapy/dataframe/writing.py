@@ -51,7 +51,7 @@ from samzapy.dataframe.partition_writer import (
     PartitionWritten,
     Record,
     RecordMaker,
-    last_of_each,
+    distinct,
     writer_id,
     writer_member,
 )
@@ -224,7 +224,7 @@ def _partition(key: tuple[int, bytes, Any]) -> int:
 
 
 def _count(store: str, records: Iterable[Record]) -> Iterator[int]:
-    yield sum(1 for _ in last_of_each(store, records))
+    yield sum(1 for _ in distinct(store, records))
 
 
 def own_for_write(
@@ -344,7 +344,6 @@ def write_store(
     store: str,
     *,
     place_by: str | None = None,
-    order_by: str | None = None,
     overwrite: bool = False,
     positions: str | Mapping[str, str] | None = None,
     take_over: bool = False,
@@ -357,8 +356,7 @@ def write_store(
     - Place: by the key, as the producers of the job's inputs hash it (murmur2 over their partitions). This is right
       for a store with the keys of the inputs. For other stores `place_by` names a column with the task's name (string)
       or the changelog's partition (whole number), as `read_store` returns them.
-    - One record per key and task: `order_by` names a column, and the greatest row of each key counts. Without it a key
-      that occurs twice is refused.
+    - One row per key and task. Of several, keep one before, for example by `max_by`.
     - A changelog with records is refused, unless `overwrite` is set, which also deletes keys that are not in the
       frame.
     - `positions`: the start of the job's inputs. A target of `samzapy checkpoint set` (oldest, upcoming, an
@@ -380,7 +378,7 @@ def write_store(
     config = checked_job(job)
     target = writable_store(config, store)
     refuse_speculation(spark_context(df.sparkSession))
-    columns = FrameColumns.of(df.schema, place_by, order_by)
+    columns = FrameColumns.of(df.schema, place_by)
     with open_job(config, PURPOSE) as (clients, checkpoints):
         unseen = refuse_if_running(config, read_owner(checkpoints), take_over=take_over, how="take_over=True")
         refuse_copied(checkpoints, config.stores)

@@ -237,7 +237,7 @@ def test_an_attempt_that_starts_after_the_write_has_failed_writes_nothing(job):
         end_attempts(job.config, run.id, TASKS, "local")
     late = PartitionWriter(TravellingJob(job.keys, None), "counts", TASKS, run.id, False, 60_000)
     with pytest.raises(JobTakenOver):
-        list(late.write(0, [((0, b"/a", (False, None)), number(1))]))
+        list(late.write(0, [((0, b"/a"), number(1))]))
     assert job.log(0).upcoming == 0
 
 

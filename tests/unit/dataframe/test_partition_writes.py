@@ -1,7 +1,6 @@
 """Rows on their way into a changelog partition; the functions that Spark would call, called here."""
 
 import math
-import time
 from contextlib import closing
 from datetime import datetime, timezone
 
@@ -23,7 +22,7 @@ from samzapy.dataframe.partition_writer import (
     PartitionWriter,
     PartitionWritten,
     RecordMaker,
-    last_of_each,
+    distinct,
     merged,
     writer_id,
 )
@@ -34,16 +33,14 @@ from samzapy.system.embedded.producer import LogProducer
 from samzapy.system.local import LocalSystemFactory
 from samzapy.verify.workload import partition_of
 
-NO_ORDER = (False, None)
-
 
 def frame(**columns: sql.DataType) -> sql.StructType:
     types = {"key": sql.StringType(), "value": sql.LongType(), **columns}
     return sql.StructType([sql.StructField(name, kind) for name, kind in types.items()])
 
 
-def maker(job: JobFolder, schema=None, place_by=None, order_by=None, limit=None) -> RecordMaker:
-    columns = FrameColumns.of(schema or frame(), place_by, order_by)
+def maker(job: JobFolder, schema=None, place_by=None, limit=None) -> RecordMaker:
+    columns = FrameColumns.of(schema or frame(), place_by)
     placement = (0, 1) if place_by is None else None
     return RecordMaker(TravellingJob(job.keys, None), "counts", columns, TASKS, placement, limit)
 
@@ -59,12 +56,12 @@ def writer(job: JobFolder, run_id="us", *, overwrite=False) -> PartitionWriter:
 
 
 def records(*pairs, partition=0):
-    return [((partition, key, NO_ORDER), value) for key, value in sorted(pairs)]
+    return [((partition, key), value) for key, value in sorted(pairs)]
 
 
 def test_a_rows_key_and_value_are_serialized_and_placed_by_the_hash_of_the_key(job):
     rows = [("/a", 1), ("/b", -2)]
-    expected = [((partition_of(key.encode(), 2), key.encode(), NO_ORDER), number(value)) for key, value in rows]
+    expected = [((partition_of(key.encode(), 2), key.encode()), number(value)) for key, value in rows]
     assert list(maker(job).records(rows)) == expected
 
 
@@ -144,64 +141,18 @@ def test_a_store_with_a_registered_schema_is_filled_by_the_serde_of_its_changelo
 
 def test_a_frame_that_lacks_a_column_or_has_one_of_a_wrong_type_is_refused(job):
     with pytest.raises(ConfigError, match="df: no such column; the frame has key, value, got 'at'"):
-        FrameColumns.of(frame(), None, "at")
+        FrameColumns.of(frame(), "at")
     with pytest.raises(ConfigError, match=r"place_by at: must be a whole number .* or a string .*, got 'double'"):
-        FrameColumns.of(frame(at=sql.DoubleType()), "at", None)
+        FrameColumns.of(frame(at=sql.DoubleType()), "at")
     with pytest.raises(ConfigError, match=r"df.value: must be tinyint or smallint or int or bigint .*, got 'string'"):
         maker(job, frame(value=sql.StringType())).check(job.config, job.config.stores["counts"])
 
 
-def test_a_key_that_occurs_twice_needs_an_order_and_its_greatest_row_counts(job):
-    first = [((0, b"/a", (True, 1)), b"1"), ((0, b"/a", (True, 2)), b"2"), ((0, b"/b", NO_ORDER), b"3")]
-    assert list(last_of_each("counts", sorted(first))) == [(b"/a", b"2"), (b"/b", b"3")]
-    with pytest.raises(StoreRefused, match="store 'counts': key b'/a' occurs twice; name order_by"):
-        list(last_of_each("counts", [((0, b"/a", NO_ORDER), b"1"), ((0, b"/a", NO_ORDER), b"1")]))
-    with pytest.raises(StoreRefused, match="key b'/a' occurs twice with the same order 2"):
-        list(last_of_each("counts", [((0, b"/a", (True, 2)), b"1"), ((0, b"/a", (True, 2)), b"2")]))
-    with_order = maker(job, frame(at=sql.LongType()), order_by="at")
-    orders = [key[2] for key, _ in with_order.records([("/a", 1, 5), ("/a", 2, None)])]
-    assert orders == [(True, 5), NO_ORDER]
-    assert sorted(orders) == [NO_ORDER, (True, 5)]
-
-
-def test_a_row_whose_order_is_not_a_number_is_refused_with_its_key(job):
-    kinds = {sql.DoubleType(): math.nan, sql.StructType([sql.StructField("a", sql.FloatType())]): (math.nan,)}
-    for kind, order in kinds.items():
-        with_order = maker(job, frame(at=kind), order_by="at")
-        with pytest.raises(StoreRefused, match=r"store 'counts': key '/a': at is NaN.*leave such rows out"):
-            list(with_order.records([("/b", 1, None), ("/a", 2, order)]))
-
-
-def test_nulls_inside_an_order_are_less_than_all_else_as_for_spark(job):
-    kind = sql.StructType([sql.StructField("a", sql.LongType()), sql.StructField("b", sql.ArrayType(sql.LongType()))])
-    ordered = [None, (None, [1]), (1, None), (1, [None]), (1, [1, None]), (1, [1, 2]), (2, None)]
-    made = maker(job, frame(at=kind), order_by="at").records([("/a", n, at) for n, at in enumerate(ordered)])
-    assert [value for _, value in sorted(made, key=lambda record: record[0])] == list(map(number, range(7)))
-
-
-def test_an_order_by_something_that_spark_does_not_compare_is_refused(job):
-    kind = sql.MapType(sql.StringType(), sql.LongType())
-    for order in (kind, sql.ArrayType(kind), sql.StructType([sql.StructField("a", kind)])):
-        with pytest.raises(ConfigError, match=r"order_by at: has no order: neither maps nor variants can be compared"):
-            maker(job, frame(at=order), order_by="at")
-
-
-@pytest.mark.parametrize("nested", [False, True])
-def test_instants_in_the_hour_that_a_clock_goes_through_twice_keep_their_order(job, monkeypatch, nested):
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    try:
-        # 2025-10-26 02:50 in summer time, and 02:05 a quarter of an hour later.
-        early, late = (sql.TimestampType().fromInternal((1_761_439_800 + seconds) * 1_000_000) for seconds in (0, 900))
-        assert late < early
-        kind = sql.StructType([sql.StructField("t", sql.TimestampType())]) if nested else sql.TimestampType()
-        with_order = maker(job, frame(at=kind), order_by="at")
-        rows = [("/a", 1, (early,) if nested else early), ("/a", 2, (late,) if nested else late)]
-        made = list(with_order.records(rows))
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-    assert list(last_of_each("counts", sorted(made, key=lambda record: record[0]))) == [(b"/a", number(2))]
+def test_a_key_that_occurs_twice_in_a_partition_is_refused():
+    once = [((0, b"/a"), b"1"), ((0, b"/b"), b"2"), ((1, b"/b"), b"3")]
+    assert list(distinct("counts", once)) == [(b"/a", b"1"), (b"/b", b"2"), (b"/b", b"3")]
+    with pytest.raises(StoreRefused, match=r"store 'counts': key b'/b' occurs twice: keep one row per key \(max_by\)"):
+        list(distinct("counts", [*once, once[-1]]))
 
 
 def test_large_values_are_sent_in_small_parts(tmp_path, monkeypatch):

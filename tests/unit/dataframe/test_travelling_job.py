@@ -2,8 +2,6 @@
 
 import pickle
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -74,13 +72,6 @@ class Money(SerdeFactory):
     def serde(self, name, settings):
         return LongSerde()
 """
-WORKER = """
-import pickle, sys
-from samzapy.serializers import serde_registry
-
-with pickle.load(sys.stdin.buffer).arrived() as config:
-    print(type(serde_registry(config)["money"]).__name__, config.stores["counts"].msg_serde)
-"""
 
 
 @pytest.fixture
@@ -97,28 +88,20 @@ def beside(job):
     return load_job(folder / "job.properties")
 
 
-def test_executors_on_this_machine_import_the_modules_beside_the_job_file(beside, tmp_path):
-    travelling = pickle.dumps(TravellingJob.without_secrets(beside, on_this_machine=True))
-    command = [sys.executable, "-c", WORKER]
-    done = subprocess.run(command, input=travelling, cwd=tmp_path, capture_output=True, check=False)
-    assert done.stdout.decode() == "LongSerde money\n", done.stderr.decode()
-
-
-def test_executors_on_other_machines_get_the_modules_beside_the_job_file(beside):
+@pytest.mark.parametrize("master", ["local[2]", "spark://far:7077"])
+def test_executors_get_the_modules_next_to_the_job_file(beside, master):
     class Context:
-        master = "spark://far:7077"
-
         def __init__(self):
+            self.master = master
             self.files = []
 
         def addPyFile(self, path):  # noqa: N802  # Spark's
             self.files.append(path)
 
     context = Context()
-    travelling = TravellingJob.of(beside, context)
+    TravellingJob.of(beside, context)
     (archive,) = context.files
     assert ZipFile(archive).namelist() == ["money.py"]
-    assert travelling.code.path is None
 
 
 def test_a_task_that_cannot_travel_does_not_matter(beside):

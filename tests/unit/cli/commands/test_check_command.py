@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from samzapy.admin.user_code import check_task_class
-from samzapy.errors import ConfigError
-
 JOB = """\
 job.name=views
 task.class=tasks_of_check:Idle
@@ -129,27 +126,6 @@ def test_a_system_that_does_not_answer_leaves_the_model_out_with_a_warning(samza
     assert code == 0
     assert errors.startswith("warning: the job model is left out: ")
     assert "Job model" not in output
-
-
-def test_an_import_that_does_not_end_is_given_up(tmp_path, monkeypatch):
-    import sys
-    import threading
-    import types
-
-    release = threading.Event()
-    gate = types.ModuleType("gate_of_import")
-    gate.wait = release.wait
-    monkeypatch.setitem(sys.modules, "gate_of_import", gate)
-    (tmp_path / "module_that_hangs.py").write_text("import gate_of_import\ngate_of_import.wait(60)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    try:
-        with pytest.raises(ConfigError) as caught:
-            check_task_class("module_that_hangs:MyTask", timeout_s=0.05)
-    finally:
-        release.set()
-    assert str(caught.value) == (
-        "task.class: module_that_hangs:MyTask was not imported within 0.05 s: work belongs in init, not in the module"
-    )
 
 
 def test_what_weakens_the_guarantee_is_shown(samzapy, job):
