@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from docs.generator.markdown import cell, code, table
-from samzapy.config.known_keys import ALL_KEYS, unsupported
+from samzapy.config.known_keys import ALL_KEYS
 from samzapy.config.reading.keys import Key
+from samzapy.config.samza_keys import unsupported
 
 #: The topics in their order on the page, with what the names of their keys begin with. The longest beginning counts.
 _TOPICS = {
@@ -55,6 +56,8 @@ def unsupported_keys() -> str:
 def _row(key: Key[Any]) -> tuple[str, ...]:
     default = "" if key.default_text == "-" else cell(key.default_text)
     meaning = f"{cell(key.doc)} *Takes {cell(key.kind.allowed)}.*"
+    if key.leaves:
+        meaning += f" The names: {', '.join(map(code, key.leaves))}."
     if key.otherwise:
         meaning += f" If it is absent: {', '.join(map(code, key.otherwise))}."
     return f'<a id="{key.name}"></a>{code(key.name)}', default, meaning

@@ -22,11 +22,10 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import GuaranteeWarning, weak_copies
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import with_inputs
-from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_stream
+from samzapy.config.own_streams import checkpoint_stream
 from samzapy.config.reading.reader import Reader
-from samzapy.config.stores import StoreConfig, changelogs
-from samzapy.config.tasks import checkpoint
-from samzapy.config.tasks.task import INPUTS
+from samzapy.config.stores import StoreConfig
+from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.errors import (
@@ -80,7 +79,9 @@ def inputs_now(config: JobConfig, refused: Collection[SystemStream] = ()) -> Fou
     answer.
     """
     problems = [
-        ConfigProblem(INPUTS.name, str(pattern), f"system '{pattern.stream.system}' cannot list its streams: name them")
+        ConfigProblem(
+            "task.inputs", str(pattern), f"system '{pattern.stream.system}' cannot list its streams: name them"
+        )
         for pattern in config.task.patterns
         if not load_factory(config.systems[pattern.stream.system]).lists_streams
     ]
@@ -229,7 +230,7 @@ def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: 
             f"would be lost and their state kept: name it {former[stream]} as before, or, to go on where they ended, "
             f"{'; '.join(ways)}{more}"
         )
-        problems.append(ConfigProblem(INPUTS.name, None, message))
+        problems.append(ConfigProblem("task.inputs", None, message))
     if problems:
         raise ConfigError(problems)
 
@@ -319,18 +320,17 @@ def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin], desc
 
 def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
     """The numbers of copies that the job file asks for, each with its key and stream."""
-    where = Reader(config.resolved).where
+    place = Reader(config.resolved).place
     for store in config.stores.values():
         factor = store.changelog_replication_factor
         if store.changelog is not None and factor is not None:
-            key = where(changelogs.REPLICATION_FACTOR, store=store.name, system=store.changelog.system)
+            names = {"store": store.name, "system": store.changelog.system}
+            key = place(StoreConfig, "changelog_replication_factor", **names)
             yield key, store.changelog, factor
     checkpoints, kept = checkpoint_stream(config), config.task.checkpoint
     if checkpoints is not None and kept is not None and kept.replication_factor is not None:
-        yield where(checkpoint.REPLICATION_FACTOR, system=checkpoints.system), checkpoints, kept.replication_factor
-    states, factor = state_checkpoint_stream(config), config.state_checkpoint.replication_factor
-    if states is not None and factor is not None:
-        yield where(checkpoint.STATE_REPLICATION_FACTOR, system=states.system), states, factor
+        key = place(CheckpointConfig, "replication_factor", system=checkpoints.system)
+        yield key, checkpoints, kept.replication_factor
 
 
 def _declared(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
@@ -347,10 +347,10 @@ def _declared(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
 def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
     for store in config.stores.values():
         if store.changelog is not None:
-            yield changelogs.REPLICATION_FACTOR.at(store=store.name), store.changelog
+            yield f"stores.{store.name}.changelog.replication.factor", store.changelog
     checkpoints = checkpoint_stream(config)
     if checkpoints is None:
         return
-    yield checkpoint.REPLICATION_FACTOR.name, checkpoints
+    yield "task.checkpoint.replication.factor", checkpoints
     if config.task.guarantee.transactional:
         yield f"systems.{checkpoints.system}", SystemStream(checkpoints.system, _TRANSACTIONS)

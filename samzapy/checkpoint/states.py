@@ -221,7 +221,7 @@ class TopicCheckpointStore(CheckpointStore):
             if owner is not None and owner != self._job:
                 raise EnvironmentFailure(
                     f"state checkpoints: {ssp} has states of job {owner[0]} (id {owner[1]}), which shares the topic with job "
-                    f"{self._job[0]} (id {self._job[1]}); give one of them another job.name, job.id or state.checkpoint.system"
+                    f"{self._job[0]} (id {self._job[1]}); give one of them another job.name, job.id or task.checkpoint.system"
                 )
 
     def _take(self, batch: RecordBatch) -> None:
@@ -280,13 +280,13 @@ class CheckpointStoreFactory(ABC):
 
 
 class TopicCheckpointStoreFactory(CheckpointStoreFactory):
-    """A compacted topic on `state.checkpoint.system`."""
+    """A compacted topic on `task.checkpoint.system`."""
 
     def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
         system = job.state_checkpoint.system
         if system is None:
             message = "required for state checkpoints in a topic (or set job.default.system)"
-            raise ConfigError([ConfigProblem("state.checkpoint.system", None, message)])
+            raise ConfigError([ConfigProblem("task.checkpoint.system", None, message)])
         name = state_checkpoint_topic(job.name, job.id)
         spec = StreamSpec(name, _PARTITIONS, {"cleanup.policy": "compact"}, job.state_checkpoint.replication_factor)
         return TopicCheckpointStore(

@@ -23,7 +23,6 @@ from samzapy.cli.output import status_console
 from samzapy.cli.progress import RunDisplay
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.config.tasks import task as task_keys
 from samzapy.coordinator.status import JobStatus
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import path_of
@@ -197,7 +196,7 @@ def submit(
     if task is not None:
         if not isinstance(task, type):
             raise ConfigError([ConfigProblem("task", repr(task), "expected a class, not an object")])
-        on_top[task_keys.CLASS.name] = path_of(task)
+        on_top["task.class"] = path_of(task)
     if runner not in {"spark", "local"}:
         raise ConfigError([ConfigProblem("runner", runner, "expected spark or local")])
     if spark is not None and runner == "local":

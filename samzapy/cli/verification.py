@@ -23,7 +23,6 @@ from samzapy.cli.options import look_at_target, pairs
 from samzapy.cli.output import QuietProgress, json_text, line_on, status_console, table
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.reading.secrets import Masked
-from samzapy.config.tasks.task import CLASS
 from samzapy.devkafka import DevBroker
 from samzapy.errors import SamzapyError
 from samzapy.verify.campaign import COLUMNS, Campaign, by_guarantee, cells, plans, remarks, soak, totals
@@ -127,7 +126,7 @@ class Verification:
 
     def _keys(self) -> dict[str, str]:
         """The keys that the command line adds to the verified job."""
-        chosen = {CLASS.name: TASKS[self.task]} if self.task != "message" else {}
+        chosen = {"task.class": TASKS[self.task]} if self.task != "message" else {}
         return {**chosen, **pairs(self.overrides)}
 
     def _where(self) -> list[str]:

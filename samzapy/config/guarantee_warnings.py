@@ -24,12 +24,10 @@ from samzapy.api.task import (
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import FILE_CHECKPOINTS
-from samzapy.config.stores import StoreConfig, changelogs
-from samzapy.config.stores.store import DROP_LARGE, OBJECT_CACHE_MODE
-from samzapy.config.streams import StreamConfig, systems
-from samzapy.config.streams.stream import RESET_OFFSET
-from samzapy.config.tasks import TaskConfig, checkpoint, error_policy, processing, task
-from samzapy.config.tasks.error_policy import Action, Stage
+from samzapy.config.stores import StoreConfig
+from samzapy.config.streams import StreamConfig
+from samzapy.config.tasks import TaskConfig
+from samzapy.config.tasks.error_policy import POLICY_KEYS, Action, Stage, skipping_key
 
 #: The groups of metrics with the counters of `COUNTS`.
 GUARANTEE, ERRORS = "guarantee", "errors"
@@ -107,24 +105,25 @@ def counts_in_words(counts: Mapping[str, int]) -> list[str]:
 def _commits(settings: TaskConfig) -> Iterator[GuaranteeWarning]:
     if settings.checkpoint is None:
         yield GuaranteeWarning(
-            checkpoint.FACTORY.name, "none: every start begins at offset.default, regardless of earlier runs"
+            "task.checkpoint.factory", "none: every start begins at offset.default, regardless of earlier runs"
         )
     if settings.commit_ms <= 0:
         what = "lost" if settings.guarantee is Guarantee.AT_MOST_ONCE else "repeated"
-        message = f"{settings.commit_ms}: no periodic commits, so everything since the last commit that the task requested is {what}"
-        yield GuaranteeWarning(task.COMMIT_MS.name, message)
+        since = "everything since the last commit that the task requested"
+        message = f"{settings.commit_ms}: no periodic commits, so {since} is {what}"
+        yield GuaranteeWarning("task.commit.ms", message)
     if settings.asynchronous.commit_in_flight:
         message = "stores may be ahead of the committed inputs: after a crash they hold some of them twice"
-        yield GuaranteeWarning(processing.ASYNC_COMMIT.name, message)
+        yield GuaranteeWarning("task.async.commit", message)
 
 
 def _states(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
     for store in stores.values():
         if store.changelog is None and store.source is None:
-            yield GuaranteeWarning(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
+            yield GuaranteeWarning(f"stores.{store.name}.changelog", "none: the store is empty at each start")
         if store.large_values.drop:
             message = "a put of a large value does nothing, counted as ignored-large-messages"
-            yield GuaranteeWarning(DROP_LARGE.at(store=store.name), message)
+            yield GuaranteeWarning(f"stores.{store.name}.drop.large.messages", message)
 
 
 def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
@@ -132,19 +131,19 @@ def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
     if policies.undoes_changes:
         yield from _changes_that_stay(config.stores)
     for stage, policy in policies.policies.items():
-        key = error_policy.POLICIES[stage].name
+        key = POLICY_KEYS[stage]
         what = "messages" if stage in {Stage.DESERIALIZE, Stage.PROCESS} else "outputs"
         counted = f"counted as {ERRORS}.{stage.value}"
         if policy.then is Action.SKIP:
             yield GuaranteeWarning(
-                _skipping_key(config.resolved, stage), f"{what} that fail are lost, {counted}.skipped"
+                skipping_key(config.resolved, stage), f"{what} that fail are lost, {counted}.skipped"
             )
         elif policy.then is Action.DEAD_LETTER:
             yield GuaranteeWarning(key, f"{what} that fail go to {policies.dead_letters}, {counted}.dead-lettered")
         if policy.ignored:
             names = ", ".join(sorted(policy.ignored))
             message = f"messages for which process raises {names} are lost, {counted}.skipped"
-            yield GuaranteeWarning(error_policy.IGNORED_EXCEPTIONS.name, message)
+            yield GuaranteeWarning("task.ignored.exceptions", message)
 
 
 def _changes_that_stay(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
@@ -153,15 +152,7 @@ def _changes_that_stay(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeW
             message = (
                 "reference: if a failed message or batch has changed a value in place, without a put, the change stays"
             )
-            yield GuaranteeWarning(OBJECT_CACHE_MODE.at(store=name), message)
-
-
-def _skipping_key(resolved: Mapping[str, str], stage: Stage) -> str:
-    """The key that asks for skipping: samzapy's, or Samza's."""
-    key = error_policy.POLICIES[stage].name
-    if key in resolved:
-        return key
-    return error_policy.IGNORED_EXCEPTIONS.name if stage is Stage.PROCESS else error_policy.DROP[stage].name
+            yield GuaranteeWarning(f"stores.{name}.object.cache.mode", message)
 
 
 def _positions(streams: Mapping[SystemStream, StreamConfig]) -> Iterator[GuaranteeWarning]:
@@ -173,7 +164,7 @@ def _positions(streams: Mapping[SystemStream, StreamConfig]) -> Iterator[Guarant
                 if stream.offset_default == "oldest"
                 else "skips those that came meanwhile"
             )
-            key = RESET_OFFSET.otherwise[0].format(system=name.system, physical=name.stream)
+            key = f"systems.{name.system}.streams.{name.stream}.samza.reset.offset"
             yield GuaranteeWarning(
                 key, f"every start begins at {stream.offset_default}: it {effect}, counted as guarantee.offsets-*"
             )
@@ -191,7 +182,7 @@ def _outside(config: JobConfig, factory_of: Callable[[SystemSettings], SystemFac
                 f"outputs there are outside the transaction on '{inside}' and at-least-once, "
                 f"counted as {GUARANTEE}.outside-transaction"
             )
-            yield GuaranteeWarning(systems.FACTORY.at(system=system), message)
+            yield GuaranteeWarning(f"systems.{system}.samza.factory", message)
 
 
 #: The methods with outputs that come from no input.
@@ -210,28 +201,28 @@ def _without_ids(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarni
         return
     if issubclass(task_class, BatchTask) and config.task.batch.max_messages != 1:
         message = (
-            "the ids of its outputs are those of their inputs, so receivers drop repetitions only if the outputs of an input "
-            f"do not depend on the ends of batches; with {processing.MAX_MESSAGES.name}=1 they cannot"
+            "the ids of its outputs are those of their inputs, so receivers drop repetitions only if the outputs of "
+            "an input do not depend on the ends of batches; with task.batch.max.messages=1 they cannot"
         )
-        yield GuaranteeWarning(task.CLASS.name, message)
+        yield GuaranteeWarning("task.class", message)
     for kind, method in _WITHOUT_INPUT.items():
         if issubclass(task_class, kind):
             message = f"outputs of its {method} come from no input and have no id, so receivers cannot drop repetitions"
-            yield GuaranteeWarning(task.CLASS.name, message)
+            yield GuaranteeWarning("task.class", message)
 
 
 def _own_state(guarantee: Guarantee, task_class: type) -> Iterator[GuaranteeWarning]:
     """The state returns to its checkpoint, which is at or before the last commit."""
     if guarantee.transactional and issubclass(task_class, StateCheckpointTask):
         message = "outputs that it sends with a checkpoint of its state, as in on_checkpoint, may repeat after a crash"
-        yield GuaranteeWarning(task.CLASS.name, message)
+        yield GuaranteeWarning("task.class", message)
 
 
 def _keepers(config: JobConfig, factory_of: Callable[[SystemSettings], SystemFactory]) -> Iterator[GuaranteeWarning]:
     settings = config.task.checkpoint
     if settings is not None and settings.factory == FILE_CHECKPOINTS:
         message = "checkpoints are on one disk: a container that starts on another machine begins at offset.default"
-        yield GuaranteeWarning(checkpoint.PATH.name, message, True)
+        yield GuaranteeWarning("task.checkpoint.path", message, True)
     for name, system in config.systems.items():
         for leaf, message in factory_of(system).durability(system):
             yield GuaranteeWarning(f"systems.{name}.{leaf}", message, True)

@@ -1,4 +1,4 @@
-"""The whole job as frozen values, and the keys `job.*` except `job.spark.*` and `job.clock.*`."""
+"""The whole job as frozen values, and the keys `job.*` except `job.spark.*`."""
 
 from __future__ import annotations
 
@@ -9,29 +9,47 @@ from pathlib import Path
 from samzapy.api.context import JobContext
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemSettings
-from samzapy.config.event_time import JobClockConfig
-from samzapy.config.metrics import PrometheusConfig, ReporterConfig
-from samzapy.config.reading.classes import GROUPER as GROUPER_KIND
-from samzapy.config.reading.keys import BOOLEAN, FOLDER, HOSTS, TEXT, Key, collect, integer, optional
-from samzapy.config.reading.keys import NAME as NAME_KIND
+from samzapy.config.reading.classes import ENGINES, GROUPER
+from samzapy.config.reading.keys import (
+    BOOLEAN,
+    FOLDER,
+    HOSTS,
+    NAME,
+    NAMED_LIST,
+    TEXT,
+    integer,
+    key,
+    required,
+)
 from samzapy.config.reading.reader import Reader
 from samzapy.config.spark import SparkConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
-from samzapy.config.supervision import SupervisionConfig
+from samzapy.config.supervision import PrometheusConfig, ReporterConfig, SupervisionConfig
 from samzapy.config.tasks import TaskConfig
 from samzapy.config.tasks.checkpoint import StateCheckpointConfig
+
+_STATE = Path("state")
+#: Overrides `job.logged.store.base.dir`.
+BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"
 
 
 @dataclass(frozen=True)
 class PlacementConfig:
-    """`host_affinity`: containers return to the host that has their state. `copies`: number of copies of each task's
-    logged stores, the active one included. `orphan_ttl_ms`: age at which an unused local store is removed, -1 for
-    never."""
+    """Where containers run. `copies` of each task's logged stores, including the active one."""
 
-    host_affinity: bool = False
-    copies: int = 1
-    orphan_ttl_ms: int = 604_800_000
+    host_affinity: bool = key(
+        "job.host-affinity.enabled",
+        BOOLEAN,
+        False,
+        "Whether a container returns, if possible, to the host with the local state of its tasks.",
+    )
+    copies: int = key(
+        "job.standbytasks.replication.factor",
+        integer(1, 10),
+        1,
+        "Copies of each task's state, including the active one. 2 and more keep standby containers in other executors.",
+    )
 
     @property
     def standbys(self) -> int:
@@ -45,42 +63,125 @@ class PlacementConfig:
 
 
 @dataclass(frozen=True)
+class JobClockConfig:
+    """Event time. Durations in milliseconds of processing time; <= 0: no limit."""
+
+    idle_ms: int = key(
+        "task.watermark.idle.timeout.ms",
+        integer(),
+        60_000,
+        "Milliseconds after which a silent input partition, or a silent sender of an intermediate stream, no longer "
+        "holds back the task's event time. A task with only such partitions no longer holds back the job's clock. <= "
+        "0: never.",
+        "60000; -1 for a job with timers or an intermediate input",
+    )
+    max_ahead_ms: int = key(
+        "task.event.time.max.ahead.ms",
+        integer(),
+        86_400_000,
+        "Milliseconds by which a message may be ahead of the wall clock and still advance event time. One that is "
+        "further ahead is counted and advances nothing: a task processes it as usual, windows send it to their late "
+        "stream, joins leave it out. <= 0: no limit.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobConfig:
     """A checked job file: builders take the arguments of constructors from it.
 
     `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
     `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, including built-in ones.
-    `handover_ms`: the time for which a new run waits for the previous one to commit and let go. `timers_store` names
-    the store of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object caches of one
-    container. `raw` is the flat file with its overrides and unresolved values (`${env:X}` as written), to carry the job
-    elsewhere. `resolved` has the values in clear; its `repr` hides secrets. `warnings` are sentences about oddities
-    that do not stop the job. `folder`: the folder of the job file; the job may import modules from there; None for a
-    job of pairs.
+    `timers_store` names the store of the tasks' timers. `raw` is the flat file with its overrides and unresolved values
+    (`${env:X}` as written), to carry the job elsewhere. `resolved` has the values in clear; its `repr` hides secrets.
+    `warnings` are sentences about oddities that do not stop the job. `folder` is that of the job file, from which the
+    job imports modules; None for a job of pairs.
     """
 
-    name: str
-    id: str
+    name: str = required(
+        "job.name",
+        NAME,
+        "page-views",
+        "The job's name: part of the checkpoint topic, the transactional ids and the folders of its stores.",
+        otherwise=("app.name",),
+    )
+    id: str = key("job.id", NAME, "1", "Distinguishes jobs of one name.", otherwise=("app.id",))
+    default_system: str | None = key(
+        "job.default.system", TEXT, None, "The system of streams without a system in their name."
+    )
+    changelog_system: str | None = key(
+        "job.changelog.system",
+        TEXT,
+        None,
+        "The system of changelogs without a system in their name.",
+        "job.default.system",
+    )
+    container_count: int = key(
+        "job.container.count",
+        integer(1, 100_000),
+        1,
+        "Number of containers for the tasks.",
+        otherwise=("yarn.container.count",),
+    )
+    cache_max_bytes: int = key(
+        "container.cache.max.bytes",
+        integer(1, 2**53),
+        268_435_456,
+        "Bytes of memory for the object caches of one container. Its stores without object.cache.size share this "
+        "memory by use.",
+    )
+    grouper: str = key(
+        "job.systemstreampartition.grouper.factory",
+        GROUPER,
+        "partition",
+        "How partitions become tasks: partition (one task per partition number), ssp (one per partition of each "
+        "stream), single, or Samza's Java class name.",
+    )
+    logged_store_base_dir: Path = key(
+        "job.logged.store.base.dir",
+        FOLDER,
+        _STATE,
+        f"Folder of the stores with a changelog. The variable {BASE_DIR_VARIABLE} overrides it.",
+    )
+    non_logged_store_base_dir: Path = key(
+        "job.non-logged.store.base.dir", FOLDER, _STATE, "Folder of the stores without a changelog."
+    )
+    startpoints: bool = key(
+        "job.startpoint.enabled", BOOLEAN, True, "Whether a start follows the startpoints of `samzapy startpoint set`."
+    )
+    page_port: int | None = key(
+        "job.page.port",
+        integer(0, 65_535),
+        None,
+        "The port of the status page, `/metrics` and the probes on this machine's loopback address (0: any free "
+        "port). With Spark the coordinator's port serves them as well.",
+        "no page with `--runner local`",
+    )
+    page_hosts: tuple[str, ...] = key(
+        "job.page.hosts",
+        HOSTS,
+        (),
+        "Names by which requests reach the status page and the coordinator, next to their own address: those of a "
+        "Kubernetes Service, of a proxy. A request by any other name is refused, since a foreign page could have "
+        "pointed it here.",
+    )
+    handover_ms: int = key(
+        "job.handover.ms",
+        integer(0, 3_600_000),
+        10_000,
+        "Milliseconds that a new run of the job waits for the previous run to commit and stop, once everything else is "
+        "ready. After that the new run fences the previous one. 0: at once.",
+    )
+    metrics_reporters: tuple[ReporterConfig, ...] = key("metrics.reporters", NAMED_LIST, (), "Names of the reporters.")
     task: TaskConfig
     systems: Mapping[str, SystemSettings]
     streams: Mapping[SystemStream, StreamConfig]
     stores: Mapping[str, StoreConfig]
     serdes: Mapping[str, str]
     timers_store: str | None = None
-    container_count: int = 1
-    grouper: str = "partition"
-    default_system: str | None = None
-    logged_store_base_dir: Path = Path("state")
-    non_logged_store_base_dir: Path = Path("state")
-    cache_max_bytes: int = 268_435_456
     placement: PlacementConfig = field(default_factory=PlacementConfig)
     spark: SparkConfig = field(default_factory=SparkConfig)
     clock: JobClockConfig = field(default_factory=JobClockConfig)
     state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
-    startpoints: bool = True
-    page_port: int | None = None
-    page_hosts: tuple[str, ...] = ()
-    handover_ms: int = 10_000
-    metrics_reporters: tuple[ReporterConfig, ...] = ()
     prometheus: PrometheusConfig = field(default_factory=PrometheusConfig)
     supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
     stream_ids: Mapping[str, SystemStream] = field(default_factory=dict)
@@ -114,127 +215,38 @@ class JobConfig:
         if known is not None:
             return known
         settings = self.systems[system_stream.system]
-        default = settings.default_stream
-        own = settings.properties
+        defaults = {**settings.properties, **settings.default_stream}
         return StreamConfig(
             system_stream,
-            key_serde=default.get("samza.key.serde") or own.get("samza.key.serde"),
-            msg_serde=default.get("samza.msg.serde") or own.get("samza.msg.serde"),
-            offset_default=default.get("samza.offset.default") or own.get("samza.offset.default") or "upcoming",
+            key_serde=defaults.get("samza.key.serde") or None,
+            msg_serde=defaults.get("samza.msg.serde") or None,
+            offset_default=defaults.get("samza.offset.default") or "upcoming",
         )
 
 
-NAME = Key(
-    "job.name",
-    NAME_KIND,
-    None,
-    "The job's name: part of the checkpoint topic, the transactional ids and the folders of its stores.",
-    "required",
-    ("app.name",),
-)
-ID = Key("job.id", NAME_KIND, "1", "Distinguishes jobs of one name.", otherwise=("app.id",))
-DEFAULT_SYSTEM = Key("job.default.system", TEXT, None, "The system of streams without a system in their name.")
-CHANGELOG_SYSTEM = Key(
-    "job.changelog.system", TEXT, None, "The system of changelogs without a system in their name.", "job.default.system"
-)
-CONTAINER_COUNT = Key(
-    "job.container.count",
-    integer(1, 100_000),
-    1,
-    "Number of containers for the tasks.",
-    otherwise=("yarn.container.count",),
-)
-CACHE_MAX_BYTES = Key(
-    "container.cache.max.bytes",
-    integer(1, 2**53),
-    268_435_456,
-    "Bytes of memory for the object caches of one container. Its stores without object.cache.size share this "
-    "memory by use.",
-)
-GROUPER = Key(
-    "job.systemstreampartition.grouper.factory",
-    GROUPER_KIND,
-    "partition",
-    "How partitions become tasks: partition (one task per partition number), ssp (one per partition of each stream), "
-    "single, or Samza's Java class name.",
-)
-LOGGED_STORE_BASE_DIR = Key(
-    "job.logged.store.base.dir",
-    FOLDER,
-    None,
-    "Folder of the stores with a changelog. The variable LOGGED_STORE_BASE_DIR overrides it.",
-    "state",
-)
-NON_LOGGED_STORE_BASE_DIR = Key(
-    "job.non-logged.store.base.dir", FOLDER, None, "Folder of the stores without a changelog.", "state"
-)
-STARTPOINTS = Key(
-    "job.startpoint.enabled",
-    BOOLEAN,
-    True,
-    "Whether a start follows the startpoints of `samzapy startpoint set`.",
-)
-HOST_AFFINITY = Key(
-    "job.host-affinity.enabled",
-    BOOLEAN,
-    False,
-    "Whether a container returns, if possible, to the host with the local state of its tasks.",
-)
-COPIES = Key(
-    "job.standbytasks.replication.factor",
-    integer(1, 10),
-    1,
-    "Copies of each task's state, including the active one. 2 and more keep standby containers in other executors.",
-)
-ORPHAN_TTL_MS = Key(
-    "job.orphaned.stores.ttl.ms",
-    integer(-1),
-    604_800_000,
-    "Milliseconds without use after which a start sets aside a local store of this job. The next start deletes "
-    "it. Its changelog has all entries. -1: never.",
-)
-PAGE_PORT = Key(
-    "job.page.port",
-    optional(integer(0, 65_535)),
-    None,
-    "The port of the status page, `/metrics` and the probes on this machine's loopback address (0: any free "
-    "port). With Spark the coordinator's port serves them as well.",
-    "no page with `--runner local`",
-)
-PAGE_HOSTS = Key(
-    "job.page.hosts",
-    HOSTS,
-    (),
-    "Names by which requests reach the status page and the coordinator, beside their own address: those of a Kubernetes Service, of a "
-    "proxy. A request by any other name is refused, since a foreign page could have pointed it here.",
-)
-HANDOVER_MS = Key(
-    "job.handover.ms",
-    integer(0, 3_600_000),
-    10_000,
-    "Milliseconds that a new run of the job waits for the previous run to commit and stop, once everything else "
-    "is ready. After that the new run fences the previous one. 0: at once.",
-)
-KEYS = collect(globals())
-BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"
-
-
-def parse_identity(reader: Reader) -> tuple[str, str]:
-    """The job's name and id."""
-    return reader.require(NAME, "page-views"), reader.get(ID) or "1"
-
-
-def parse_base_dirs(reader: Reader, environ: Mapping[str, str]) -> tuple[Path, Path]:
-    """The folders of logged and of other stores; relative paths start at the working directory."""
-    logged, by_variable = reader.get(LOGGED_STORE_BASE_DIR), environ.get(BASE_DIR_VARIABLE)
-    if by_variable:
+def logged_base_dir(reader: Reader, environ: Mapping[str, str]) -> Path:
+    """The folder of logged stores; a relative path starts at the working directory."""
+    variable = environ.get(BASE_DIR_VARIABLE)
+    if variable:
         try:
-            logged = FOLDER.parse(by_variable)
+            return FOLDER.parse(variable)
         except ValueError as cause:
-            reader.problem(BASE_DIR_VARIABLE, f"expected {cause}", by_variable)
-    return Path(logged or "state"), Path(reader.get(NON_LOGGED_STORE_BASE_DIR) or "state")
+            reader.problem(BASE_DIR_VARIABLE, f"expected {cause}", variable)
+    folder: Path = reader.value(JobConfig, "logged_store_base_dir")
+    return folder
 
 
-def parse_placement(reader: Reader) -> PlacementConfig:
-    """Read host affinity, standby copies and the age of orphaned stores."""
-    return PlacementConfig(reader.get(HOST_AFFINITY), reader.get(COPIES), reader.get(ORPHAN_TTL_MS))
+def parse_job_clock(reader: Reader, *, fires: bool) -> JobClockConfig:
+    """Read the durations. `fires`: the job has timers, or inputs with watermarks. Without an idle time, their events
+    depend on the inputs only."""
+    if fires and not reader.is_set("task.watermark.idle.timeout.ms"):
+        return reader.read(JobClockConfig, idle_ms=-1)
+    return reader.read(JobClockConfig)
+
+
+def timers_store(reader: Reader, stores: Mapping[str, StoreConfig]) -> str | None:
+    """The store of the timers, None for a job without. Notes a problem if there are several."""
+    names = sorted(name for name, store in stores.items() if store.factory == ENGINES.short["timers"])
+    if len(names) > 1:
+        reader.problem(f"stores.{names[1]}.factory", f"a job has one store of timers, and {names[0]} is one")
+    return names[0] if names else None

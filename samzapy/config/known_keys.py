@@ -13,40 +13,55 @@ from string import Formatter
 from typing import Any, NamedTuple
 
 from samzapy.api.system import SystemSettings
-from samzapy.config import event_time, job, metrics, spark, supervision
-from samzapy.config.job import JobConfig
+from samzapy.config.job import JobClockConfig, JobConfig, PlacementConfig
 from samzapy.config.reading.classes import ENGINES, SYSTEMS
-from samzapy.config.reading.keys import Key, split_list
+from samzapy.config.reading.keys import Key, keys_of, split_list
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
-from samzapy.config.stores import StoreConfig, engines
-from samzapy.config.stores.engines import is_of_another_engine
-from samzapy.config.stores.store import KEYS as STORE_KEYS
-from samzapy.config.streams import database, schemas, serdes, systems
-from samzapy.config.streams.stream import KEYS as STREAM_KEYS
-from samzapy.config.tasks import checkpoint, error_policy, patterns, processing, task
+from samzapy.config.samza_keys import is_refusable, no_effect, refused, removed
+from samzapy.config.spark import SparkConfig, TlsConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.config.stores.engines import ENGINE_SECTIONS, is_of_another_engine
+from samzapy.config.stores.store import STORE_SECTIONS
+from samzapy.config.streams import systems
+from samzapy.config.streams.database import DatabaseConfig, TableConfig
+from samzapy.config.streams.schemas import SchemaSettings
+from samzapy.config.streams.serdes import SerdeKeys
+from samzapy.config.streams.stream import StreamConfig, StreamKeys
+from samzapy.config.streams.systems import SystemKeys
+from samzapy.config.supervision import LogConfig, PrometheusConfig, QueryConfig, ReporterConfig, SupervisionConfig
+from samzapy.config.tasks.checkpoint import CheckpointConfig, StateCheckpointConfig
+from samzapy.config.tasks.error_policy import ErrorKeys
+from samzapy.config.tasks.task import AsyncConfig, BatchConfig, ChooserConfig, TaskConfig
 
 #: Every key that samzapy reads, by topic. The documentation lists them; an unknown key is compared with them.
-ALL_KEYS: tuple[Key[Any], ...] = (
-    *job.KEYS,
-    *spark.KEYS,
-    *task.KEYS,
-    *patterns.KEYS,
-    *processing.KEYS,
-    *error_policy.KEYS,
-    *checkpoint.KEYS,
-    *event_time.KEYS,
-    *systems.KEYS,
-    *database.KEYS,
-    *STREAM_KEYS,
-    *serdes.KEYS,
-    *schemas.KEYS,
-    *STORE_KEYS,
-    *engines.ROCKSDB_KEYS,
-    *engines.VIEW_KEYS,
-    *engines.SHARED_KEYS,
-    *metrics.KEYS,
-    *supervision.KEYS,
+ALL_KEYS = keys_of(
+    JobConfig,
+    PlacementConfig,
+    JobClockConfig,
+    SparkConfig,
+    TlsConfig,
+    TaskConfig,
+    ChooserConfig,
+    AsyncConfig,
+    BatchConfig,
+    ErrorKeys,
+    CheckpointConfig,
+    StateCheckpointConfig,
+    SystemKeys,
+    DatabaseConfig,
+    TableConfig,
+    StreamConfig,
+    StreamKeys,
+    SerdeKeys,
+    SchemaSettings,
+    *STORE_SECTIONS,
+    *ENGINE_SECTIONS,
+    ReporterConfig,
+    PrometheusConfig,
+    SupervisionConfig,
+    LogConfig,
+    QueryConfig,
 )
 #: Keys with another first part belong to the user, unless they look like a misspelling.
 _OURS = frozenset({"app", "container", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})
@@ -60,7 +75,7 @@ class KnownKeys:
     def __init__(
         self, keys: Sequence[Key[Any]], known: Mapping[str, frozenset[str]], open_prefixes: Sequence[str] = ()
     ) -> None:
-        names = dict.fromkeys(name for key in keys for name in (key.name, *key.otherwise))
+        names = dict.fromkeys(name for key in keys for name in key.names)
         self._exact = [name for name in names if not name.endswith(".*")]
         self._known = known
         # Most keys have no placeholder: a set finds them at once.
@@ -136,7 +151,7 @@ def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:
         reason = refused(key, value) or removed(key)
         if reason is not None:
             reader.problem(key, reason, value)
-        elif (reason := no_effect(key)) is not None and not key.startswith(_WITH_EFFECT):
+        elif (reason := no_effect(key)) is not None:
             reader.warn(f"{key}: has no effect in samzapy: {reason}")
         elif not is_refusable(key):
             suspects.append(key)
@@ -169,7 +184,7 @@ def _names(config: JobConfig) -> dict[str, frozenset[str]]:
         "physical": frozenset(stream.stream for stream in config.streams),
         "store": frozenset(config.stores),
         "serde": frozenset(config.serdes),
-        "reporter": frozenset(split_list(config.resolved.get(metrics.REPORTERS.name, ""))),
+        "reporter": frozenset(split_list(config.resolved.get("metrics.reporters", ""))),
     }
 
 
@@ -221,118 +236,3 @@ def _fillings(config: JobConfig, key: Key[Any]) -> Iterator[Mapping[str, str]]:
     placeholders = [name for _, name, _, _ in Formatter().parse(key.name) if name]
     for values in product(*(known[name] for name in placeholders)):
         yield dict(zip(placeholders, values, strict=True))
-
-
-_NO_EFFECT: tuple[tuple[str, str], ...] = (
-    (r"app\.(class|runner\.class|mode|run\.id)", "a job is its task.class; `samzapy run` is the runner"),
-    (r"job\.factory\.class", "--runner and job.spark.master say where containers run"),
-    (
-        r"job\.coordinator\.monitor-input-regex\.frequency\.ms",
-        "job.inputs.refresh.ms has the driver look for new inputs",
-    ),
-    (r"job\.(coordinator|jmx|autosizing|debounce|security|diagnostics|drain-monitor)\..*", "no counterpart"),
-    (r"job\.coordinator\..*|job\.checkpoint\.validation\.enabled", "no counterpart"),
-    (
-        r"job\.config\.rewriter\..*",
-        "samzapy takes one file and --config key=value; of rewriters it knows RegExTopicGenerator",
-    ),
-    (r"job\.container\.(thread|commit|restore|heartbeat|task)\..*", "a container has one thread"),
-    (
-        r"job\.systemstreampartition\.input\.expansion\.enabled",
-        "with state, new partitions always go to their keys' tasks",
-    ),
-    (r"job\.systemstreampartition\.matcher\.config\..*|job\.system\.stream\..*", "no counterpart"),
-    (r"(yarn|cluster-manager|container|blob\.store|fs)\..*", "Spark places and limits containers"),
-    (r"task\.(opts|java\.home|execute|command\.class|log4j\..*)", "there is no JVM to launch"),
-    (r"task\.live\.checkpoint\.max\.age", "there is one checkpoint format"),
-    (r"task\.transactional\.state\..*", "local stores never hold more than what was committed"),
-    (r"task\.commit\.timeout\.ms|task\.commit\.skip\..*", "a commit is never skipped"),
-    (r"task\.(callback\.(watermark|drain)|watermark\.quorum)\..*", "no counterpart"),
-    (r"task\.(poll\.interval\.ms|name\.grouper\.factory)", "no counterpart"),
-    (r"systems\.[^.]+\.(.+\.)?samza\.delete\.committed\.messages", "no counterpart"),
-    (r"streams\.[^.]+\.samza\.delete\.committed\.messages", "no counterpart"),
-    (
-        r"stores\.(.+\.)?(backup|restore)\.factories",
-        "stores.X.changelog and stores.X.backup.path say where state is kept",
-    ),
-    (r"metrics\.timer\..*", "timers are always on"),
-)
-_REFUSED: tuple[tuple[str, str], ...] = (
-    (
-        r"stores\..+\.side\.inputs\.processor\.serialized\.instance",
-        "it is an object of the JVM: name a SideInputsProcessor class in side.inputs.processor.factory",
-    ),
-    (r"job\.elasticity\.factor", "elasticity is not supported: leave it out or set 1"),
-    (
-        r"job\.systemstreampartition\.matcher\.class",
-        "not supported: a job reads every partition of its inputs; leave it out, and skip the other partitions in process",
-    ),
-    (
-        r"job\.config\.rewriters",
-        "not supported but for RegExTopicGenerator: write into the job file what the rewriter would, with ${env:NAME} for variables",
-    ),
-    (
-        r"job\.config\.loader\..*",
-        "not supported: start the job with the file that it would load, and --config key=value for single keys",
-    ),
-    (
-        r"(streams|systems\.[^.]+\.streams)\..+\.samza\.broadcast",
-        "not supported: name the stream's partitions in task.broadcast.inputs",
-    ),
-)
-#: The keys of earlier versions that are gone, each with what to do instead. A job that sets one is refused.
-REMOVED: Mapping[str, str] = {
-    "serializers.registry.{serde}.cache.dir": "leave it out; schemas are kept in memory, and a start asks the registry",
-    "job.spark.class.archive": "leave it out; from Java 19 on a JVM keeps such an archive by itself, with "
-    "-XX:+AutoCreateSharedArchive -XX:SharedArchiveFile=FILE in job.spark.conf.spark.driver.extraJavaOptions",
-}
-#: Parts of the regular expressions and their readable form, replaced in this order.
-_READABLE = (
-    (r"(\..*)?", "[.*]"),
-    (r"(.+\.)?", "[*.]"),
-    (r"\.", "."),
-    (r"[^.]+", "*"),
-    (r".+", "*"),
-    (r".*", ".*"),
-)
-_NEUTRAL = {"", "1", "false"}
-#: Keys with an effect below keys without one.
-_WITH_EFFECT = ("yarn.container.count", "container.cache.", "container.rocksdb.")
-
-
-def no_effect(key: str) -> str | None:
-    """The reason why Samza's `key` has no effect here; None for any other key."""
-    return next((reason for regex, reason in _NO_EFFECT if re.fullmatch(regex, key)), None)
-
-
-def refused(key: str, value: str) -> str | None:
-    """The reason why a job with this key is refused; None if it is not."""
-    if value in _NEUTRAL:
-        return None
-    return next((reason for regex, reason in _REFUSED if re.fullmatch(regex, key)), None)
-
-
-def removed(key: str) -> str | None:
-    """What to do without this key of an earlier version; None for any other key."""
-    found = next((advice for name, advice in REMOVED.items() if pattern(name, {}).fullmatch(key)), None)
-    return found and f"no key any more: {found}"
-
-
-def is_refusable(key: str) -> bool:
-    """Whether samzapy refuses `key` unless its value is neutral."""
-    return any(re.fullmatch(regex, key) for regex, _ in _REFUSED)
-
-
-def unsupported() -> list[tuple[str, str, str]]:
-    """Samza's keys that have no effect or are refused, sorted: (key, warning or refused, reason).
-
-    In a key `*` stands for any part, and `a|b` for either.
-    """
-    ignored = [(_readable(regex), "warning", reason) for regex, reason in _NO_EFFECT]
-    return sorted([*ignored, *((_readable(regex), "refused", reason) for regex, reason in _REFUSED)])
-
-
-def _readable(regex: str) -> str:
-    for part, text in _READABLE:
-        regex = regex.replace(part, text)
-    return regex.replace("..*", ".*")

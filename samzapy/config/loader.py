@@ -1,19 +1,5 @@
 """Loads a job file: read, override, resolve references, replace retired keys, parse, check, and report all problems at
-once.
-
-Retired keys are the names that keys of stores had before Samza 0.8, and older names of samzapy's keys:
-
-    job.clock.idle.ms           task.watermark.idle.timeout.ms, which timers and watermarks obey as well
-
-Below `stores.NAME.`:
-
-    batch.size                  write.batch.size
-    serde                       key.serde and msg.serde
-    system                      part of changelog: SYSTEM.STREAM
-    leveldb.block.cache.size    container.cache.size.bytes, for all tasks of a container together
-    leveldb.write.buffer.size   container.write.buffer.size.bytes, likewise
-    leveldb.block.size          rocksdb.block.size.bytes
-"""
+once."""
 
 from __future__ import annotations
 
@@ -21,23 +7,23 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
-from samzapy.config import event_time, job, metrics, own_streams, spark, supervision
-from samzapy.config.job import JobConfig
+from samzapy.config.job import JobConfig, PlacementConfig, logged_base_dir, parse_job_clock, timers_store
 from samzapy.config.known_keys import check_keys
+from samzapy.config.own_streams import check_changelogs
 from samzapy.config.reading import properties
 from samzapy.config.reading.classes import SYSTEMS
-from samzapy.config.reading.keys import Key
 from samzapy.config.reading.properties import References
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
+from samzapy.config.samza_keys import with_todays_names
+from samzapy.config.spark import parse_spark
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.sources import check_sourced, parse_source
+from samzapy.config.stores.changelogs import check_sourced, parse_source
 from samzapy.config.stores.store import parse_stores
-from samzapy.config.streams import database, systems
+from samzapy.config.streams.database import parse_database
 from samzapy.config.streams.schemas import with_schema_files
 from samzapy.config.streams.serdes import check_serde, parse_serdes
 from samzapy.config.streams.stream import (
@@ -48,108 +34,17 @@ from samzapy.config.streams.stream import (
     parse_streams,
     stream_settings,
 )
-from samzapy.config.tasks import TaskConfig, checkpoint, task
+from samzapy.config.streams.systems import SystemKeys, parse_systems
+from samzapy.config.supervision import PrometheusConfig, parse_reporters, parse_supervision
+from samzapy.config.tasks import TaskConfig
+from samzapy.config.tasks.checkpoint import parse_state_checkpoint
 from samzapy.config.tasks.patterns import InputPattern, of_rewriters, written_out
+from samzapy.config.tasks.task import parse_task
 from samzapy.errors import ConfigError
-
-_STORES = "stores."
-_FIRST_ENGINES = frozenset({"KeyValueStorageEngineFactory", "LevelDbKeyValueStorageEngineFactory"})
-
-
-def _as_it_is(value: str) -> str:
-    return value
-
-
-def _compression(value: str) -> str:
-    return {"true": "snappy", "false": "none"}.get(value.strip().lower(), value)
-
-
-#: Retired name below `stores.NAME.` -> the present names, and the translation of the value.
-_RENAMED: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
-    "batch.size": (("write.batch.size",), _as_it_is),
-    "serde": (("key.serde", "msg.serde"), _as_it_is),
-    "leveldb.block.cache.size": (("container.cache.size.bytes",), _as_it_is),
-    "leveldb.write.buffer.size": (("container.write.buffer.size.bytes",), _as_it_is),
-    "leveldb.block.size": (("rocksdb.block.size.bytes",), _as_it_is),
-    "leveldb.compress": (("rocksdb.compression",), _compression),
-}
-
-
-#: Retired names of samzapy -> the present names, and the change of meaning.
-_OURS = {
-    "job.clock.idle.ms": ("task.watermark.idle.timeout.ms", ", which timers and watermarks obey as well"),
-}
-
-
-class Renamed(NamedTuple):
-    """The values under the present names, a warning for each replaced name, and the keys with secret values."""
-
-    values: dict[str, str]
-    warnings: list[str]
-    secret: frozenset[str]
-
-
-def with_todays_names(values: Mapping[str, str], secret: frozenset[str] = frozenset()) -> Renamed:
-    """Replace retired names. `secret` are the keys with secret values.
-
-    LevelDB's memory was per store, RocksDB's is shared by the tasks of a container; the warning says so.
-    """
-    found = dict(values)
-    warnings: list[str] = []
-    hidden = set(secret)
-    for key, (name, change) in _OURS.items():
-        if key in found:
-            value = found.pop(key)
-            found.setdefault(name, value)
-            hidden |= {name} if key in secret else set()
-            warnings.append(f"{key}: retired, use {name} instead{change}")
-    for key in values:
-        store, leaf = _split(key, values)
-        if leaf in _RENAMED:
-            names, translate = _RENAMED[leaf]
-            for name in names:
-                found.setdefault(f"{store}.{name}", translate(values[key]))
-                hidden |= {f"{store}.{name}"} if key in secret else set()
-            del found[key]
-            now = " and ".join(f"{store}.{name}" for name in names)
-            shared = ", for all tasks of a container together" if names[0].startswith("container.") else ""
-            warnings.append(f"{key}: retired, use {now} instead{shared}")
-        elif leaf == "system":
-            del found[key]
-            hidden |= {f"{store}.changelog"} if key in secret else set()
-            warnings.append(f"{key}: {_into_changelog(found, store, values[key])}")
-        elif leaf == "factory" and _is_first_engine(values[key]):
-            found[key] = "rocksdb"
-            warnings.append(f"{key}: LevelDB is not supported, rocksdb keeps the store instead")
-    return Renamed(found, warnings, frozenset(hidden))
-
-
-def _split(key: str, values: Mapping[str, str]) -> tuple[str, str]:
-    """`stores.NAME` and the rest, for a store that has a factory; two empty texts otherwise."""
-    if key.startswith(_STORES):
-        for leaf in (*_RENAMED, "system", "factory"):
-            store = key.removesuffix(f".{leaf}")
-            if store != key and f"{store}.factory" in values:
-                return store, leaf
-    return "", ""
-
-
-def _into_changelog(found: dict[str, str], store: str, system: str) -> str:
-    changelog = found.get(f"{store}.changelog", "").strip()
-    if changelog and "." not in changelog:
-        found[f"{store}.changelog"] = f"{system}.{changelog}"
-        return f"retired, use {store}.changelog={system}.{changelog} instead"
-    return f"has no effect: {store}.changelog {'names the system already' if changelog else 'is not set'}"
-
-
-def _is_first_engine(value: str) -> bool:
-    java = value.strip().startswith(("samza.", "org.apache.samza."))
-    return java and value.strip().rpartition(".")[2] in _FIRST_ENGINES
-
 
 #: The systems with keys that are checked together with the rest of the file. A factory's own `check` comes later.
 _OWN_KEYS: Mapping[str, Callable[[Reader, SystemSettings], object]] = {
-    SYSTEMS.short["database"]: database.parse_database,
+    SYSTEMS.short["database"]: parse_database,
 }
 
 
@@ -175,7 +70,7 @@ def load_job(
     reader.problems += [*read.problems, *references.problems, *texts.problems]
     reader.warnings += [*read.warnings, *renamed.warnings]
     config = _parse(reader, texts.raw, variables)
-    own_streams.check_changelogs(reader, config)
+    check_changelogs(reader, config)
     check_keys(reader, config, strict=strict)
     if reader.problems:
         raise ConfigError(reader.problems)
@@ -188,7 +83,7 @@ def with_inputs(config: JobConfig, found: Mapping[InputPattern, Iterable[SystemS
 
     Raises ConfigError.
     """
-    loaded = load_job(written_out(config.raw, task.INPUTS.name, config.task.inputs, found))
+    loaded = load_job(written_out(config.raw, "task.inputs", config.task.inputs, found))
     return replace(
         config,
         task=replace(config.task, inputs=loaded.task.inputs, patterns=(), refresh_ms=None),
@@ -211,59 +106,46 @@ def _read(
 ) -> properties.Source:
     read = properties.read(given, strict=strict)
     on_top = properties.read(overrides).values
-    rewritten = of_rewriters({**read.values, **on_top}, task.INPUTS.name, environ)
+    rewritten = of_rewriters({**read.values, **on_top}, "task.inputs", environ)
     return properties.Source(
         rewritten.values, (*read.warnings, *rewritten.warnings), (*read.problems, *rewritten.problems)
     )
 
 
 def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -> JobConfig:
-    name, job_id = job.parse_identity(reader)
-    found_systems = systems.parse_systems(reader)
-    default_system = _system(reader, job.DEFAULT_SYSTEM, found_systems)
-    changelog_system = _system(reader, job.CHANGELOG_SYSTEM, found_systems) or default_system
+    systems = parse_systems(reader)
+    default_system = _system(reader, "default_system", "job.default.system", systems)
+    changelog_system = _system(reader, "changelog_system", "job.changelog.system", systems) or default_system
     serdes = parse_serdes(reader)
-    ids = parse_stream_ids(reader, default_system, found_systems)
-    names = StreamNames(ids, default_system, found_systems)
-    found_task = task.parse_task(reader, names)
-    _check_listing(reader, found_task, found_systems)
-    undoing = found_task.errors.undoes_changes
-    found_stores = {
-        store.name: _with_source(reader, store, names, found_task)
-        for store in parse_stores(reader, changelog_system, found_systems, serdes, undoing=undoing).values()
+    ids = parse_stream_ids(reader, default_system, systems)
+    names = StreamNames(ids, default_system, systems)
+    task = parse_task(reader, names)
+    _check_listing(reader, task, systems)
+    stores = {
+        store.name: _with_source(reader, store, names, task)
+        for store in parse_stores(
+            reader, changelog_system, systems, serdes, undoing=task.errors.undoes_changes
+        ).values()
     }
-    _check_default_serdes(reader, found_systems, serdes)
-    logged, non_logged = job.parse_base_dirs(reader, environ)
-    found_streams = parse_streams(reader, ids, _mentioned(found_task, found_stores, found_systems), serdes)
-    timers_store = event_time.parse_timers(reader, found_stores)
-    return JobConfig(
-        name=name,
-        id=job_id,
-        task=found_task,
-        systems=_with_streams(reader, found_systems, found_streams, ids),
-        streams=found_streams,
-        stores=found_stores,
-        timers_store=timers_store,
+    _check_default_serdes(reader, systems, serdes)
+    streams = parse_streams(reader, ids, _mentioned(task, stores, systems), serdes)
+    timers = timers_store(reader, stores)
+    return reader.read(
+        JobConfig,
+        task=task,
+        systems=_with_streams(reader, systems, streams, ids),
+        streams=streams,
+        stores=stores,
+        timers_store=timers,
         serdes=serdes,
-        container_count=reader.get(job.CONTAINER_COUNT),
-        grouper=reader.get(job.GROUPER),
-        default_system=default_system,
-        logged_store_base_dir=logged,
-        non_logged_store_base_dir=non_logged,
-        cache_max_bytes=reader.get(job.CACHE_MAX_BYTES),
-        startpoints=reader.get(job.STARTPOINTS),
-        page_port=reader.get(job.PAGE_PORT),
-        page_hosts=reader.get(job.PAGE_HOSTS),
-        handover_ms=reader.get(job.HANDOVER_MS),
-        placement=job.parse_placement(reader),
-        spark=spark.parse_spark(reader),
-        clock=event_time.parse_job_clock(
-            reader, fires=timers_store is not None or _has_senders(found_task, found_streams)
-        ),
-        state_checkpoint=_state_checkpoint(reader, found_task, default_system, found_systems),
-        metrics_reporters=metrics.parse_metrics(reader, names),
-        prometheus=metrics.parse_prometheus(reader),
-        supervision=supervision.parse_supervision(reader, found_stores),
+        logged_store_base_dir=logged_base_dir(reader, environ),
+        placement=reader.read(PlacementConfig),
+        spark=parse_spark(reader),
+        clock=parse_job_clock(reader, fires=timers is not None or _has_senders(task, streams)),
+        state_checkpoint=parse_state_checkpoint(reader, task.checkpoint, default_system),
+        metrics_reporters=parse_reporters(reader, reader.value(JobConfig, "metrics_reporters"), names),
+        prometheus=reader.read(PrometheusConfig),
+        supervision=parse_supervision(reader, stores),
         stream_ids=ids,
         raw=Masked(raw, reader.secret),
         resolved=Masked(reader.values, reader.secret),
@@ -276,7 +158,7 @@ def _check_listing(reader: Reader, found: TaskConfig, known: Mapping[str, System
         settings = known.get(pattern.stream.system)
         if settings is not None and settings.factory == SYSTEMS.short["database"]:
             message = f"system '{settings.name}' is a database, where every table needs its own keys: name the tables"
-            reader.problem(task.INPUTS.name, message, str(pattern))
+            reader.problem("task.inputs", message, str(pattern))
 
 
 def _has_senders(found: TaskConfig, known: Mapping[SystemStream, StreamConfig]) -> bool:
@@ -286,18 +168,10 @@ def _has_senders(found: TaskConfig, known: Mapping[SystemStream, StreamConfig]) 
     return any(stream in known and known[stream].intermediate for stream in inputs)
 
 
-def _state_checkpoint(
-    reader: Reader, found: TaskConfig, default_system: str | None, known: Mapping[str, SystemSettings]
-) -> checkpoint.StateCheckpointConfig:
-    system = _system(reader, checkpoint.STATE_SYSTEM, known)
-    beside = found.checkpoint.system if found.checkpoint else None
-    return checkpoint.parse_state_checkpoint(reader, system or beside or default_system)
-
-
-def _system(reader: Reader, key: Key[str | None], known: Mapping[str, SystemSettings]) -> str | None:
-    system = reader.get(key)
+def _system(reader: Reader, field: str, name: str, known: Mapping[str, SystemSettings]) -> str | None:
+    system: str | None = reader.value(JobConfig, field)
     if system is not None:
-        check_system(reader, key.name, system, known)
+        check_system(reader, name, system, known)
     return system
 
 
@@ -315,12 +189,13 @@ def _with_streams(
     return complete
 
 
-def _with_source(reader: Reader, store: StoreConfig, names: StreamNames, found_task: TaskConfig) -> StoreConfig:
-    found = parse_source(reader, store.name, names, found_task.reads)
-    if found is None:
+def _with_source(reader: Reader, store: StoreConfig, names: StreamNames, task: TaskConfig) -> StoreConfig:
+    source = parse_source(reader, store.name, names, task.reads)
+    if source is None:
         return store
-    check_sourced(reader, store.name, logged=store.changelog is not None, expiring=store.ttl_ms is not None)
-    return replace(store, source=found)
+    logged, expiring = store.changelog is not None, store.ttl_ms is not None
+    check_sourced(reader, store.name, source, logged=logged, expiring=expiring)
+    return replace(store, source=source)
 
 
 def _mentioned(
@@ -335,5 +210,6 @@ def _mentioned(
 
 def _check_default_serdes(reader: Reader, known: Mapping[str, SystemSettings], serdes: dict[str, str]) -> None:
     for system in known:
-        for key in (systems.DEFAULT_KEY_SERDE, systems.DEFAULT_MSG_SERDE):
-            check_serde(reader, serdes, reader.where(key, system=system), reader.get(key, system=system))
+        for field in ("key_serde", "msg_serde"):
+            where = reader.place(SystemKeys, field, system=system)
+            check_serde(reader, serdes, where, reader.value(SystemKeys, field, system=system))

@@ -11,13 +11,9 @@ from collections.abc import Iterator, Mapping
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.job import JobConfig
-from samzapy.config.metrics import STREAM as REPORTER_STREAM
 from samzapy.config.reading.classes import TOPIC_STATE_CHECKPOINTS
 from samzapy.config.reading.reader import Reader
-from samzapy.config.stores.changelogs import CHANGELOG, access_log_stream
-from samzapy.config.stores.sources import RESTORE_INPUTS, SIDE_INPUTS
-from samzapy.config.tasks.error_policy import DEAD_LETTER_STREAM
-from samzapy.config.tasks.task import BROADCAST_INPUTS, INPUTS
+from samzapy.config.stores.changelogs import access_log_stream
 
 
 def checkpoint_topic(job_name: str, job_id: str) -> str:
@@ -74,7 +70,7 @@ def check_changelogs(reader: Reader, config: JobConfig) -> None:
         uses.setdefault(stream, use)
     for store in config.stores.values():
         if store.changelog is not None and store.changelog in uses:
-            key = CHANGELOG.at(store=store.name)
+            key = f"stores.{store.name}.changelog"
             reader.problem(key, f"expected a separate stream, but {uses[store.changelog]}", str(store.changelog))
 
 
@@ -99,11 +95,11 @@ def _other_uses(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStrea
 def _named(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
     """The streams that the file names, each with its key."""
     task = config.task
-    yield from ((stream, INPUTS.name) for stream in task.inputs)
-    yield from ((ssp.system_stream, BROADCAST_INPUTS.name) for ssp in task.broadcast_inputs)
+    yield from ((stream, "task.inputs") for stream in task.inputs)
+    yield from ((ssp.system_stream, "task.broadcast.inputs") for ssp in task.broadcast_inputs)
     for store in config.stores.values():
         if store.source is not None and store.source.replayed:
-            key = RESTORE_INPUTS.at(store=store.name)
+            key = f"stores.{store.name}.restore.inputs"
             yield from ((stream, key) for stream in store.source.all_streams)
     yield from _fillers(config)
     yield from _reported(config)
@@ -114,16 +110,16 @@ def _named(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, st
 def _fillers(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
     for store in config.stores.values():
         if store.source is not None and not store.source.replayed:
-            key = SIDE_INPUTS.at(store=store.name)
+            key = f"stores.{store.name}.side.inputs"
             yield from ((stream, key) for stream in store.source.all_streams)
 
 
 def _reported(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
     if config.task.errors.dead_letters is not None:
-        yield config.task.errors.dead_letters, DEAD_LETTER_STREAM.name
+        yield config.task.errors.dead_letters, "task.dead.letter.stream"
     for reporter in config.metrics_reporters:
         if reporter.stream is not None:
-            yield reporter.stream, REPORTER_STREAM.at(reporter=reporter.name)
+            yield reporter.stream, f"metrics.reporter.{reporter.name}.stream"
 
 
 def _outputs(values: Mapping[str, str], config: JobConfig) -> Iterator[tuple[SystemStream, str]]:

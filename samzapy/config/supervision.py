@@ -1,162 +1,211 @@
-"""The keys for watching a running job: its logs, its stalls, its positions in a consumer group, its stores."""
+"""The keys for watching a running job: logs, stalls, lag, queries of its stores, and metrics."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from samzapy.config.reading.keys import BOOLEAN, FOLDER, LIST, Key, choice, collect, integer
+from samzapy.api.stream import SystemStream
+from samzapy.config.reading.keys import BOOLEAN, FOLDER, LIST, NAMED, TEXT, Kind, choice, integer, key, labels
 from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.stream import StreamNames
 
 
 @dataclass(frozen=True)
 class LogConfig:
-    """The log of a job: lines from `level` on (a number of Python's `logging`), as text or as JSON, on the terminal and
-    in files below `folder`, each up to `max_bytes` large, with `files` older ones."""
+    """The log of a job, on the terminal and in files of up to `max_bytes`, with `files` older ones."""
 
-    level: int = logging.INFO
-    as_json: bool = False
-    folder: Path = Path(".samzapy/logs")
+    level: int = key(
+        "job.log.level",
+        labels(debug=logging.DEBUG, info=logging.INFO, warning=logging.WARNING, error=logging.ERROR),
+        logging.INFO,
+        "The lowest level of log lines to show and keep, including the task's own lines.",
+        "info",
+    )
+    as_json: bool = key("job.log.format", labels(text=False, json=True), False, "The form of a log line.", "text")
+    folder: Path = key(
+        "job.log.dir",
+        FOLDER,
+        Path(".samzapy/logs"),
+        "Folder of the logs. It has a folder for the job, with a file for the driver and one for each container on the "
+        "container's machine.",
+    )
     max_bytes: int = 10_485_760
     files: int = 5
 
 
 @dataclass(frozen=True)
 class QueryConfig:
-    """`enabled`: the stores of the running job answer queries. `keyed`: the stores with keys that are the keys of the
-    input messages. `most`, `most_bytes`: entries and bytes of one page. `timeout_ms`: the longest time for a
-    container's answer."""
+    """Queries of a running job's stores; `most_bytes` per page."""
 
-    enabled: bool = False
-    keyed: tuple[str, ...] = ()
-    most: int = 1_000
+    enabled: bool = key(
+        "job.query.enabled",
+        BOOLEAN,
+        False,
+        "Whether the driver answers `GET /stores/NAME/KEY` from the running job's stores. It returns committed "
+        "entries, and needs the token that reads.",
+    )
+    keyed: tuple[str, ...] = key(
+        "job.query.keyed.stores",
+        LIST,
+        (),
+        "Stores with the same keys as the input messages, in the same bytes. A query for a key then asks one task, "
+        "otherwise all tasks.",
+    )
+    most: int = key(
+        "job.query.page.max.entries", integer(1, 100_000), 1_000, "Maximum number of entries in one page of a query."
+    )
     most_bytes: int = 1_048_576
-    timeout_ms: int = 5_000
+    timeout_ms: int = key(
+        "job.query.timeout.ms",
+        integer(100, 60_000),
+        5_000,
+        "Milliseconds that a container may take to answer a query. After that the answer is 503.",
+    )
 
 
 @dataclass(frozen=True)
 class SupervisionConfig:
-    """`stall_ms`: milliseconds without getting on after which a container says so, 0 for never. `stall_fails`: its
-    attempt ends then. `lag_ms`: milliseconds between two looks at the ends of the inputs. `mirror`: committed positions
-    are written to a consumer group named after the job. `query`: how its stores are read from outside."""
+    """How a running job is watched."""
 
     log: LogConfig = field(default_factory=LogConfig)
-    stall_ms: int = 30_000
-    stall_fails: bool = False
-    lag_ms: int = 5_000
-    mirror: bool = True
+    stall_ms: int = key(
+        "task.stall.ms",
+        integer(0, 86_400_000),
+        30_000,
+        "Milliseconds without progress after which a container counts as stalled. The status shows the reason. 0: "
+        "never.",
+    )
+    stall_fails: bool = key(
+        "task.stall.policy",
+        labels(report=False, fail=True),
+        False,
+        "The reaction to a stall in the user's code: report it, or fail, so that another attempt starts. With fail, "
+        "a local run ends.",
+        "report",
+    )
+    lag_ms: int = key(
+        "job.lag.interval.ms",
+        integer(100, 3_600_000),
+        5_000,
+        "The interval in milliseconds at which a container reads the ends of its inputs, with one request per "
+        "broker, and copies positions to the consumer group.",
+    )
+    mirror: bool = key(
+        "job.offsets.mirror",
+        BOOLEAN,
+        True,
+        "Whether to copy committed positions to a consumer group with the job's name (NAME-ID), for tools that show "
+        "lag. No start reads them.",
+    )
     query: QueryConfig = field(default_factory=QueryConfig)
 
 
-LOG_LEVEL = Key(
-    "job.log.level",
-    choice("debug", "info", "warning", "error"),
-    "info",
-    "The lowest level of log lines to show and keep, including the task's own lines.",
-)
-LOG_FORMAT = Key("job.log.format", choice("text", "json"), "text", "The form of a log line.")
-LOG_DIR = Key(
-    "job.log.dir",
-    FOLDER,
-    ".samzapy/logs",
-    "Folder of the logs. It has a folder for the job, with a file for the driver and one for each container on "
-    "the container's machine.",
-)
-LOG_MAX_BYTES = Key(
-    "job.log.max.bytes",
-    integer(10_000, 2**40),
-    10_485_760,
-    "Maximum bytes of a log file. A full file is renamed, and a new one begins.",
-)
-LOG_FILES = Key(
-    "job.log.files", integer(1, 1_000), 5, "Number of older log files to keep, of the driver and of each container."
-)
-STALL_MS = Key(
-    "task.stall.ms",
-    integer(0, 86_400_000),
-    30_000,
-    "Milliseconds without progress after which a container counts as stalled. The status shows the reason. 0: never.",
-)
-STALL_POLICY = Key(
-    "task.stall.policy",
-    choice("report", "fail"),
-    "report",
-    "The reaction to a stall in the user's code: report it, or fail, so that another attempt starts. With fail, a "
-    "local run ends.",
-)
-LAG_INTERVAL_MS = Key(
-    "job.lag.interval.ms",
-    integer(100, 3_600_000),
-    5_000,
-    "The interval in milliseconds at which a container reads the ends of its inputs, with one request per broker, "
-    "and copies positions to the consumer group.",
-)
-MIRROR = Key(
-    "job.offsets.mirror",
-    BOOLEAN,
-    True,
-    "Whether to copy committed positions to a consumer group with the job's name (NAME-ID), for tools that show "
-    "lag. No start reads them.",
-)
-QUERY_ENABLED = Key(
-    "job.query.enabled",
-    BOOLEAN,
-    False,
-    "Whether the driver answers `GET /stores/NAME/KEY` from the running job's stores. It returns committed "
-    "entries, and needs the token that reads.",
-)
-QUERY_KEYED = Key(
-    "job.query.keyed.stores",
-    LIST,
-    (),
-    "Stores with the same keys as the input messages, in the same bytes. A query for a key then asks one task, "
-    "otherwise all tasks.",
-)
-QUERY_MOST = Key(
-    "job.query.page.max.entries", integer(1, 100_000), 1_000, "Maximum number of entries in one page of a query."
-)
-QUERY_MOST_BYTES = Key(
-    "job.query.page.max.bytes",
-    integer(1_024, 8_388_608),
-    1_048_576,
-    "Maximum bytes of keys and values in one page of a query.",
-)
-QUERY_TIMEOUT_MS = Key(
-    "job.query.timeout.ms",
-    integer(100, 60_000),
-    5_000,
-    "Milliseconds that a container may take to answer a query. After that the answer is 503.",
-)
-KEYS = collect(globals())
-
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-
-
 def parse_supervision(reader: Reader, stores: Collection[str]) -> SupervisionConfig:
-    """Read the keys of this module. `stores`: the names of the job's stores."""
-    log = LogConfig(
-        _LEVELS[reader.get(LOG_LEVEL)],
-        reader.get(LOG_FORMAT) == "json",
-        Path(reader.get(LOG_DIR) or ".samzapy/logs"),
-        reader.get(LOG_MAX_BYTES),
-        reader.get(LOG_FILES),
-    )
-    return SupervisionConfig(
-        log,
-        reader.get(STALL_MS),
-        reader.get(STALL_POLICY) == "fail",
-        reader.get(LAG_INTERVAL_MS),
-        reader.get(MIRROR),
-        _query(reader, stores),
-    )
-
-
-def _query(reader: Reader, stores: Collection[str]) -> QueryConfig:
-    keyed = reader.get(QUERY_KEYED)
-    for name in keyed:
+    """Read how the job is watched. `stores`: the names of its stores."""
+    query = reader.read(QueryConfig)
+    for name in query.keyed:
         if name not in stores:
-            reader.problem(QUERY_KEYED.name, f"expected names of stores ({', '.join(sorted(stores)) or 'none'})", name)
-    most, most_bytes = reader.get(QUERY_MOST), reader.get(QUERY_MOST_BYTES)
-    return QueryConfig(reader.get(QUERY_ENABLED), tuple(keyed), most, most_bytes, reader.get(QUERY_TIMEOUT_MS))
+            known = ", ".join(sorted(stores)) or "none"
+            reader.problem("job.query.keyed.stores", f"expected names of stores ({known})", name)
+    return reader.read(SupervisionConfig, log=reader.read(LogConfig), query=query)
+
+
+_SNAPSHOT, _LOG, _JMX = "snapshot", "log", "jmx"
+_JAVA = {
+    "MetricsSnapshotReporterFactory": _SNAPSHOT,
+    "LoggingMetricsReporterFactory": _LOG,
+    "JmxReporterFactory": _JMX,
+}
+_REPORTERS = choice(_SNAPSHOT, _LOG, "otel")
+
+
+def _reporter(text: str) -> str:
+    kind = _JAVA.get(text.rpartition(".")[2]) if text.startswith("org.apache.samza.") else None
+    return kind or _REPORTERS.parse(text)
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as cause:
+        raise ValueError(f"a regular expression ({cause})") from None
+    return text
+
+
+@dataclass(frozen=True)
+class ReporterConfig:
+    """One reporter: a snapshot goes to `stream`, otel to `endpoint`."""
+
+    name: str
+    kind: str = key(
+        "metrics.reporter.{reporter}.class",
+        Kind(_REPORTERS.allowed, _reporter),
+        _LOG,
+        "snapshot (JSON to a stream), log, otel (OTLP; needs samzapy[otel]), or Samza's Java class name.",
+    )
+    stream: SystemStream | None = key(
+        "metrics.reporter.{reporter}.stream", NAMED, None, "snapshot: the stream, as system.stream.", "required"
+    )
+    interval_s: int = key(
+        "metrics.reporter.{reporter}.interval", integer(1, 86_400), 60, "Seconds between two reports."
+    )
+    blacklist: str | None = key(
+        "metrics.reporter.{reporter}.blacklist",
+        Kind("a regular expression", _regex),
+        None,
+        "Excluded metrics, by `group.name`.",
+    )
+    endpoint: str | None = key(
+        "metrics.reporter.{reporter}.endpoint",
+        TEXT,
+        None,
+        "otel: the address for the export, such as http://host:4318/v1/metrics.",
+        "OpenTelemetry's environment variables",
+    )
+
+
+@dataclass(frozen=True)
+class PrometheusConfig:
+    """Where containers serve their metrics: container N on `port` + N of `host`, none if `port` is 0."""
+
+    host: str = key("metrics.prometheus.host", TEXT, "127.0.0.1", "The address of the containers' ports.")
+    port: int = key(
+        "metrics.prometheus.port",
+        integer(0, 65_535),
+        0,
+        "Container N serves its metrics to Prometheus on this port + N. 0: on no port. The driver always serves the "
+        "metrics of the whole job.",
+    )
+    open_to_all: bool = key(
+        "metrics.prometheus.open",
+        BOOLEAN,
+        False,
+        "Whether the containers' ports answer without a token. Otherwise a scrape sends the token that reads "
+        "(`Authorization: Bearer`).",
+    )
+    max_series: int = 100_000
+
+
+def parse_reporters(reader: Reader, listed: Iterable[str], names: StreamNames) -> tuple[ReporterConfig, ...]:
+    """Read the `listed` reporters, in order, without JMX reporters (with a warning)."""
+    reporters = [_read_reporter(reader, name, names) for name in listed]
+    for reporter in reporters:
+        if reporter.kind == _JMX:
+            reader.warn(f"metrics.reporter.{reporter.name}.class: has no effect in samzapy, which has no JMX")
+    return tuple(reporter for reporter in reporters if reporter.kind != _JMX)
+
+
+def _read_reporter(reader: Reader, name: str, names: StreamNames) -> ReporterConfig:
+    place = {"reporter": name}
+    stream, text = None, reader.value(ReporterConfig, "stream", **place)
+    if reader.value(ReporterConfig, "kind", **place) == _SNAPSHOT:
+        where = f"metrics.reporter.{name}.stream"
+        if text is None:
+            reader.missing(where, "kafka.metrics")
+        else:
+            stream = names.find(reader, where, text)
+    return reader.read(ReporterConfig, place, name=name, stream=stream)

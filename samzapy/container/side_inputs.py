@@ -22,7 +22,6 @@ from samzapy.api.task import SideInputsProcessor
 from samzapy.clock import Clock, Schedule
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.sources import RESTORE_PROCESSOR, SIDE_PROCESSOR
 from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import (
     ConfigError,
@@ -376,7 +375,8 @@ def load_processors(stores: Mapping[str, StoreConfig]) -> Mapping[str, type[Side
     for store in stores.values():
         if store.source is None:
             continue
-        key = (RESTORE_PROCESSOR if store.source.replayed else SIDE_PROCESSOR).at(store=store.name)
+        kind = "restore" if store.source.replayed else "side"
+        key = f"stores.{store.name}.{kind}.inputs.processor.factory"
         try:
             loaded = load_class(store.source.processor)
         except PluginError as cause:

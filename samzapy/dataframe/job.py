@@ -24,7 +24,6 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.reading.secrets import Masked, literal_secrets
 from samzapy.config.stores import StoreConfig
-from samzapy.config.tasks.task import CLASS
 from samzapy.errors import (
     ConfigError,
     ConfigProblem,
@@ -92,7 +91,7 @@ class TravellingJob:
         kept = _kept_here(tuple(sorted(written.items()))) if written and on_this_machine else None
         shown = {key: value for key, value in raw.items() if key not in written}
         # A frame runs no task, so a task that cannot travel does not matter.
-        taskless = {key: value for key, value in config.resolved.items() if key != CLASS.name}
+        taskless = {key: value for key, value in config.resolved.items() if key != "task.class"}
         code = TravellingCode.of(replace(config, resolved=taskless))
         return cls(Masked(shown, raw.secret), str(Path.cwd()) if on_this_machine else None, kept, code)
 

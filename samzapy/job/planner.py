@@ -21,12 +21,11 @@ import msgspec
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, CopartitionedTask
-from samzapy.config.job import COPIES, JobConfig
+from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import never_inputs
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.stream import is_pattern, is_start_given
-from samzapy.config.tasks.patterns import REFRESH_MS, InputPattern
-from samzapy.config.tasks.task import BROADCAST_INPUTS, INPUTS
+from samzapy.config.tasks.patterns import InputPattern
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
 from samzapy.job.model import ContainerModel, JobModel, TaskModel, standby_id
 from samzapy.strict_json import Natural, convert
@@ -210,10 +209,10 @@ def plan(
 def _no_task(inputs: Sequence[SystemStreamPartition]) -> ConfigProblem:
     if not inputs:
         return ConfigProblem(
-            INPUTS.name, None, "expected an input with partitions: they have none, so there is no task"
+            "task.inputs", None, "expected an input with partitions: they have none, so there is no task"
         )
     return ConfigProblem(
-        BROADCAST_INPUTS.name, None, f"takes every partition of {INPUTS.name}, so there is no task: leave one out"
+        "task.broadcast.inputs", None, "takes every partition of task.inputs, so there is no task: leave one out"
     )
 
 
@@ -267,7 +266,7 @@ def without_idle_standbys(config: JobConfig, engines: Mapping[str, StorageEngine
     if not config.placement.standbys or not logged or any(engines[name].persistent for name in logged):
         return config
     reason = "they keep copies of stores on disk, and every store with a changelog is in memory"
-    note = f"{COPIES.name}: no standbys, since {reason}"
+    note = f"job.standbytasks.replication.factor: no standbys, since {reason}"
     placement = replace(config.placement, copies=1)
     return replace(config, placement=placement, warnings=(*config.warnings, note))
 
@@ -324,10 +323,10 @@ def check_found(config: JobConfig, found: FoundInputs) -> None:
     looks_again = config.task.refresh_ms is not None
     if looks_again and (found.streams or config.task.inputs):
         return
-    hint = "" if looks_again else f", or set {REFRESH_MS.name} and the job takes it when it comes"
+    hint = "" if looks_again else ", or set job.inputs.refresh.ms and the job takes it when it comes"
     problems = [
         ConfigProblem(
-            INPUTS.name,
+            "task.inputs",
             str(pattern),
             f"matches no stream of system '{pattern.stream.system}' now; create one first{hint}",
         )

@@ -18,7 +18,6 @@ from samzapy.api.system import SystemSettings
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.config.tasks import checkpoint, task
 from samzapy.errors import ConfigError, ConfigProblem
 
 
@@ -69,17 +68,17 @@ def weakened_state(stores: Mapping[str, StoreConfig], state: StateTransactions) 
 def _obstacles(job: JobConfig, has_transactions: Callable[[SystemSettings], bool]) -> Iterator[ConfigProblem]:
     needs = f"{job.task.guarantee.value} needs " if job.task.guarantee.transactional else ""
     if not job.task.state_transactions:
-        yield ConfigProblem(task.STATE_TRANSACTIONS.name, "false", f"{needs}transactions")
+        yield ConfigProblem("task.state.transactions", "false", f"{needs}transactions")
         return
     kept = job.task.checkpoint
     system = kept.system if kept else None
     if kept is None or system is None:
         message = f"{needs}checkpoints in a topic, which can be part of a transaction"
-        yield ConfigProblem(checkpoint.FACTORY.name, None, message)
+        yield ConfigProblem("task.checkpoint.factory", None, message)
         return
     if not has_transactions(job.systems[system]):
         message = f"{needs}a system with transactions for checkpoints, '{system}' has none"
-        yield ConfigProblem(checkpoint.SYSTEM.name, system, message)
+        yield ConfigProblem("task.checkpoint.system", system, message)
     for store in job.stores.values():
         if store.changelog is not None and store.changelog.system != system:
             message = f"{needs}every changelog on system '{system}', where the checkpoints are"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.clock import Clock
-from samzapy.config.metrics import CLASS, ReporterConfig
+from samzapy.config.supervision import ReporterConfig
 from samzapy.metrics.opentelemetry import OpenTelemetryReporter, otlp_export
 from samzapy.metrics.snapshots import Publish, Reporter, SnapshotHeader, SnapshotReporter, log_publisher
 
@@ -29,7 +29,7 @@ def reporters(
 
     def made(config: ReporterConfig) -> Reporter:
         if config.kind == "otel":
-            export = otlp_export(config.endpoint, CLASS.at(reporter=config.name))
+            export = otlp_export(config.endpoint, f"metrics.reporter.{config.name}.class")
             return OpenTelemetryReporter(registry, names, header, export, clock, config.interval_s, config.blacklist)
         publish = log_publisher() if config.stream is None else publisher_of(config.stream)
         return SnapshotReporter(registry, header, publish, clock, config.interval_s, config.blacklist)

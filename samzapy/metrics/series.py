@@ -125,7 +125,7 @@ _NAMES_LEFT_OUT = gauge(
     "metrics_left_out", "Metrics of the job's own code that are not exported, because there are too many names."
 )
 _LEFT_OUT = gauge(
-    "metrics_series_left_out", "Series of families that are not exported, because of metrics.prometheus.max.series."
+    "metrics_series_left_out", "Series of families that are not exported, because the driver serves at most 100,000."
 )
 
 #: The families that only the driver exports.

@@ -29,9 +29,9 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import Counter
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.config.event_time import MAX_AHEAD_MS
+from samzapy.config.job import JobClockConfig
 from samzapy.config.reading.reader import Reader
-from samzapy.config.stores.store import MSG_SERDE, TTL_MS
+from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.serdes import parse_serdes, serde_identity
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.watermarks import IdleRule, TimeBound, Watermarks
@@ -74,25 +74,25 @@ def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
 
 def time_bound(context: Context, clock: Clock, count: Counter) -> TimeBound:
     """The bound of the job for times that advance event time; `count` counts the messages beyond."""
-    return TimeBound(Reader(context.job.config).get(MAX_AHEAD_MS), clock.wall_ms, count.inc)
+    return TimeBound(Reader(context.job.config).value(JobClockConfig, "max_ahead_ms"), clock.wall_ms, count.inc)
 
 
 def must_keep_entries(context: Context, store: str) -> None:
     """Raise ConfigError for a store with entries that expire by processing time. Windows and joins need each entry
     until event time has passed it; without the newest event times, closed windows would open again."""
-    ttl_ms = Reader(context.job.config).get(TTL_MS, store=store)
+    ttl_ms = Reader(context.job.config).value(StoreConfig, "ttl_ms", store=store)
     if ttl_ms is not None and ttl_ms > 0:
         allowed = "must not be set for a store of windows or joins, which delete entries by event time (grace, gap, tolerance)"
-        raise ConfigError([ConfigProblem(TTL_MS.at(store=store), str(ttl_ms), allowed)])
+        raise ConfigError([ConfigProblem(f"stores.{store}.rocksdb.ttl.ms", str(ttl_ms), allowed)])
 
 
 def must_take_lists(context: Context, store: str, users: str) -> None:
     """Raise ConfigError for a store with a serde of single values. It would refuse the first list at the commit."""
     reader = Reader(context.job.config)
-    name = reader.get(MSG_SERDE, store=store)
+    name = reader.value(StoreConfig, "msg_serde", store=store)
     if name and serde_identity(name, parse_serdes(reader)) in _SINGLE:
         allowed = f"must be json or msgpack: {users} keep lists in their store"
-        raise ConfigError([ConfigProblem(MSG_SERDE.at(store=store), name, allowed)])
+        raise ConfigError([ConfigProblem(f"stores.{store}.msg.serde", name, allowed)])
 
 
 class _Source:

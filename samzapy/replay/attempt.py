@@ -63,6 +63,9 @@ class Begin:
     first: Place | None = None
 
 
+_NEVER_MS = 2**53
+
+
 def scratch_job(job: JobConfig, folder: Path) -> JobConfig:
     """The job with its files below `folder`, and without the settings that a replay replaces: commits, orders among
     inputs, pauses of retries, waits of batches, snapshots, access logs, reporters."""
@@ -73,7 +76,7 @@ def scratch_job(job: JobConfig, folder: Path) -> JobConfig:
             store,
             access_log_percent=None,
             clean_on_start=False,
-            backup=None if store.backup is None else replace(store.backup, every_commits=0, interval_ms=0),
+            backup=None if store.backup is None else replace(store.backup, interval_ms=_NEVER_MS),
         )
         for name, store in job.stores.items()
     }

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two checks of the clock.
 _CLOCK_PACE_S = 1.0
+#: Seconds that the clock of the job may stand still, while a task advances, before a warning.
+_CLOCK_STALL_S = 120.0
 
 
 def log_failure(container_id: str, failure: UserFailure) -> None:
@@ -51,7 +53,7 @@ def coordinator_of(
         clocks=prepared.clocks,
         epoch=prepared.epoch,
         oversight=Oversight(
-            config.clock.stall_ms / 1000,
+            _CLOCK_STALL_S,
             config.task.same_failures,
             config.supervision.lag_ms / 1000,
             on_facts=log_lines,

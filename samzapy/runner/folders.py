@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samzapy.api.engine import StorageEngineFactory
-from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
-from samzapy.config.tasks import checkpoint
+from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.master import Master
 
@@ -66,14 +65,14 @@ def _folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> 
     if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
         local = [store for store in config.stores.values() if engines[store.name].persistent]
         if any(store.changelog is not None for store in local):
-            key = BASE_DIR_VARIABLE if os.environ.get(BASE_DIR_VARIABLE) else LOGGED_STORE_BASE_DIR.name
+            key = BASE_DIR_VARIABLE if os.environ.get(BASE_DIR_VARIABLE) else "job.logged.store.base.dir"
             yield key, config.logged_store_base_dir, STORE_BYTES
         if any(store.changelog is None for store in local):
-            yield NON_LOGGED_STORE_BASE_DIR.name, config.non_logged_store_base_dir, STORE_BYTES
+            yield "job.non-logged.store.base.dir", config.non_logged_store_base_dir, STORE_BYTES
     if config.task.checkpoint is not None and config.task.checkpoint.path is not None:
-        yield checkpoint.PATH.name, Path(config.task.checkpoint.path), CHECKPOINT_BYTES
+        yield "task.checkpoint.path", config.task.checkpoint.path, CHECKPOINT_BYTES
     if config.state_checkpoint.path is not None:
-        yield checkpoint.STATE_PATH.name, Path(config.state_checkpoint.path), CHECKPOINT_BYTES
+        yield "state.checkpoint.path", config.state_checkpoint.path, CHECKPOINT_BYTES
 
 
 def _reason(path: Path, least: int) -> str | None:

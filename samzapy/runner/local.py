@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.job import COPIES, JobConfig
+from samzapy.config.job import JobConfig
 from samzapy.container.errors.user_failures import one_line, user_failure
 from samzapy.container.restart import RestartingContainer, build_container
 from samzapy.container.supervision.job_records import Ownership
@@ -115,7 +115,9 @@ class LocalRunner(Runner):
         config, token = prepared.config, run_token()
         options.on_claimed(prepared)
         if prepared.model.standbys:
-            options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")
+            options.on_event(
+                "job.standbytasks.replication.factor: this process runs every task, so there are no standbys"
+            )
         model = ContainerModel("0", prepared.model.tasks)
         spec = JobSpec(
             JobModel((model,)),

@@ -30,11 +30,11 @@ from samzapy.checkpoint.records import (
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
+from samzapy.config.reading.keys import keys_of
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.systems import LOG, new_stream
-from samzapy.config.tasks import processing
 from samzapy.config.tasks.patterns import InputPattern
-from samzapy.config.tasks.processing import AsyncConfig
+from samzapy.config.tasks.task import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.supervision.job_records import HandoverRequest, open_job, this_run
 from samzapy.container.tasks.task_class import never_called
@@ -400,5 +400,5 @@ def _warnings(
     if config.grouper != "ssp" and (apart := parted(config, inputs)):
         yield f"task.inputs: {apart}"
     if issubclass(task_class, StreamTask) and config.task.asynchronous != AsyncConfig():
-        given = [key.name for key in processing.KEYS if key.name in config.resolved]
+        given = [key.name for key in keys_of(AsyncConfig) if key.name in config.resolved]
         yield f"{', '.join(given)}: without effect on a StreamTask, which processes messages one by one"

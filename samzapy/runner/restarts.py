@@ -1,7 +1,7 @@
 """Restarts the container of a local run after a transient failure, such as a broker that does not answer.
 
 The container itself outlasts an outage and restarts at once, for some seconds (`RestartingContainer`). This module handles
-failures that last longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
+failures that last longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.max.ms`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _STAYS = (RecordRefused, JobTakenOver)
 
 #: After a run of this many times the longest delay, failures are counted from the start again.
 SOUND = 10
+#: Seconds of the first pause.
+_FIRST_S = 1.0
 
 
 class Backoff:
@@ -67,7 +69,7 @@ def starts(delay_s: float) -> str:
 
 def backoff_of(spark: SparkConfig) -> Backoff:
     """The back-off of the job file, for Spark jobs and for restarts in this process."""
-    return Backoff(spark.max_resubmits, spark.resubmit_backoff_ms / 1000, spark.resubmit_backoff_max_ms / 1000)
+    return Backoff(spark.max_resubmits, _FIRST_S, spark.resubmit_backoff_max_ms / 1000)
 
 
 class Startable(Protocol):

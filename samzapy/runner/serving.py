@@ -16,7 +16,6 @@ from pathlib import Path
 
 from samzapy.admin.inspection import JobInspector
 from samzapy.clock import Clock
-from samzapy.config import spark
 from samzapy.config.job import JobConfig
 from samzapy.config.spark import TlsConfig
 from samzapy.coordinator.coordinator import Coordinator
@@ -34,6 +33,7 @@ from samzapy.queries.exchange import Exchange
 from samzapy.queries.owners import StoreOwners
 from samzapy.queries.text import store_texts
 
+_CERTIFICATE, _KEY = (f"job.spark.coordinator.tls.{part}.location" for part in ("certificate", "key"))
 #: The views that need no token.
 PROBES = ("/healthz", "/readyz")
 
@@ -43,12 +43,12 @@ def coordinator_identity(tls: TlsConfig, host: str, clock: Clock, *, remote: boo
     containers are on other machines. Raises ConfigError."""
     if not (remote if tls.enabled is None else tls.enabled):
         return None
-    if tls.certificate is None or tls.key is None:
+    if tls.certificate is None or tls.private_key is None:
         return made_for(host, datetime.fromtimestamp(clock.wall_ms() / 1000, timezone.utc))
-    found = Identity(_pem(spark.TLS_CERTIFICATE.name, tls.certificate), _pem(spark.TLS_KEY.name, tls.key))
+    found = Identity(_pem(_CERTIFICATE, tls.certificate), _pem(_KEY, tls.private_key))
     for key, path, look in (
-        (spark.TLS_CERTIFICATE.name, tls.certificate, lambda: found.fingerprint),
-        (spark.TLS_KEY.name, tls.key, found.context),
+        (_CERTIFICATE, tls.certificate, lambda: found.fingerprint),
+        (_KEY, tls.private_key, found.context),
     ):
         try:
             look()

@@ -9,7 +9,7 @@ from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import SERDES
 from samzapy.config.stores.store import typed_stores
-from samzapy.config.streams.serdes import CLASS, split_typed_name, takes_types, typed_name, unknown_serde
+from samzapy.config.streams.serdes import split_typed_name, takes_types, typed_name, unknown_serde
 from samzapy.config.streams.stream import typed_streams
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class, load_name
@@ -58,7 +58,7 @@ class SerdeRegistry(Mapping[str, Serde]):
         path = self._classes.get(name)
         if path is None:
             raise UnknownSerde([ConfigProblem("serializers.registry", None, unknown_serde(name, dict(self._classes)))])
-        key = CLASS.at(serde=name)
+        key = f"serializers.registry.{name}.class"
         try:
             made = load_class(path)()
             serde = made.serde(name, dict(self._settings.get(name, {}))) if isinstance(made, SerdeFactory) else made

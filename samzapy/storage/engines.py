@@ -12,8 +12,7 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.engine import EngineSettings, StorageEngineFactory, StoreViewFactory
 from samzapy.api.serde import Serde, hinted, serde_at
 from samzapy.config.job import JobConfig
-from samzapy.config.stores import StoreConfig, backup
-from samzapy.config.stores.store import DROP_LARGE, TTL_MS
+from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.serdes import key_identity, serde_identity, typed_name
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class
@@ -48,20 +47,20 @@ def _lost_entry_problems(store: StoreConfig, factory: StorageEngineFactory) -> I
     if factory.entries_stand_alone:
         return
     for key, given, lost in (
-        (TTL_MS, store.ttl_ms, "expires"),
-        (DROP_LARGE, store.large_values.drop or None, "is dropped"),
+        ("rocksdb.ttl.ms", store.ttl_ms, "expires"),
+        ("drop.large.messages", store.large_values.drop or None, "is dropped"),
     ):
         if given is not None:
             message = (
                 f"is not for this engine: its entries belong together, and one that {lost} leaves the others wrong"
             )
-            yield ConfigProblem(key.at(store=store.name), str(given).lower(), message)
+            yield ConfigProblem(f"stores.{store.name}.{key}", str(given).lower(), message)
 
 
 def _backup_problems(store: StoreConfig, factory: StorageEngineFactory) -> Iterator[ConfigProblem]:
     if store.backup is None:
         return
-    key = backup.PATH.at(store=store.name)
+    key = f"stores.{store.name}.backup.path"
     if not factory.makes_checkpoints:
         yield ConfigProblem(key, store.backup.path, f"is for engines that make checkpoints, not {store.factory}")
     try:

@@ -15,7 +15,7 @@ from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin, Syst
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.sources import StoreSource
+from samzapy.config.stores.changelogs import StoreSource
 from samzapy.errors import StateLost
 from samzapy.storage.backup import TaskBackups
 from samzapy.storage.changelog.end import ChangelogEnd

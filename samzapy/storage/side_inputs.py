@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin
-from samzapy.config.stores.sources import StoreSource
+from samzapy.config.stores.changelogs import StoreSource
 from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
 from samzapy.storage.local.marker import Marker, StoreIdentity, foreign, outlived
 

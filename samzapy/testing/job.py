@@ -14,14 +14,10 @@ from uuid import uuid4
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import AnyTask
 from samzapy.clock import Clock
-from samzapy.config import job as job_keys
-from samzapy.config.event_time import MAX_AHEAD_MS
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job, with_inputs
 from samzapy.config.reading import properties as job_files
 from samzapy.config.reading.keys import is_name, split_list
-from samzapy.config.streams import systems as system_keys
-from samzapy.config.tasks import task as task_keys
 from samzapy.config.tasks.patterns import InputPattern
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, noted
 from samzapy.job.transactions import state_transactions
@@ -30,6 +26,7 @@ from samzapy.system.factories import has_transactions, system_factory
 from samzapy.testing.attempt import FACTORY
 from samzapy.testing.streams import Partitions, Streams
 
+_MAX_AHEAD = "task.event.time.max.ahead.ms"
 #: A job file (by path), or its flat pairs.
 JobSource = Mapping[str, str] | Path | str
 
@@ -48,22 +45,22 @@ def tested_job(
     if task is not None:
         if not isinstance(task, type):
             raise ConfigError([ConfigProblem("task", repr(task), "expected a class, not an object")])
-        on_top[task_keys.CLASS.name] = path_of(task)
+        on_top["task.class"] = path_of(task)
     given = {**job_files.read(config).values, **on_top}
     systems = set(_configured(given))
-    own = {system for system in filter(is_name, systems) if system_keys.FACTORY.at(system=system) in given}
+    own = {system for system in filter(is_name, systems) if f"systems.{system}.samza.factory" in given}
     if isinstance(config, Mapping):
-        config = {job_keys.NAME.name: "test", **config}
+        config = {"job.name": "test", **config}
         systems |= set(_mentioned(given))
     cluster = uuid4()
     real, tested = dict(on_top), dict(on_top)
     # The test's clock has nothing to do with the times of its messages.
-    tested.setdefault(MAX_AHEAD_MS.name, given.get(MAX_AHEAD_MS.name, "0"))
+    tested.setdefault(_MAX_AHEAD, given.get(_MAX_AHEAD, "0"))
     for system in sorted(filter(is_name, systems)):
         if system not in own:
-            real[system_keys.FACTORY.at(system=system)] = FACTORY
-        tested[system_keys.FACTORY.at(system=system)] = FACTORY
-        tested[system_keys.CLUSTER.at(system=system)] = f"{cluster}-{system}"
+            real[f"systems.{system}.samza.factory"] = FACTORY
+        tested[f"systems.{system}.samza.factory"] = FACTORY
+        tested[f"systems.{system}.cluster"] = f"{cluster}-{system}"
     job = load_job(config, tested)
     if own:
         _check_real_systems(config, real, own)
@@ -92,8 +89,8 @@ def _configured(given: Mapping[str, str]) -> Iterator[str]:
 
 
 def _mentioned(given: Mapping[str, str]) -> Iterator[str]:
-    yield given.get(job_keys.DEFAULT_SYSTEM.name, "")
-    for name in split_list(given.get(task_keys.INPUTS.name, "")):
+    yield given.get("job.default.system", "")
+    for name in split_list(given.get("task.inputs", "")):
         yield name.partition(".")[0] if "." in name else ""
 
 
@@ -101,10 +98,10 @@ def _below(folder: Path, job: JobConfig) -> JobConfig:
     """The job with its files below `folder`, and without anything that reaches beyond the test."""
     checkpoint = job.task.checkpoint
     if checkpoint is not None and checkpoint.path is not None:
-        checkpoint = replace(checkpoint, path=str(folder / "checkpoints"))
+        checkpoint = replace(checkpoint, path=folder / "checkpoints")
     states = job.state_checkpoint
     if states.path is not None:
-        states = replace(states, path=str(folder / "states"))
+        states = replace(states, path=folder / "states")
     watched = job.supervision
     return replace(
         job,
@@ -133,9 +130,7 @@ def _with_named(job: JobConfig, partitions: Partitions) -> JobConfig:
         streams = [SystemStream(system, name.removeprefix(f"{system}.")) for name in names]
         found[pattern] = [stream for stream in streams if pattern.matches(stream)]
     problems = [
-        ConfigProblem(
-            task_keys.INPUTS.name, str(pattern), "name the streams of the test, as in partitions={'orders-eu': 2}"
-        )
+        ConfigProblem("task.inputs", str(pattern), "name the streams of the test, as in partitions={'orders-eu': 2}")
         for pattern, streams in found.items()
         if not streams
     ]

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import javaproperties
 
 from samzapy.config.guarantee import Guarantee
-from samzapy.config.tasks.task import STATE_TRANSACTIONS
 from samzapy.devkafka import DevBroker
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.java import SPARK, find_java
@@ -182,7 +181,7 @@ class Target:
     @property
     def transactions(self) -> bool:
         """Whether transactions carry the job's state, so that at-least-once promises as much of it as exactly-once."""
-        return self.overrides.get(STATE_TRANSACTIONS.name, "true") != "false"
+        return self.overrides.get("task.state.transactions", "true") != "false"
 
     @property
     def may_stop_runs(self) -> bool:
@@ -204,8 +203,7 @@ _COMMON = {
     "job.spark.lease.ms": str(int(LEASE_S * 1000)),
     # Faults are more frequent than in production; the job must not give up.
     "job.spark.max.resubmits": "1000000",
-    "job.spark.resubmit.backoff.ms": "200",
-    "job.spark.resubmit.backoff.max.ms": "2000",
+    "job.spark.resubmit.backoff.max.ms": "1000",
     "job.logged.store.base.dir": STATE,
     "task.class": "samzapy.verify.workload:AccountsTask",
     "task.commit.ms": "300",

@@ -74,7 +74,7 @@ def job(folder: Path, **keys: str) -> dict[str, str]:
         "stores.seen.restore.inputs.processor.factory": f"{__name__}:Occurrences",
         "stores.seen.uncommitted.max.bytes": "1000",
         "stores.counts.backup.path": (folder / "backup").as_uri(),
-        "stores.counts.backup.commits": "1",
+        "stores.counts.backup.interval.ms": "0",
         "test.told": str(folder / "told"),
         **stores,
         **keys,

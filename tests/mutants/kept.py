@@ -402,8 +402,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/config/stores/store.py",
-        "store=name) or cache_mode,",
-        'store=name) or "reference",',
+        'return "copy" if undoing',
+        'return "reference" if undoing',
         (_POLICIES + "::test_an_object_changed_in_place_is_as_it_was_after_a_message_that_failed",),
     ),
     Mutant(
@@ -426,8 +426,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/config/tasks/task.py",
-        "COMMIT_MS.name not in reader.values and reader.get(GUARANTEE).transactional",
-        "COMMIT_MS.name not in reader.values",
+        'if reader.value(TaskConfig, "guarantee").transactional and not reader.is_set(_COMMIT):',
+        "if not reader.is_set(_COMMIT):",
         ("tests/unit/config/tasks/test_task_keys.py",),
     ),
 )

@@ -54,7 +54,7 @@ class Opener:
                 [ConfigProblem(f"{case.prefix}target", case.target, "needs a store with factory rocksdb")]
             )
         settled = EngineSettings(case.store, store.properties, case.tasks_in_container)
-        options = RocksDbOptions.parse(settled.properties, settled.tasks_in_container)
+        options, _ = RocksDbOptions.read(settled)
         if case.target == "raw":
             return RawTarget(folder, options), Material(_BYTES, _BYTES, self.seed)
         serdes = serde_registry(config)

@@ -19,7 +19,7 @@ class KnownClasses:
     def __init__(self, short: Mapping[str, str], java: Mapping[str, str], example: str) -> None:
         self.short = short
         self._java = java
-        self.kind: Kind[str | None] = class_path(self.path, self.names, example)
+        self.kind: Kind[str] = class_path(self.path, self.names, example)
 
     def path(self, text: str) -> str | None:
         """The class path for the name `text`, None for an unknown name."""
@@ -114,6 +114,8 @@ def _grouper(text: str) -> str:
 #: The user cannot add a grouper: a task finds its state by its name, so such a grouper could never be changed safely.
 GROUPER: Kind[str] = Kind(_GROUPER.allowed, _grouper)
 
+#: A class of the user's without a short name.
+USER_CLASS = class_path(lambda _: None, tuple, "my.module:MyClass")
 #: A class, or an alias of a generic (`UserMap = dict[str, int]`), to decode keys or messages to.
 MESSAGE_TYPE = class_path(lambda _: None, tuple, "my.module:PageView")
 

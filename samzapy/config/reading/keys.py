@@ -1,6 +1,11 @@
-"""Declares property keys: the name, the kind of value, the default and the meaning of each.
+"""Declares property keys as the fields of frozen dataclasses, and lists the kinds of values.
 
-The reader, the list of known keys and the documentation all come from these declarations, so they cannot disagree.
+    @dataclass(frozen=True, kw_only=True)
+    class TaskConfig:
+        window_ms: int = key("task.window.ms", integer(), -1, "Milliseconds between calls of `window`. <= 0: never.")
+
+`Reader.read(TaskConfig)` reads the values, `keys_of(TaskConfig)` lists the keys. `samzapy keys`, the documentation and
+the suggestions for misspelt keys come from these declarations.
 """
 
 from __future__ import annotations
@@ -8,14 +13,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from samzapy.plugins import PluginError, split_path
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 E = TypeVar("E", bound=Enum)
 
 LARGEST = 2**63 - 1
@@ -26,44 +33,57 @@ NAME_RULE = "a name of up to 100 of the characters A-Za-z0-9._-, other than '.' 
 
 
 @dataclass(frozen=True)
-class Kind(Generic[T]):
-    """The kind of value that a key takes.
+class Kind(Generic[T_co]):
+    """The kind of value that a key accepts.
 
     `allowed` describes it for an error message, after "expected ...". `parse` gets the text without surrounding blanks
-    and raises a ValueError with a message of the same form.
+    and raises a ValueError with a message of the same form. `blank`: an empty text counts as absent.
     """
 
     allowed: str
-    parse: Callable[[str], T]
+    parse: Callable[[str], T_co]
+    blank: bool = False
 
 
 @dataclass(frozen=True)
-class Key(Generic[T]):
+class Key(Generic[T_co]):
     """One key.
 
     `name` may have placeholders (`stores.{store}.factory`) and may end in `.*` (everything below). `shown_default`
     replaces the default in documentation if it is computed. `otherwise` are the keys that count if this one is absent,
-    in this order: older names, and defaults of a wider scope.
+    in this order: older names, and defaults of a wider scope. `example`: a valid value of a required key. `leaves`: the
+    rests of the keys below a name that ends in `.*`, empty if there may be any.
     """
 
     name: str
-    kind: Kind[T]
-    default: T
+    kind: Kind[T_co]
+    default: T_co
     doc: str
     shown_default: str | None = None
     otherwise: tuple[str, ...] = ()
+    example: str | None = None
+    leaves: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that a file may have for it."""
+        own = [self.name.removesuffix("*") + leaf for leaf in self.leaves] or [self.name]
+        return (*own, *self.otherwise)
 
     def at(self, **names: str) -> str:
         """The key with its placeholders filled in."""
-        return _PLACEHOLDER.sub(lambda match: names[match[1]], self.name)
+        return _filled(self.name, names)
 
     def places(self, **names: str) -> list[str]:
         """The key and its alternatives in `otherwise`, in order, without keys whose placeholders `names` lacks."""
+        known = names.keys()
         return [
-            _PLACEHOLDER.sub(lambda match: names[match[1]], name)
-            for name in (self.name, *self.otherwise)
-            if names.keys() >= set(_PLACEHOLDER.findall(name))
+            _filled(name, names) for name in (self.name, *self.otherwise) if known >= set(_PLACEHOLDER.findall(name))
         ]
+
+    def parse(self, text: str) -> T_co:
+        """The value of `text`. Raises ValueError with the allowed values."""
+        return self.default if not text and (self.kind.blank or self.default is None) else self.kind.parse(text)
 
     @property
     def default_text(self) -> str:
@@ -74,7 +94,45 @@ class Key(Generic[T]):
         if isinstance(default, bool):
             return str(default).lower()
         value = getattr(default, "value", default)
-        return "-" if value in {None, "", ()} else str(value)
+        return str(value) if value or value == 0 else "-"
+
+
+def _filled(name: str, names: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda match: names[match[1]], name)
+
+
+def key(name: str, kind: Kind[T], default: T, doc: str, shown: str | None = None, otherwise: Iterable[str] = ()) -> T:
+    """A field of a frozen dataclass with the value of the key `name`; see `Key`."""
+    declared = Key(name, kind, default, doc, shown, tuple(otherwise))
+    return field(default=default, metadata={_KEY: declared})
+
+
+def required(
+    name: str, kind: Kind[T], example: str, doc: str, shown: str = "required", otherwise: Iterable[str] = ()
+) -> T:
+    """Like `key`, for a key without a default. An absent one is a problem that shows `example`, and its value is ""."""
+    declared: Key[Any] = Key(name, kind, "", doc, shown, tuple(otherwise), example)
+    found: T = field(metadata={_KEY: declared})
+    return found
+
+
+def family(name: str, doc: str, shown: str | None = None, leaves: Iterable[str] = ()) -> Mapping[str, str]:
+    """A field with all values below the prefix `name`, which ends in `.*`, by the rest of their keys."""
+    declared: Key[Any] = Key(name, TEXT, None, doc, shown, leaves=tuple(leaves))
+    return field(default_factory=dict, metadata={_KEY: declared})
+
+
+_KEY = "samzapy.key"
+
+
+def keys_by_field(section: type) -> Mapping[str, Key[Any]]:
+    """The keys of a dataclass, by its fields."""
+    return {each.name: each.metadata[_KEY] for each in fields(section) if _KEY in each.metadata}
+
+
+def keys_of(*sections: type) -> tuple[Key[Any], ...]:
+    """The keys of dataclasses, in order."""
+    return tuple(found for section in sections for found in keys_by_field(section).values())
 
 
 def collect(namespace: Mapping[str, Any]) -> tuple[Key[Any], ...]:
@@ -161,11 +219,19 @@ def member(enum: type[E]) -> Kind[E]:
     return Kind(allowed, parse)
 
 
-def _text(text: str) -> str | None:
-    return text or None
+TEXT = Kind("text", str, blank=True)
 
 
-TEXT: Kind[str | None] = Kind("text", _text)
+def labels(**values: T) -> Kind[T]:
+    """One of the names of `values`, in any case, for the value of that name."""
+    allowed = f"one of {', '.join(values)}"
+
+    def parse(text: str) -> T:
+        if text.lower() not in values:
+            raise ValueError(allowed)
+        return values[text.lower()]
+
+    return Kind(allowed, parse)
 
 
 def at_home(text: str) -> str:
@@ -177,11 +243,7 @@ def at_home(text: str) -> str:
     return found
 
 
-def _folder(text: str) -> str | None:
-    return at_home(text) if text else None
-
-
-FOLDER: Kind[str | None] = Kind("a folder", _folder)
+FOLDER = Kind("a folder", lambda text: Path(at_home(text)), blank=True)
 
 
 def is_name(text: str) -> bool:
@@ -189,13 +251,13 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and text not in {".", ".."}
 
 
-def _name(text: str) -> str | None:
-    if text and not is_name(text):
+def _name(text: str) -> str:
+    if not is_name(text):
         raise ValueError(NAME_RULE)
-    return text or None
+    return text
 
 
-NAME: Kind[str | None] = Kind(NAME_RULE, _name)
+NAME = Kind(NAME_RULE, _name, blank=True)
 
 
 def split_list(text: str) -> tuple[str, ...]:
@@ -204,6 +266,9 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 LIST: Kind[tuple[str, ...]] = Kind("a comma list", split_list)
+#: For fields that have the object of the name, or the objects of the names, in the file.
+NAMED: Kind[Any] = TEXT
+NAMED_LIST: Kind[Any] = LIST
 
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.ASCII)
 
@@ -218,27 +283,19 @@ def _hosts(text: str) -> tuple[str, ...]:
 HOSTS = Kind("a comma list of names of hosts, without ports", _hosts)
 
 
-def optional(kind: Kind[T]) -> Kind[T | None]:
-    """`kind`, or an empty text for None."""
-
-    def parse(text: str) -> T | None:
-        return kind.parse(text) if text else None
-
-    return Kind(kind.allowed, parse)
+def optional(kind: Kind[T]) -> Kind[T]:
+    """`kind`; an empty text counts as absent."""
+    return Kind(kind.allowed, kind.parse, blank=True)
 
 
-def class_path(
-    known: Callable[[str], str | None], names: Callable[[], Iterable[str]], example: str
-) -> Kind[str | None]:
+def class_path(known: Callable[[str], str | None], names: Callable[[], Iterable[str]], example: str) -> Kind[str]:
     """A class path `package.module:Name`, or a name for which `known` returns one (None: an unknown name).
 
     Nothing is imported.
     """
     allowed = f"a class like {example}"
 
-    def parse(text: str) -> str | None:
-        if not text:
-            return None
+    def parse(text: str) -> str:
         found = known(text)
         if found is not None:
             return found
@@ -252,4 +309,4 @@ def class_path(
             raise ValueError(refused) from None
         return text
 
-    return Kind(allowed, parse)
+    return Kind(allowed, parse, blank=True)

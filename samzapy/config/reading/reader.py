@@ -6,13 +6,15 @@ import difflib
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from samzapy.config.reading.keys import Key, duration_hint, in_ms
+from samzapy.config.reading.keys import Key, duration_hint, in_ms, keys_by_field
 from samzapy.config.reading.secrets import MASK, Masked, is_secret, without_password
 from samzapy.errors import ConfigProblem
 
 T = TypeVar("T")
+S = TypeVar("S")
+_NOTHING: Mapping[str, str] = {}
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
@@ -48,26 +50,57 @@ class Reader:
         if text is None:
             return key.default
         try:
-            return key.kind.parse(text)
+            return key.parse(text)
         except ValueError as cause:
             self.problem(name, f"expected {cause}{duration_hint(name, text)}", text)
             return key.default
 
-    def require(self, key: Key[str | None], example: str = "", *, when: str = "", **names: str) -> str:
+    def read(self, section: type[S], names: Mapping[str, str] = _NOTHING, **computed: Any) -> S:
+        """An instance of the dataclass `section`: the fields in `computed`, and the values of the keys of the others.
+
+        `names` fill the placeholders of the keys. Notes a problem for each bad value and each absent required key.
+        """
+        values = {
+            field: self._value(key, names) for field, key in keys_by_field(section).items() if field not in computed
+        }
+        return section(**values, **computed)
+
+    def value(self, section: type, field: str, **names: str) -> Any:
+        """The value of one field of a dataclass with keys."""
+        return self._value(keys_by_field(section)[field], names)
+
+    def place(self, section: type, field: str, **names: str) -> str:
+        """The key in the file that has the value of the field, or an alternative; the key itself if there is none."""
+        return self._find(keys_by_field(section)[field], names)[0]
+
+    def _value(self, key: Key[Any], names: Mapping[str, str]) -> Any:
+        if key.name.endswith(".*"):
+            return self.below(key.at(**names).removesuffix("*"))
+        if key.example is not None:
+            return self.require(key, key.example, **names)
+        return self.get(key, **names)
+
+    def require(self, key: Key[Any], example: str = "", *, when: str = "", **names: str) -> str:
         """Like `get`, but notes a problem and returns an empty text if there is no value. `example` is a valid value;
         `when` says when the key is required."""
-        value = self.get(key, **names)
-        if value is None:
-            name = self.where(key, **names)
-            if not self.is_broken(name) and all(problem.key != name for problem in self.problems):
-                needed = f"required {when}".rstrip()
-                self.problem(name, f"{needed}, e.g. {example}" if example else needed)
-            return ""
-        return value
+        value: str | None = self.get(key, **names)
+        if not value:
+            self.missing(self.where(key, **names), example, when)
+        return value or ""
 
     def has(self, key: Key[T], **names: str) -> bool:
         """Whether the file sets `key`, or a key that counts in its place."""
         return self._find(key, names)[1] is not None
+
+    def is_set(self, name: str) -> bool:
+        """Whether the file sets the key `name`."""
+        return name in self.values or name in self._broken
+
+    def missing(self, name: str, example: str = "", when: str = "") -> None:
+        """Note that `name` has no value, unless a problem of it is known. `when`: in which case the key is required."""
+        if name not in self._broken and all(problem.key != name for problem in self.problems):
+            needed = f"required {when}".rstrip()
+            self.problem(name, f"{needed}, e.g. {example}" if example else needed)
 
     def is_broken(self, key: str) -> bool:
         """Whether the value of `key` could not be resolved; that problem is already noted."""

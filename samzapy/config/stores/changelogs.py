@@ -1,154 +1,229 @@
-"""`stores.NAME.changelog*` and `stores.NAME.accesslog.*`: the stream of a store's changes, and its access log."""
+"""Where the entries of a store come from: its changelog, or the streams of `side.inputs` and `restore.inputs`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
-from samzapy.api.stream import SystemStream
-from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, optional
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.config.reading.classes import USER_CLASS
+from samzapy.config.reading.keys import BOOLEAN, LIST, integer, key
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
-from samzapy.config.streams.stream import check_system
+from samzapy.config.streams.stream import StreamNames, check_system, parse_partitions
 
-CHANGELOG = Key(
-    "stores.{store}.changelog",
-    TEXT,
-    None,
-    "The stream of the store's changes: `system.stream`, or a bare stream on job.changelog.system. Without a "
-    "changelog the store is empty at each start, unless side.inputs or restore.inputs fill it.",
-)
-REPLICATION_FACTOR = Key(
-    "stores.{store}.changelog.replication.factor",
-    optional(integer(1, 32_767)),
-    None,
-    "Copies of the changelog.",
-    "the system's",
-    ("stores.default.changelog.replication.factor", "systems.{system}.default.stream.replication.factor"),
-)
-DELETE_RETENTION_MS = Key(
-    "stores.{store}.changelog.delete.retention.ms",
-    integer(0),
-    86_400_000,
-    "Milliseconds for which the changelog keeps a deletion. A start rebuilds an older local store.",
-)
-MIN_COMPACTION_LAG_MS = Key(
-    "stores.{store}.changelog.min.compaction.lag.ms",
-    optional(integer(0)),
-    None,
-    "Milliseconds before the changelog may compact a record.",
-    "the system's",
-    ("stores.default.changelog.min.compaction.lag.ms",),
-)
-MAX_MESSAGE_BYTES = Key(
-    "stores.{store}.changelog.max.message.bytes",
-    optional(integer(1, 2**31 - 1)),
-    None,
-    "Largest record of the changelog.",
-    "1000012",
-    ("systems.{system}.default.stream.max.message.bytes",),
-)
-PROPERTIES = Key(
-    "stores.{store}.changelog.kafka.*", TEXT, None, "Further topic settings for the creation of the changelog."
-)
-_ACCESS_LOG_SUFFIX = "-access-log"
 
-ACCESS_LOG_ENABLED = Key(
-    "stores.{store}.accesslog.enabled",
-    BOOLEAN,
-    False,
-    "Whether to log calls of the store, except all and prefix, to the stream CHANGELOG-access-log, each with its "
-    "operation, keys and duration. Needs a changelog.",
-)
-ACCESS_LOG_RATIO = Key(
-    "stores.{store}.accesslog.sampling.ratio",
-    integer(0, 100),
-    50,
-    "Percentage of the calls to log.",
-)
-KEYS = collect(globals())
+@dataclass(frozen=True)
+class ChangelogKeys:
+    """Settings of the changelog's topic, and of its access log."""
+
+    min_compaction_lag_ms: int | None = key(
+        "stores.{store}.changelog.min.compaction.lag.ms",
+        integer(0),
+        None,
+        "Milliseconds before the changelog may compact a record.",
+        "the system's",
+        ("stores.default.changelog.min.compaction.lag.ms",),
+    )
+    max_message_bytes: int | None = key(
+        "stores.{store}.changelog.max.message.bytes",
+        integer(1, 2**31 - 1),
+        None,
+        "Largest record of the changelog.",
+        "1000012",
+        ("systems.{system}.default.stream.max.message.bytes",),
+    )
+    access_log: bool = key(
+        "stores.{store}.accesslog.enabled",
+        BOOLEAN,
+        False,
+        "Whether to log calls of the store, except all and prefix, to the stream CHANGELOG-access-log, each with its "
+        "operation, keys and duration. Needs a changelog.",
+    )
+    access_log_percent: int = key(
+        "stores.{store}.accesslog.sampling.ratio", integer(0, 100), 50, "Percentage of the calls to log."
+    )
 
 
 def parse_changelog(
-    reader: Reader, store: str, default_system: str | None, systems: Collection[str]
+    reader: Reader, store: str, text: str | None, default_system: str | None, systems: Collection[str]
 ) -> SystemStream | None:
-    """Read the changelog of a store, None for none."""
-    text = reader.get(CHANGELOG, store=store)
+    """The changelog that the `text` of a store names, None for none."""
     if text is None:
         return None
-    key = CHANGELOG.at(store=store)
+    place = f"stores.{store}.changelog"
     try:
         stream = SystemStream.parse(text, default_system)
     except ValueError:
-        reader.problem(key, "expected system.stream, or set job.changelog.system or job.default.system", text)
+        reader.problem(place, "expected system.stream, or set job.changelog.system or job.default.system", text)
         return None
-    check_system(reader, key, stream.system, systems)
+    check_system(reader, place, stream.system, systems)
     return stream
 
 
-def parse_copies(reader: Reader, store: str, changelog: SystemStream | None) -> int | None:
-    """Read the number of copies of the changelog, None for the system's."""
-    return reader.get(REPLICATION_FACTOR, **_names(store, changelog))
+def parse_topic(reader: Reader, store: str, keys: ChangelogKeys, ttl_ms: int | None) -> Masked:
+    """Read the topic settings of the changelog; with a time to live, add those that expire its records with the
+    entries.
 
-
-def parse_topic(reader: Reader, store: str, changelog: SystemStream | None, ttl_ms: int | None) -> Masked:
-    """Read the topic keys of the changelog; with a time to live, add the keys that expire its records with the entries.
-
-    Of the defaults of its system it takes only the largest record, as in Samza: others may be wrong for state.
+    Of the defaults of its system it has only the largest record, as in Samza: others may be wrong for state.
     """
     prefix = f"stores.{store}.changelog.kafka."
-    found = reader.below(prefix)
-    for leaf, instead in (
-        ("min.compaction.lag.ms", MIN_COMPACTION_LAG_MS),
-        ("delete.retention.ms", DELETE_RETENTION_MS),
+    topic = reader.below(prefix)
+    for leaf in ("min.compaction.lag.ms", "delete.retention.ms"):
+        if leaf in topic:
+            reader.problem(prefix + leaf, f"use stores.{store}.changelog.{leaf} instead")
+    _check_policy(reader, prefix, topic, ttl_ms)
+    for leaf, value in (
+        ("max.message.bytes", keys.max_message_bytes),
+        ("min.compaction.lag.ms", keys.min_compaction_lag_ms),
     ):
-        if leaf in found:
-            reader.problem(prefix + leaf, f"use {instead.at(store=store)} instead")
-    _check_policy(reader, prefix, found, ttl_ms)
-    for leaf, key in (("max.message.bytes", MAX_MESSAGE_BYTES), ("min.compaction.lag.ms", MIN_COMPACTION_LAG_MS)):
-        value = reader.get(key, **_names(store, changelog))
         if value is not None:
-            found[leaf] = str(value)
+            topic[leaf] = str(value)
     if ttl_ms is not None:
-        found.setdefault("cleanup.policy", "delete")
-        if "delete" in found["cleanup.policy"]:
-            found.setdefault("retention.ms", str(ttl_ms))
-    return found
-
-
-def _names(store: str, changelog: SystemStream | None) -> dict[str, str]:
-    return {"store": store} if changelog is None else {"store": store, "system": changelog.system}
+        topic.setdefault("cleanup.policy", "delete")
+        if "delete" in topic["cleanup.policy"]:
+            topic.setdefault("retention.ms", str(ttl_ms))
+    return topic
 
 
 def _check_policy(reader: Reader, prefix: str, topic: Masked, ttl_ms: int | None) -> None:
     policy = topic.get("cleanup.policy", "compact")
-    key = f"{prefix}cleanup.policy"
     if ttl_ms is None:
         if policy != "compact":
-            reader.problem(key, "expected compact, or the changelog would lose state", policy)
+            reader.problem(f"{prefix}cleanup.policy", "expected compact, or the changelog would lose state", policy)
         return
     words = {word.strip() for word in policy.split(",")}
-    if not words or not words <= {"compact", "delete"}:
-        reader.problem(key, "expected compact, delete, or compact,delete", policy)
+    if not words <= {"compact", "delete"}:
+        reader.problem(f"{prefix}cleanup.policy", "expected compact, delete, or compact,delete", policy)
     retention = topic.get("retention.ms", "")
     if retention.isdecimal() and int(retention) < ttl_ms:
-        reader.problem(
-            f"{prefix}retention.ms",
-            f"must be >= rocksdb.ttl.ms ({ttl_ms}), or the changelog would lose state",
-            retention,
-        )
+        message = f"must be >= rocksdb.ttl.ms ({ttl_ms}), or the changelog would lose state"
+        reader.problem(f"{prefix}retention.ms", message, retention)
 
 
-def parse_access_log(reader: Reader, store: str, changelog: SystemStream | None) -> int | None:
-    """Read the percentage of the calls to log, None for no access log."""
-    ratio = reader.get(ACCESS_LOG_RATIO, store=store)
-    if not reader.get(ACCESS_LOG_ENABLED, store=store):
-        return None
-    if changelog is None:
-        reader.warn(f"{ACCESS_LOG_ENABLED.at(store=store)}: has no effect without stores.{store}.changelog")
-        return None
-    return ratio
+def access_log_percent(reader: Reader, store: str, keys: ChangelogKeys, changelog: SystemStream | None) -> int | None:
+    """The percentage of the calls to log, None for no access log."""
+    if keys.access_log and changelog is None:
+        reader.warn(f"stores.{store}.accesslog.enabled: has no effect without stores.{store}.changelog")
+    return keys.access_log_percent if keys.access_log and changelog is not None else None
 
 
 def access_log_stream(changelog: SystemStream) -> SystemStream:
-    """The stream of the access log beside a changelog."""
-    return SystemStream(changelog.system, f"{changelog.stream}{_ACCESS_LOG_SUFFIX}")
+    """The stream of the access log of a store with this changelog."""
+    return SystemStream(changelog.system, f"{changelog.stream}-access-log")
+
+
+@dataclass(frozen=True)
+class SourceKeys:
+    """The streams that fill a store without a changelog, and the classes that turn their messages into entries."""
+
+    side: tuple[str, ...] = key(
+        "stores.{store}.side.inputs",
+        LIST,
+        (),
+        "Streams that fill the store, by name or id. A task reads the partitions with the same numbers as its "
+        "inputs. Every task reads `system.stream#3` or `system.stream#[0-2]`. The store has no changelog. A start "
+        "reads the streams to their ends, and the store follows them from then on. The task can only read the store.",
+    )
+    side_processor: str | None = key(
+        "stores.{store}.side.inputs.processor.factory",
+        USER_CLASS,
+        None,
+        "The SideInputsProcessor class that turns side inputs into entries.",
+        "required by side.inputs",
+    )
+    restore: tuple[str, ...] = key(
+        "stores.{store}.restore.inputs",
+        LIST,
+        (),
+        "Inputs of the task that rebuild the store instead of a changelog. A start reads them again from their "
+        "beginning up to the task's position. Any other entry of the store is lost with its files.",
+    )
+    restore_processor: str | None = key(
+        "stores.{store}.restore.inputs.processor.factory",
+        USER_CLASS,
+        None,
+        "The SideInputsProcessor class that makes the same entries from restore.inputs as the task.",
+        "required by restore.inputs",
+    )
+
+
+@dataclass(frozen=True)
+class StoreSource:
+    """The streams that fill a store without a changelog.
+
+    1. A task reads the partitions of `streams` with the numbers of its inputs; every task reads all of `partitions`.
+    2. `processor` is the class path of the SideInputsProcessor.
+    3. If `replayed`, the streams are inputs of the task: its start reads them again up to the task's position, and the
+       task may write to the store.
+    4. Otherwise they are side inputs: the store follows them while the task runs, and the task only reads it.
+    """
+
+    streams: tuple[SystemStream, ...]
+    partitions: frozenset[SystemStreamPartition]
+    processor: str
+    replayed: bool
+
+    @property
+    def all_streams(self) -> frozenset[SystemStream]:
+        """All the streams, including `partitions`."""
+        return frozenset(self.streams) | {ssp.system_stream for ssp in self.partitions}
+
+
+def parse_source(
+    reader: Reader, store: str, names: StreamNames, is_input: Callable[[SystemStream], bool]
+) -> StoreSource | None:
+    """Read the streams that fill the store, None if there are none. `is_input`: whether the task reads a stream."""
+    keys = reader.read(SourceKeys, {"store": store})
+    side, restore = f"stores.{store}.side.inputs", f"stores.{store}.restore.inputs"
+    for place, listed in ((side, keys.side), (restore, keys.restore)):
+        if reader.is_set(f"{place}.processor.factory") and not listed:
+            message = f"has no effect without {place}: add that key or remove this one"
+            reader.problem(f"{place}.processor.factory", message)
+    if keys.side and keys.restore:
+        reader.problem(restore, "cannot be combined with side.inputs")
+    if not keys.side and not keys.restore:
+        return None
+    place = side if keys.side else restore
+    streams: dict[SystemStream, None] = {}
+    partitions: set[SystemStreamPartition] = set()
+    for entry in keys.side or keys.restore:
+        named = parse_partitions(entry)
+        if named is not None:
+            partitions |= names.find_partitions(reader, place, entry, *named)
+        elif (stream := names.find(reader, place, entry)) is not None:
+            streams[stream] = None
+    processor = keys.side_processor if keys.side else keys.restore_processor
+    if processor is None:
+        reader.missing(f"{place}.processor.factory", "my.module:MyProcessor")
+    if not keys.side:
+        _check_restored(reader, place, streams, partitions, is_input)
+    return StoreSource(tuple(streams), frozenset(partitions), processor or "", not keys.side)
+
+
+def check_sourced(reader: Reader, store: str, source: StoreSource, *, logged: bool, expiring: bool) -> None:
+    """Note the keys that a store filled from streams cannot have."""
+    place = f"stores.{store}.{'restore' if source.replayed else 'side'}.inputs"
+    if logged:
+        message = f"cannot be combined with stores.{store}.changelog: the store is filled from the streams"
+        reader.problem(place, message)
+    if expiring:
+        why = "entries that are read again would get a new time to live"
+        message = f"cannot be combined with stores.{store}.rocksdb.ttl.ms: {why}"
+        reader.problem(place, message)
+
+
+def _check_restored(
+    reader: Reader,
+    place: str,
+    streams: Collection[SystemStream],
+    partitions: Collection[SystemStreamPartition],
+    is_input: Callable[[SystemStream], bool],
+) -> None:
+    if partitions:
+        listed = ", ".join(sorted(map(str, partitions)))
+        reader.problem(place, "expected whole streams, without partitions", listed)
+    for stream in streams:
+        if not is_input(stream):
+            message = "expected inputs of the task (task.inputs); for other streams use side.inputs"
+            reader.problem(place, message, str(stream))

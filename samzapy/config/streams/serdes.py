@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from samzapy.api.serde import Serde
 from samzapy.config.reading.classes import SCHEMA_SERDES, SERDES
-from samzapy.config.reading.keys import TEXT, Key, collect
+from samzapy.config.reading.keys import family, key
 from samzapy.config.reading.reader import Reader, did_you_mean
-from samzapy.config.streams.schemas import parse_schemas
+from samzapy.config.streams.schemas import CLIENT_KEYS, parse_schemas
 
-CLASS = Key(
-    "serializers.registry.{serde}.class",
-    SERDES.kind,
-    None,
-    "The serde with this name: a Serde or SerdeFactory class, the name of a built-in serde, or Samza's Java class "
-    "name.",
-    "the built-ins need none",
-)
-SETTINGS = Key(
-    "serializers.registry.{serde}.*",
-    TEXT,
-    None,
-    "Settings for the serde's factory. It gets them without the prefix.",
-)
-KEYS = collect(globals())
+
+@dataclass(frozen=True)
+class SerdeKeys:
+    """The keys of a serde."""
+
+    path: str | None = key(
+        "serializers.registry.{serde}.class",
+        SERDES.kind,
+        None,
+        "The serde with this name: a Serde or SerdeFactory class, the name of a built-in serde, or Samza's Java "
+        "class name.",
+        "the built-ins need none",
+    )
+    settings: Mapping[str, str] = family(
+        "serializers.registry.{serde}.*",
+        "Settings for the serde's factory, which gets them without the prefix. For avro, json-schema and protobuf "
+        f"also the connection of Confluent's registry client: {', '.join(CLIENT_KEYS)}.",
+    )
+
 
 _PREFIX, _SUFFIX = "serializers.registry.", ".class"
 
@@ -32,10 +37,10 @@ _PREFIX, _SUFFIX = "serializers.registry.", ".class"
 def parse_serdes(reader: Reader) -> dict[str, str]:
     """Class paths by serde name, the built-in ones included; nothing is imported."""
     serdes = dict(SERDES.short)
-    for key in reader.values:
-        if key.startswith(_PREFIX) and key.endswith(_SUFFIX) and len(key) > len(_PREFIX + _SUFFIX):
-            name = key[len(_PREFIX) : -len(_SUFFIX)]
-            serdes[name] = reader.get(CLASS, serde=name) or serdes.get(name, "")
+    for place in reader.values:
+        name = place.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+        if name and place == f"{_PREFIX}{name}{_SUFFIX}":
+            serdes[name] = reader.value(SerdeKeys, "path", serde=name) or serdes.get(name, "")
     for name, path in serdes.items():
         # A built-in one without settings is most likely not in use; if it is, its factory asks for them.
         if path in SCHEMA_SERDES and reader.below(f"{_PREFIX}{name}."):

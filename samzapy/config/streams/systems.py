@@ -1,96 +1,109 @@
-"""`systems.*`: the messaging systems a job talks to."""
+"""`systems.*`: the messaging systems a job talks to, and the topics that it creates there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.config.reading.classes import SYSTEMS
-from samzapy.config.reading.keys import TEXT, Key, choice, collect, integer, is_name, optional
+from samzapy.config.reading.keys import TEXT, choice, family, integer, is_name, key, required
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
 
-OFFSET_DEFAULT_KIND = choice("oldest", "upcoming", "newest")
+OFFSETS = choice("oldest", "upcoming", "newest")
 
-FACTORY = Key(
-    "systems.{system}.samza.factory",
-    SYSTEMS.kind,
-    None,
-    "The kind of system: kafka, local, memory, database, a SystemFactory class, or Samza's Java class name.",
-    "required",
-)
-CONSUMER = Key("systems.{system}.consumer.*", TEXT, None, "Settings of the consumer (librdkafka's names).")
-PRODUCER = Key("systems.{system}.producer.*", TEXT, None, "Settings of the producer (librdkafka's names).")
-DEFAULT_KEY_SERDE = Key(
-    "systems.{system}.default.stream.samza.key.serde",
-    TEXT,
-    None,
-    "The serde of keys on this system's streams; none: bytes.",
-    otherwise=("systems.{system}.samza.key.serde",),
-)
-DEFAULT_MSG_SERDE = Key(
-    "systems.{system}.default.stream.samza.msg.serde",
-    TEXT,
-    None,
-    "The serde of messages on this system's streams; none: bytes.",
-    otherwise=("systems.{system}.samza.msg.serde",),
-)
-DEFAULT_OFFSET = Key(
-    "systems.{system}.default.stream.samza.offset.default",
-    OFFSET_DEFAULT_KIND,
-    "upcoming",
-    "The position where this system's inputs start without a checkpoint.",
-    otherwise=("systems.{system}.samza.offset.default",),
-)
-DEFAULT_REPLICATION_FACTOR = Key(
-    "systems.{system}.default.stream.replication.factor",
-    optional(integer(1, 32_767)),
-    None,
-    "Copies of the streams of this system that the job creates, or `samzapy topic create --job`.",
-    "the system's",
-)
-DEFAULT_STREAM = Key(
-    "systems.{system}.default.stream.*",
-    TEXT,
-    None,
-    "Defaults for this system's streams: `samza.*`, and Kafka's topic settings for the streams that the job creates, or "
-    "`samzapy topic create --job`. Streams of metrics and access logs keep cleanup.policy=delete. Topics that hold state "
-    "take none of them but replication.factor; changelogs and the checkpoint topic max.message.bytes, too; the checkpoint "
-    "topic segment.bytes, too.",
-)
-PATH = Key("systems.{system}.path", TEXT, None, "local: the SQLite file of the streams.", ".samzapy/local.db")
-BUSY_TIMEOUT_MS = Key(
-    "systems.{system}.busy.timeout.ms",
-    TEXT,
-    None,
-    "local: milliseconds that a writer waits for another writer.",
-    "30000",
-)
-SYNCHRONOUS = Key(
-    "systems.{system}.synchronous",
-    TEXT,
-    None,
-    "local: normal survives killed processes, full also survives a power cut.",
-    "normal",
-)
-CLUSTER = Key(
-    "systems.{system}.cluster", TEXT, None, "memory: the name of the cluster within this process.", "the system's name"
-)
-FETCH_THRESHOLD = Key(
-    "systems.{system}.samza.fetch.threshold",
-    TEXT,
-    None,
-    "Number of records that a container reads ahead from this system. More are worth it for a broker far away.",
-    "the client's; Kafka: 50000, at most 16 MiB",
-)
-FETCH_BYTES = Key(
-    "systems.{system}.samza.fetch.threshold.bytes",
-    TEXT,
-    None,
-    "Bytes that a container reads ahead. Overrides the number of records.",
-    "the client's",
-)
-KEYS = collect(globals())
+
+@dataclass(frozen=True, kw_only=True)
+class SystemKeys:
+    """The keys of a system. The system's factory checks its own."""
+
+    factory: str = required(
+        "systems.{system}.samza.factory",
+        SYSTEMS.kind,
+        "kafka, local, memory or database",
+        "The kind of system: kafka, local, memory, database, a SystemFactory class, or Samza's Java class name.",
+    )
+    consumer: Mapping[str, str] = family(
+        "systems.{system}.consumer.*", "Settings of the consumer (librdkafka's names)."
+    )
+    producer: Mapping[str, str] = family(
+        "systems.{system}.producer.*", "Settings of the producer (librdkafka's names)."
+    )
+    key_serde: str | None = key(
+        "systems.{system}.default.stream.samza.key.serde",
+        TEXT,
+        None,
+        "The serde of keys on this system's streams; none: bytes.",
+        otherwise=("systems.{system}.samza.key.serde",),
+    )
+    msg_serde: str | None = key(
+        "systems.{system}.default.stream.samza.msg.serde",
+        TEXT,
+        None,
+        "The serde of messages on this system's streams; none: bytes.",
+        otherwise=("systems.{system}.samza.msg.serde",),
+    )
+    offset_default: str = key(
+        "systems.{system}.default.stream.samza.offset.default",
+        OFFSETS,
+        "upcoming",
+        "The position where this system's inputs start without a checkpoint.",
+        otherwise=("systems.{system}.samza.offset.default",),
+    )
+    replication_factor: int | None = key(
+        "systems.{system}.default.stream.replication.factor",
+        integer(1, 32_767),
+        None,
+        "Copies of the streams of this system that the job creates, or `samzapy topic create --job`.",
+        "the system's",
+    )
+    default_stream: Mapping[str, str] = family(
+        "systems.{system}.default.stream.*",
+        "Defaults for this system's streams: `samza.*`, and Kafka's topic settings for the streams that the job "
+        "creates, or `samzapy topic create --job`. Streams of metrics and access logs keep cleanup.policy=delete. "
+        "Topics that hold state take none of them but replication.factor; changelogs and the checkpoint topic "
+        "max.message.bytes, too; the checkpoint topic segment.bytes, too.",
+    )
+    path: str | None = key(
+        "systems.{system}.path", TEXT, None, "local: the SQLite file of the streams.", ".samzapy/local.db"
+    )
+    busy_timeout_ms: str | None = key(
+        "systems.{system}.busy.timeout.ms",
+        TEXT,
+        None,
+        "local: milliseconds that a writer waits for another writer.",
+        "30000",
+    )
+    synchronous: str | None = key(
+        "systems.{system}.synchronous",
+        TEXT,
+        None,
+        "local: normal survives killed processes, full also survives a power cut.",
+        "normal",
+    )
+    cluster: str | None = key(
+        "systems.{system}.cluster",
+        TEXT,
+        None,
+        "memory: the name of the cluster within this process.",
+        "the system's name",
+    )
+    fetch_threshold: str | None = key(
+        "systems.{system}.samza.fetch.threshold",
+        TEXT,
+        None,
+        "Number of records that a container reads ahead from this system. More are worth it for a broker far away.",
+        "the client's; Kafka: 50000, at most 16 MiB",
+    )
+    fetch_threshold_bytes: str | None = key(
+        "systems.{system}.samza.fetch.threshold.bytes",
+        TEXT,
+        None,
+        "Bytes that a container reads ahead. Overrides the number of records.",
+        "the client's",
+    )
+
 
 #: Kafka 4's settings of topics. A broker refuses to create a topic with another one.
 TOPIC_SETTINGS = frozenset(
@@ -151,20 +164,17 @@ def _usable(reader: Reader, name: str) -> bool:
 
 
 def _system(reader: Reader, name: str) -> SystemSettings:
-    factory = reader.require(FACTORY, "kafka, local, memory or database", system=name)
-    reader.get(DEFAULT_OFFSET, system=name)
-    reader.get(DEFAULT_REPLICATION_FACTOR, system=name)
+    keys = reader.read(SystemKeys, {"system": name})
     everything = reader.below(f"{_PREFIX}{name}.")
-    own = ("samza.factory",)
-    parts = ("consumer.", "producer.", "default.stream.", "streams.")
-    rest = {k: v for k, v in everything.items() if k not in own and not k.startswith(parts)}
+    parts = ("samza.factory", "consumer.", "producer.", "default.stream.", "streams.")
+    rest = {leaf: value for leaf, value in everything.items() if not leaf.startswith(parts)}
     return SystemSettings(
         name=name,
-        factory=factory,
-        consumer=reader.below(f"{_PREFIX}{name}.consumer."),
-        producer=reader.below(f"{_PREFIX}{name}.producer."),
+        factory=keys.factory,
+        consumer=keys.consumer,
+        producer=keys.producer,
         properties=Masked(rest, everything.secret),
-        default_stream=reader.below(f"{_PREFIX}{name}.default.stream."),
+        default_stream=keys.default_stream,
     )
 
 

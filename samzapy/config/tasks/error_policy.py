@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.guarantee import Guarantee
-from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, Kind, integer, optional
+from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Kind, key
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import StreamNames
 
@@ -72,6 +71,107 @@ class ErrorPolicy:
         return "*" in self.ignored or bool(names & self.ignored)
 
 
+_FORM = re.compile(
+    r"(?P<first>fail|skip|dead-letter)"
+    r"|retry(?:\s*\(\s*(?P<retries>\d{1,4})\s*(?:,\s*(?P<backoff>\d{1,9})\s*(?P<unit>ms|s)?\s*)?\))?"
+    r"(?:\s+then\s+(?P<then>fail|skip|dead-letter))?",
+    re.ASCII,
+)
+_MOST_RETRIES, _MOST_BACKOFF_MS = 1_000, 3_600_000
+_ALLOWED = "fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"
+
+
+def _policy(text: str) -> ErrorPolicy:
+    match = _FORM.fullmatch(text.lower().replace("_", "-"))
+    if match is None:
+        raise ValueError(_ALLOWED)
+    if match["first"]:
+        return ErrorPolicy(Action(match["first"]))
+    retries, backoff_ms = int(match["retries"] or DEFAULT_RETRIES), int(match["backoff"] or DEFAULT_BACKOFF_MS)
+    if match["backoff"] and match["unit"] == "s":
+        backoff_ms *= 1_000
+    if not 1 <= retries <= _MOST_RETRIES:
+        raise ValueError(f"1 to {_MOST_RETRIES} retries")
+    if backoff_ms > _MOST_BACKOFF_MS:
+        raise ValueError(f"a backoff of at most {_MOST_BACKOFF_MS} ms")
+    return ErrorPolicy(Action(match["then"] or "fail"), retries, backoff_ms)
+
+
+def _about(what: str) -> str:
+    return (
+        f"What happens to {what}: fail (the attempt ends), skip, dead-letter, or retry(n, backoff) then one of these. "
+        "Without numbers retry is retry(3, 100ms). Each pause is twice as long as the previous one, up to a minute."
+    )
+
+
+_POLICY = Kind(_ALLOWED, _policy)
+_FAIL = ErrorPolicy()
+POLICY_KEYS = {stage: f"task.error.{stage.value}.policy" for stage in Stage}
+DEAD_LETTERS, IGNORED = "task.dead.letter.stream", "task.ignored.exceptions"
+DROP_KEYS = {
+    Stage.DESERIALIZE: "task.drop.deserialization.errors",
+    Stage.SERIALIZE: "task.drop.serialization.errors",
+    Stage.PRODUCE: "task.drop.producer.errors",
+}
+
+
+@dataclass(frozen=True)
+class ErrorKeys:
+    """The keys of the policies."""
+
+    deserialize: ErrorPolicy = key(
+        POLICY_KEYS[Stage.DESERIALIZE], _POLICY, _FAIL, _about("an input that does not decode"), "fail"
+    )
+    process: ErrorPolicy = key(
+        POLICY_KEYS[Stage.PROCESS], _POLICY, _FAIL, _about("an input for which process raises"), "fail"
+    )
+    serialize: ErrorPolicy = key(
+        POLICY_KEYS[Stage.SERIALIZE], _POLICY, _FAIL, _about("an output that does not encode"), "fail"
+    )
+    produce: ErrorPolicy = key(
+        POLICY_KEYS[Stage.PRODUCE],
+        _POLICY,
+        _FAIL,
+        _about("an output that its stream refuses (skip, dead-letter), or a send that failed (retry)"),
+        "fail",
+    )
+    dead_letters: str | None = key(
+        DEAD_LETTERS, TEXT, None, "The stream of dead letters: `system.stream`, or a stream's id. It must exist."
+    )
+    ignored: tuple[str, ...] = key(
+        IGNORED,
+        LIST,
+        (),
+        "Exceptions of `process` that skip the message, by class or base class, or * for all. Other exceptions "
+        "follow the policy.",
+    )
+    drop_deserialize: bool = key(
+        DROP_KEYS[Stage.DESERIALIZE], BOOLEAN, False, "Samza's name for task.error.deserialize.policy=skip."
+    )
+    drop_serialize: bool = key(
+        DROP_KEYS[Stage.SERIALIZE], BOOLEAN, False, "Samza's name for task.error.serialize.policy=skip."
+    )
+    drop_produce: bool = key(
+        DROP_KEYS[Stage.PRODUCE], BOOLEAN, False, "Samza's name for task.error.produce.policy=skip."
+    )
+
+    def policy(self, reader: Reader, stage: Stage) -> ErrorPolicy:
+        """The policy of a stage; notes a problem if Samza's key contradicts samzapy's."""
+        policy: ErrorPolicy = getattr(self, stage.value)
+        if stage is Stage.PROCESS:
+            if "*" not in self.ignored:
+                return replace(policy, ignored=frozenset(self.ignored))
+            samza = IGNORED
+        elif getattr(self, f"drop_{stage.value}"):
+            samza = DROP_KEYS[stage]
+        else:
+            return policy
+        skip, own = ErrorPolicy(Action.SKIP), POLICY_KEYS[stage]
+        if reader.is_set(own) and policy != skip:
+            reader.problem(own, f"contradicts {samza}, which skips: remove one of them", reader.values.get(own))
+        return skip
+
+
 @dataclass(frozen=True)
 class ErrorConfig:
     """A policy for each stage, and the stream of dead letters (None: no policy writes any)."""
@@ -97,122 +197,17 @@ class ErrorConfig:
         return any(policy.then is Action.DEAD_LETTER for policy in self.policies.values())
 
 
-@dataclass(frozen=True)
-class PolicyText:
-    """A policy as written: `retries` and `backoff_ms` are None if the text leaves them out."""
-
-    then: Action = Action.FAIL
-    retrying: bool = False
-    retries: int | None = None
-    backoff_ms: int | None = None
-
-
-_FORM = re.compile(
-    r"(?P<first>fail|skip|dead-letter)"
-    r"|retry(?:\s*\(\s*(?P<retries>\d{1,4})\s*(?:,\s*(?P<backoff>\d{1,9})\s*(?P<unit>ms|s)?\s*)?\))?"
-    r"(?:\s+then\s+(?P<then>fail|skip|dead-letter))?",
-    re.ASCII,
-)
-MOST_RETRIES = 1_000
-MOST_BACKOFF_MS = 3_600_000
-_ALLOWED = "fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"
-
-
-def _policy(text: str) -> PolicyText:
-    match = _FORM.fullmatch(text.lower().replace("_", "-"))
-    if match is None:
-        raise ValueError(_ALLOWED)
-    if match["first"]:
-        return PolicyText(Action(match["first"]))
-    retries = None if match["retries"] is None else int(match["retries"])
-    backoff = None if match["backoff"] is None else int(match["backoff"]) * (1_000 if match["unit"] == "s" else 1)
-    if retries is not None and not 1 <= retries <= MOST_RETRIES:
-        raise ValueError(f"1 to {MOST_RETRIES} retries")
-    if backoff is not None and backoff > MOST_BACKOFF_MS:
-        raise ValueError(f"a backoff of at most {MOST_BACKOFF_MS} ms")
-    return PolicyText(Action(match["then"] or "fail"), retrying=True, retries=retries, backoff_ms=backoff)
-
-
-POLICY = Kind(_ALLOWED, _policy)
-
-
-_WHAT = {
-    Stage.DESERIALIZE: "an input that does not decode",
-    Stage.PROCESS: "an input for which process raises",
-    Stage.SERIALIZE: "an output that does not encode",
-    Stage.PRODUCE: "an output that its stream refuses (skip, dead-letter), or a send that failed (retry)",
-}
-POLICIES = {
-    stage: Key(
-        f"task.error.{stage.value}.policy",
-        POLICY,
-        PolicyText(),
-        f"What happens to {what}: fail (the attempt ends), skip, dead-letter, or retry(n, backoff) then one of these.",
-        "fail",
-    )
-    for stage, what in _WHAT.items()
-}
-RETRIES: dict[Stage, Key[int | None]] = {
-    stage: Key(
-        f"task.error.{stage.value}.retries",
-        optional(integer(1, MOST_RETRIES)),
-        None,
-        "Number of repetitions for the policy retry without a number.",
-        str(DEFAULT_RETRIES),
-    )
-    for stage in Stage
-}
-BACKOFF_MS: dict[Stage, Key[int | None]] = {
-    stage: Key(
-        f"task.error.{stage.value}.backoff.ms",
-        optional(integer(0, MOST_BACKOFF_MS)),
-        None,
-        "Milliseconds before the first repetition. Each pause is twice as long as the previous one, up to a minute.",
-        str(DEFAULT_BACKOFF_MS),
-    )
-    for stage in Stage
-}
-DEAD_LETTER_STREAM = Key(
-    "task.dead.letter.stream",
-    TEXT,
-    None,
-    "The stream of dead letters: `system.stream`, or a stream's id. It must exist.",
-)
-IGNORED_EXCEPTIONS: Key[tuple[str, ...]] = Key(
-    "task.ignored.exceptions",
-    LIST,
-    (),
-    "Exceptions of `process` that skip the message, by class or base class, or * for all. Other exceptions follow "
-    "the policy.",
-)
-_SKIPPING = {
-    Stage.DESERIALIZE: "task.drop.deserialization.errors",
-    Stage.SERIALIZE: "task.drop.serialization.errors",
-    Stage.PRODUCE: "task.drop.producer.errors",
-}
-DROP = {
-    stage: Key(name, BOOLEAN, False, f"Samza's name for task.error.{stage.value}.policy=skip.")
-    for stage, name in _SKIPPING.items()
-}
-KEYS: tuple[Key[Any], ...] = (
-    *POLICIES.values(),
-    *RETRIES.values(),
-    *BACKOFF_MS.values(),
-    DEAD_LETTER_STREAM,
-    IGNORED_EXCEPTIONS,
-    *DROP.values(),
-)
-
-
 def parse_errors(reader: Reader, names: StreamNames) -> ErrorConfig:
     """Read the policies. Note keys that contradict each other, and a missing stream for dead letters."""
-    config = ErrorConfig({stage: _stage(reader, stage) for stage in Stage}, _dead_letters(reader, names))
-    key = DEAD_LETTER_STREAM.name
-    if config.writes_letters and config.dead_letters is None and not reader.has(DEAD_LETTER_STREAM):
-        writers = [POLICIES[s].name for s, policy in config.policies.items() if policy.then is Action.DEAD_LETTER]
-        reader.problem(key, f"required by {', '.join(writers)}, e.g. kafka.dead-letters")
-    elif reader.has(DEAD_LETTER_STREAM) and not config.writes_letters:
-        reader.warn(f"{key}: has no effect without a task.error.*.policy of dead-letter")
+    keys = reader.read(ErrorKeys)
+    name = keys.dead_letters
+    stream = None if name is None else names.find(reader, DEAD_LETTERS, name)
+    config = ErrorConfig({stage: keys.policy(reader, stage) for stage in Stage}, stream)
+    if config.writes_letters and not reader.is_set(DEAD_LETTERS):
+        writers = [POLICY_KEYS[s] for s, policy in config.policies.items() if policy.then is Action.DEAD_LETTER]
+        reader.missing(DEAD_LETTERS, "kafka.dead-letters", f"by {', '.join(writers)}")
+    elif reader.is_set(DEAD_LETTERS) and not config.writes_letters:
+        reader.warn(f"{DEAD_LETTERS}: has no effect without a task.error.*.policy of dead-letter")
     return config
 
 
@@ -223,16 +218,15 @@ def check_waits(
     produce."""
     produce = errors.policies[Stage.PRODUCE]
     if produce.then is not Action.FAIL:
-        older = DROP[Stage.PRODUCE]
+        where = skipping_key(reader.values, Stage.PRODUCE)
         reader.warn(
-            f"{(older if reader.get(older) else POLICIES[Stage.PRODUCE]).name}: only records that their stream refuses "
-            "are skipped; any other failed send repeats the work since the last commit"
+            f"{where}: only records that their stream refuses are skipped; any other failed send repeats the work "
+            "since the last commit"
         )
     if produce.retries and guarantee is Guarantee.AT_MOST_ONCE:
-        key = POLICIES[Stage.PRODUCE].name
-        reader.problem(
-            key, "retry needs a guarantee that repeats inputs, at-most-once drops them", reader.values.get(key)
-        )
+        where = POLICY_KEYS[Stage.PRODUCE]
+        message = "retry needs a guarantee that repeats inputs, at-most-once drops them"
+        reader.problem(where, message, reader.values.get(where))
     if not guarantee.transactional:
         return
     # A message may start to wait right before a commit is due. An invalid commit interval is a separate problem.
@@ -241,51 +235,13 @@ def check_waits(
         total_ms = round(sum(errors.policies[stage].pauses_s()) * 1000)
         if total_ms and total_ms + open_ms >= transaction_timeout_ms:
             reader.problem(
-                POLICIES[stage].name,
+                POLICY_KEYS[stage],
                 f"the sum of all pauses ({total_ms} ms) and task.commit.ms ({open_ms}) must be < "
                 f"task.transaction.timeout.ms ({transaction_timeout_ms}) with {guarantee.value}",
             )
 
 
-def _stage(reader: Reader, stage: Stage) -> ErrorPolicy:
-    key, written = POLICIES[stage], reader.get(POLICIES[stage])
-    retries, backoff_ms = reader.get(RETRIES[stage]), reader.get(BACKOFF_MS[stage])
-    for part, name, inline in (
-        (retries, RETRIES[stage].name, written.retries),
-        (backoff_ms, BACKOFF_MS[stage].name, written.backoff_ms),
-    ):
-        if part is not None and not written.retrying:
-            reader.problem(name, f"needs {key.name}=retry", str(part))
-        elif part is not None and inline is not None:
-            reader.problem(name, f"{key.name} sets it as well: remove one of them", str(part))
-    policy = ErrorPolicy(
-        written.then,
-        (written.retries or retries or DEFAULT_RETRIES) if written.retrying else 0,
-        next((given for given in (written.backoff_ms, backoff_ms) if given is not None), DEFAULT_BACKOFF_MS),
-    )
-    return _as_samza_says(reader, stage, policy)
-
-
-def _as_samza_says(reader: Reader, stage: Stage, policy: ErrorPolicy) -> ErrorPolicy:
-    key = POLICIES[stage]
-    skip = ErrorPolicy(Action.SKIP)
-    if stage is Stage.PROCESS:
-        given: tuple[str, ...] = reader.get(IGNORED_EXCEPTIONS)
-        names = frozenset(given)
-        if not names:
-            return policy
-        if "*" not in names:
-            return ErrorPolicy(policy.then, policy.retries, policy.backoff_ms, names)
-        older = IGNORED_EXCEPTIONS.name
-    else:
-        if not reader.get(DROP[stage]):
-            return policy
-        older = DROP[stage].name
-    if reader.has(key) and policy != skip:
-        reader.problem(key.name, f"contradicts {older}, which skips: remove one of them", reader.values.get(key.name))
-    return skip
-
-
-def _dead_letters(reader: Reader, names: StreamNames) -> SystemStream | None:
-    name = reader.get(DEAD_LETTER_STREAM)
-    return None if name is None else names.find(reader, DEAD_LETTER_STREAM.name, name)
+def skipping_key(values: Mapping[str, str], stage: Stage) -> str:
+    """The key that asks for skipping: samzapy's, or Samza's."""
+    own = POLICY_KEYS[stage]
+    return own if own in values else DROP_KEYS.get(stage, IGNORED)

@@ -16,10 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.reading.keys import Key, Kind, collect, integer, optional, split_list
+from samzapy.config.reading.keys import Kind, split_list
 from samzapy.config.reading.properties import References, inlined
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import NAMING
@@ -54,19 +54,9 @@ def _entries(text: str) -> tuple[str, ...]:
     return tuple(entry for entry in map(str.strip, found) if entry)
 
 
-#: A comma list of streams and patterns.
-ENTRIES: Kind[tuple[str, ...]] = Kind("a comma list", _entries)
-
-REFRESH_MS = Key(
-    "job.inputs.refresh.ms",
-    optional(integer(100, 86_400_000)),
-    None,
-    "The interval in milliseconds at which the driver checks the inputs, at least every 30 s. When one has new "
-    "partitions, or a new stream matches a regular expression in task.inputs, every task commits, and the job starts "
-    "again with them. With this key, a job without any input waits for the first one.",
-    "further partitions and streams wait for the next start",
-)
-KEYS = collect(globals())
+#: A comma list of streams and patterns, as texts.
+ENTRIES: Kind[Any] = Kind("a comma list", _entries)
+REFRESH_MS = "job.inputs.refresh.ms"
 
 
 def parse_pattern(
@@ -79,16 +69,6 @@ def parse_pattern(
         reader.problem(key, f"expected a stream or a regular expression of Python ({cause})", entry)
         return None
     return InputPattern(stream, stream_id)
-
-
-def check_refresh(reader: Reader, *, checkpoints: bool) -> int | None:
-    """Read the pace of the checks; note a job without `checkpoints`."""
-    refresh_ms = reader.get(REFRESH_MS)
-    if refresh_ms is not None and not checkpoints:
-        reader.problem(
-            REFRESH_MS.name, "needs checkpoints: without, a new input would take all others back to their defaults"
-        )
-    return refresh_ms
 
 
 def written_out(
@@ -104,7 +84,7 @@ def written_out(
     3. A reference to a key of a pattern is replaced by that key's value as written.
     """
     prefixes = tuple({prefix for pattern in found for prefix in _prefixes(pattern)})
-    gone = {key: value for key, value in raw.items() if key.startswith(prefixes) or key == REFRESH_MS.name}
+    gone = {key: value for key, value in raw.items() if key.startswith(prefixes) or key == REFRESH_MS}
     out = {key: value for key, value in raw.items() if key not in gone}
     names = dict.fromkeys(fixed)
     for pattern, streams in found.items():

@@ -16,7 +16,7 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
-from samzapy.config.metrics import PrometheusConfig, ReporterConfig
+from samzapy.config.supervision import PrometheusConfig, ReporterConfig
 from samzapy.metrics import Publish, Reporter, SnapshotHeader, reporters
 from samzapy.metrics.bounded import Series
 from samzapy.metrics.prometheus import served

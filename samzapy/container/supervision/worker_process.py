@@ -22,7 +22,8 @@ from samzapy.api.engine import StorageEngineFactory
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import ENGINES, SYSTEMS
-from samzapy.config.stores.engines import SHARED_CACHE, SHARED_WRITE_BUFFERS
+from samzapy.config.reading.reader import Reader
+from samzapy.config.stores.engines import RocksDbKeys
 from samzapy.errors import TooFewFiles
 from samzapy.job.files import MOST, raise_limit
 from samzapy.job.model import ContainerModel
@@ -121,13 +122,17 @@ def memory_needed(
     ]
     if engines:
         more.append(Memory("objects, uncommitted changes", config.cache_max_bytes, "container.cache.max.bytes"))
-    for use, key in (("block cache", SHARED_CACHE), ("memtables", SHARED_WRITE_BUFFERS)) if stores else ():
-        more.append(Memory(use, key.kind.parse(config.resolved.get(key.name, str(key.default))), key.name))
+    shared = Reader(config.resolved).read(RocksDbKeys, {"store": "shared"})
+    if stores:
+        more.append(Memory("block cache", shared.shared_cache_bytes, "container.rocksdb.cache.bytes"))
+        more.append(Memory("memtables", shared.shared_write_buffer_bytes, "container.rocksdb.write.buffer.bytes"))
     sizes = [store.local_files.restore_max_bytes for store in config.stores.values() if store.changelog]
     restore = [Memory("a restore", max(sizes), "stores.NAME.restore.max.bytes")] if sizes else []
     return start, restore, [part for part in more if part.size]
 
 
+#: Milliseconds without use after which a start sets a local store aside.
+_UNUSED_MS = 7 * 86_400_000
 #: The collector's thresholds while messages flow.
 _YOUNG, _MIDDLE, _OLD = 100_000, 20, 100
 
@@ -171,10 +176,9 @@ def tuned_for_messages() -> Iterator[None]:
 def sweep_in_background(config: JobConfig, tasks: Collection[str], clock: Clock) -> threading.Thread | None:
     """Sweep the logged stores of the job on this machine, except the stores of `tasks`; None if there is nothing to
     do."""
-    ttl_ms = config.placement.orphan_ttl_ms
-    if ttl_ms < 0 or not any(store.changelog is not None for store in config.stores.values()):
+    if not any(store.changelog is not None for store in config.stores.values()):
         return None
-    arguments = (config.logged_store_base_dir, config.job_name, frozenset(tasks), ttl_ms, clock.wall_ms())
+    arguments = (config.logged_store_base_dir, config.job_name, frozenset(tasks), _UNUSED_MS, clock.wall_ms())
     thread = threading.Thread(target=sweep_orphans, args=arguments, name="samzapy-orphans", daemon=True)
     thread.start()
     return thread

@@ -10,7 +10,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Stage
-from samzapy.config.tasks.processing import AsyncConfig
+from samzapy.config.tasks.task import AsyncConfig
 from samzapy.container.errors.recovery import TolerantCollector, is_about_its_message
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.inputs.decode import Undecodable

@@ -16,7 +16,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.clock import Clock
 from samzapy.config.reading.reader import Reader
-from samzapy.config.tasks.task import WINDOW_MS
+from samzapy.config.tasks import TaskConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.operators.columns import Column, columns, runs_of_partitions
 from samzapy.operators.event_time import (
@@ -322,10 +322,10 @@ class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
 
     def init(self, context: Context) -> None:
         """Open the windows. Raises ConfigError if the job never calls `window`."""
-        window_ms = Reader(context.job.config).get(WINDOW_MS)
+        window_ms = Reader(context.job.config).value(TaskConfig, "window_ms")
         if window_ms <= 0:
             allowed = "must be > 0, e.g. 1000: that is how often windows are closed"
-            raise ConfigError([ConfigProblem(WINDOW_MS.name, context.job.config.get(WINDOW_MS.name), allowed)])
+            raise ConfigError([ConfigProblem("task.window.ms", context.job.config.get("task.window.ms"), allowed)])
         self.windows = EventTimeWindows(context, self.window_store, self.aggregation(context), self.clock)
 
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:

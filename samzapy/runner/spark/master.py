@@ -21,11 +21,9 @@ from pathlib import Path
 import javaproperties
 
 from samzapy.api.system import SystemSettings
-from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, JobConfig
+from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig
 from samzapy.config.reading.secrets import MASK, Masked, is_secret, literal_secrets
-from samzapy.config.spark import TLS_ENABLED, TlsConfig
-from samzapy.config.stores import backup
-from samzapy.config.tasks import checkpoint
+from samzapy.config.spark import TlsConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.system.factories import system_factory
 
@@ -213,7 +211,7 @@ def _secrets(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
 def _in_the_clear(tls: TlsConfig, master: Master) -> Iterator[str]:
     if tls.enabled is False:
         yield (
-            f"{TLS_ENABLED.name}=false: the token that acts and all reports cross the network to the executors of "
+            f"job.spark.coordinator.tls.enabled=false: the token that acts and all reports cross the network to the executors of "
             f"{master.address} in the clear"
         )
 
@@ -229,7 +227,7 @@ def _systems(systems: Mapping[str, SystemSettings], master: Master) -> Iterator[
 def _folders(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
     for key, found in _paths(config):
         # As written in the file: `~`, too, is another folder on another host.
-        path = config.resolved.get(key, found)
+        path = config.resolved.get(key, str(found or ""))
         if path and "://" not in path and not Path(path).is_absolute():
             message = (
                 f"expected an absolute path that all hosts share: the executors of {master.address} have other folders"
@@ -237,20 +235,20 @@ def _folders(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
             yield ConfigProblem(key, path, message)
 
 
-def _paths(config: JobConfig) -> Iterator[tuple[str, str | None]]:
+def _paths(config: JobConfig) -> Iterator[tuple[str, Path | str | None]]:
     if config.task.checkpoint is not None:
-        yield checkpoint.PATH.name, config.task.checkpoint.path
-    yield checkpoint.STATE_PATH.name, config.state_checkpoint.path
+        yield "task.checkpoint.path", config.task.checkpoint.path
+    yield "state.checkpoint.path", config.state_checkpoint.path
     for store in config.stores.values():
         if store.backup is not None:
-            yield backup.PATH.at(store=store.name), store.backup.path
+            yield f"stores.{store.name}.backup.path", store.backup.path
 
 
 def _state(config: JobConfig, master: Master) -> Iterator[str]:
     base = config.logged_store_base_dir
     if not base.is_absolute() and any(store.changelog is not None for store in config.stores.values()):
         yield (
-            f"{LOGGED_STORE_BASE_DIR.name}: '{base}' is relative, and the executors of {master.address} work in folders that "
+            f"job.logged.store.base.dir: '{base}' is relative, and the executors of {master.address} work in folders that "
             "no later run uses, so each start restores from the changelogs; set an absolute path here, or "
             f"{BASE_DIR_VARIABLE} on the hosts"
         )

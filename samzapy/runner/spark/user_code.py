@@ -28,7 +28,6 @@ from pyspark import cloudpickle
 
 from samzapy import plugins
 from samzapy.config.job import JobConfig
-from samzapy.config.spark import PY_FILES
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, is_installed, load_name
 from samzapy.serializers.structs import (
@@ -230,11 +229,11 @@ def shipped_files(config: JobConfig, scratch: Path) -> tuple[str, ...]:
                 f"the modules beside the job file have {size:,} B, more than is shipped automatically "
                 f"({_MOST_BYTES:,} B): name the files that the job needs"
             )
-            raise ConfigError([ConfigProblem(PY_FILES.name, None, message)])
+            raise ConfigError([ConfigProblem("job.spark.py.files", None, message)])
         texts = {name: modules[name].read_bytes() for name in sorted(modules)}
     except OSError as cause:
         message = f"the modules beside the job file cannot be read ({cause}): name the files that the job needs"
-        raise ConfigError([ConfigProblem(PY_FILES.name, None, message)]) from cause
+        raise ConfigError([ConfigProblem("job.spark.py.files", None, message)]) from cause
     return (str(_archive(texts, scratch)),) if texts else ()
 
 

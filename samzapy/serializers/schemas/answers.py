@@ -164,7 +164,10 @@ class Registry:
         if refused is not None:
             advice = ""
             if refused.verify_code in _UNKNOWN_AUTHORITY:
-                key, given = f"serializers.registry.{self._settings.name}.ssl.ca.location", self._settings.ca or "none"
+                key, given = (
+                    f"serializers.registry.{self._settings.name}.ssl.ca.location",
+                    self._settings.client.get("ssl.ca.location", "none"),
+                )
                 advice = f": set {key} to a file with the certificate of the authority that has signed it, got {given}"
             text = f"{self._where}: its certificate is not trusted ({refused.verify_message}){advice}"
             return Unreachable(text) if self._answered else HandshakeFailed(text)
@@ -179,7 +182,8 @@ class Registry:
                 else:
                     self._client = SchemaRegistryClient(dict(_client_settings(self._settings)))
             except (OSError, ValueError, TypeError) as cause:
-                files = self._settings.ca, self._settings.certificate, self._settings.private_key
+                client = self._settings.client
+                files = [client.get(f"ssl.{name}.location") for name in ("ca", "certificate", "key")]
                 given = ", ".join(filter(None, files)) or "no TLS files"
                 raise EnvironmentFailure(f"{self._where}: cannot be used ({cause}), got {given}") from cause
         return self._client
@@ -206,15 +210,8 @@ def _client_settings(settings: SchemaSettings) -> Iterator[tuple[str, Any]]:
     yield "max.retries", settings.retries
     yield "retries.wait.ms", _RETRIES_WAIT_MS
     yield "retries.max.wait.ms", _RETRIES_MOST_MS
-    named = {
-        "basic.auth.user.info": settings.user_info,
-        "ssl.ca.location": settings.ca,
-        "ssl.certificate.location": settings.certificate,
-        "ssl.key.location": settings.private_key,
-        "ssl.key.password": settings.key_password,
-    }
-    yield from ((key, value) for key, value in named.items() if value is not None)
-    if settings.token is not None:
+    cluster = settings.client.get("logical.cluster", "")
+    yield from ((name, value) for name, value in settings.client.items() if name != "logical.cluster")
+    if "bearer.auth.token" in settings.client:
         yield "bearer.auth.credentials.source", "STATIC_TOKEN"
-        yield "bearer.auth.token", settings.token
-        yield "bearer.auth.logical.cluster", settings.cluster
+        yield "bearer.auth.logical.cluster", cluster

@@ -13,7 +13,7 @@ from pathlib import Path
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.backup import BackupConfig
+from samzapy.config.stores.store import BackupConfig
 from samzapy.errors import StoreError
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader, UploadStopped, newest_snapshot
@@ -30,7 +30,7 @@ _HANGING = threading.Event()
 
 
 class StoreBackup:
-    """Makes snapshots of one store in a thread: the run loop only counts commits.
+    """Makes snapshots of one store in a thread: the run loop only looks at the time.
 
     A snapshot that fails is logged, counted, and made again when the next one is due; it never ends the attempt.
     """
@@ -53,7 +53,6 @@ class StoreBackup:
         self._config = config
         self._clock = clock
         self._uploader: SnapshotUploader | None = None
-        self._commits = 0
         self._begun_s = clock.monotonic()
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
@@ -61,14 +60,10 @@ class StoreBackup:
         self._counts = {"snapshots": 0, "snapshot-failures": 0, "snapshot-files": 0, "snapshot-bytes": 0}
 
     def committed(self) -> None:
-        """Count a commit that changed the store; starts a snapshot if one is due and none is being made."""
-        self._commits += 1
-        every, interval_ms = self._config.every_commits, self._config.interval_ms
-        due = 0 < every <= self._commits
-        if not due and interval_ms:
-            due = (self._clock.monotonic() - self._begun_s) * 1000.0 >= interval_ms
+        """The store has changed: start a snapshot if one is due and none is being made."""
+        due = (self._clock.monotonic() - self._begun_s) * 1000.0 >= self._config.interval_ms
         if due and (self._thread is None or not self._thread.is_alive()):
-            self._commits, self._begun_s = 0, self._clock.monotonic()
+            self._begun_s = self._clock.monotonic()
             thread = threading.Thread(target=self._make, name="samzapy-backup", daemon=True)
             try:
                 thread.start()

@@ -17,7 +17,7 @@ from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
 from samzapy.storage.rocksdb.failures import OPENING, noted_damage, translated
 from samzapy.storage.rocksdb.ingestion import remove_leftover
 from samzapy.storage.rocksdb.memory import SharedMemory, shared_memory
-from samzapy.storage.rocksdb.options import RocksDbOptions, problems
+from samzapy.storage.rocksdb.options import RocksDbOptions
 from samzapy.storage.rocksdb.ownership import Ownership
 from samzapy.storage.rocksdb.reading import links_to, written_folder
 
@@ -35,16 +35,16 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         self._caches: dict[tuple[int, str, int], Cache] = {}
         self._shared: SharedMemory | None = None
 
-    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """Problems of the `rocksdb.*` and memory keys."""
-        return problems(settings.properties)
+        return RocksDbOptions.read(settings)[1]
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """Open the directory, and create missing parts. See `StorageEngineFactory.open`."""
-        wrong = problems(settings.properties)
-        if wrong:
+        options, problems = RocksDbOptions.read(settings)
+        if problems:
             raise ConfigError(
-                ConfigProblem(f"stores.{settings.store}.{key}", value, text) for key, value, text in wrong
+                ConfigProblem(f"stores.{settings.store}.{key}", value, text) for key, value, text in problems
             )
         if directory is None:
             raise StoreError(f"store '{settings.store}': RocksDB needs a directory")
@@ -52,7 +52,6 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         damage = noted_damage(path)
         if damage is not None:
             raise StoreCorrupted(f"{path}: damage was found when it was last used: {damage}")
-        options = RocksDbOptions.parse(settings.properties, settings.tasks_in_container)
         ownership = Ownership(path)
         try:
             wanted = self._with_memory(settings.store, options)
@@ -64,9 +63,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             failure = translated(cause, path, OPENING)
             ownership.release_claim()
             raise failure from cause
-        extra = settings.properties.get("rocksdb.metrics.list", "").split(",")
-        names = [name.strip().removeprefix("rocksdb.") for name in extra]
-        return RocksDbStorageEngine(db, path, wanted, ownership, [name for name in names if name], wal=options.wal)
+        return RocksDbStorageEngine(db, path, wanted, ownership, options.gauges, wal=options.wal)
 
     def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
         """Open the directory as of its last flush, without disturbing its owner and without writing there."""
@@ -75,7 +72,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             raise StoreError(f"{directory}: there is no RocksDB store here")
         # All files are opened now: the owner's compactions may unlink them later, but open files stay readable.
         properties = {key: value for key, value in settings.properties.items() if key != "rocksdb.max.open.files"}
-        options = RocksDbOptions.parse(properties).to_options(None)
+        options = RocksDbOptions.read(EngineSettings(settings.store, properties))[0].to_options(None)
         for attempts_left in range(_READING_ATTEMPTS, 0, -1):
             files = _files(path)
             try:
@@ -91,9 +88,10 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
 
     def _with_memory(self, store: str, options: RocksDbOptions) -> Options:
         # Held for as long as the factory is: the container's memory is given back with its last store.
-        shared = self._shared = shared_memory(options.shared_cache_bytes, options.shared_write_buffer_bytes)
-        cache = shared.cache if options.cache_bytes is None else self._cache(store, options.cache_bytes)
-        return options.to_options(cache, shared.memtables if options.counts_together else None)
+        keys = options.keys
+        shared = self._shared = shared_memory(keys.shared_cache_bytes, keys.shared_write_buffer_bytes)
+        cache = shared.cache if keys.cache_bytes is None else self._cache(store, keys.cache_bytes)
+        return options.to_options(cache, shared.memtables if keys.write_buffer_bytes is None else None)
 
     def _cache(self, store: str, cache_bytes: int) -> Cache | None:
         if not cache_bytes:

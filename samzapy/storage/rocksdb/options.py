@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from rocksdict import (
     BlockBasedOptions,
@@ -17,7 +17,8 @@ from rocksdict import (
     WriteBufferManager,
 )
 
-from samzapy.config.stores.engines import SHARED_CACHE, SHARED_WRITE_BUFFERS
+from samzapy.api.engine import EngineSettings
+from samzapy.config.stores.engines import EngineProblem, RocksDbKeys, read_engine
 
 _COMPRESSIONS: Mapping[str, Callable[[], DBCompressionType]] = {
     "snappy": DBCompressionType.snappy,
@@ -28,142 +29,103 @@ _COMPRESSIONS: Mapping[str, Callable[[], DBCompressionType]] = {
     "zstd": DBCompressionType.zstd,
     "none": DBCompressionType.none,
 }
-#: fifo drops the oldest files when a task's part of the store exceeds 1 GiB. Deletions outlive the entries that they delete,
-#: and every batch writes the marker, so the store stays consistent; but it loses entries that the changelog keeps.
+#: fifo drops the oldest files when a task's part of the store exceeds 1 GiB. Deletions outlive the entries that they
+#: delete, and every batch writes the marker, so the store stays consistent; but it loses entries that the changelog
+#: keeps.
 _STYLES: Mapping[str, Callable[[], DBCompactionStyle]] = {
     "universal": DBCompactionStyle.universal,
     "level": DBCompactionStyle.level,
     "fifo": DBCompactionStyle.fifo,
 }
-_STYLE, _OPEN_FILES = "rocksdb.compaction.style", "rocksdb.max.open.files"
 #: The part of a memtable's size that its Bloom filter gets.
 _MEMTABLE_BLOOM = 0.02
-_FLAGS = {"true": True, "false": False}
-_STOP_STYLES = {"similar": "similar", "total": "total"}
+_WRITE_BUFFER_BYTES = 33_554_432
 
-#: key -> (smallest, largest) of the integer keys.
-_OWN_CACHE, _OWN_WRITE_BUFFER = "container.cache.size.bytes", "container.write.buffer.size.bytes"
-_INTEGERS: Mapping[str, tuple[int, int]] = {
-    _OWN_CACHE: (0, 1 << 50),
-    _OWN_WRITE_BUFFER: (65_536, 1 << 50),
-    SHARED_CACHE.name: (0, 1 << 53),
-    SHARED_WRITE_BUFFERS.name: (65_536, 1 << 53),
-    "rocksdb.block.size.bytes": (256, 1 << 28),
-    "rocksdb.compaction.num.levels": (1, 64),
-    "rocksdb.compaction.level0.file.num.compaction.trigger": (1, 1_000),
-    "rocksdb.compaction.target.file.size.base": (1_024, 1 << 50),
-    "rocksdb.compaction.target.file.size.multiplier": (1, 1_000),
-    "rocksdb.compaction.max.background.compactions": (1, 1_000),
-    "rocksdb.max.background.jobs": (1, 1_000),
-    "rocksdb.compaction.universal.max.size.amplification.percent": (0, 1_000_000),
-    "rocksdb.compaction.universal.size.ratio": (0, 1_000_000),
-    "rocksdb.compaction.universal.min.merge.width": (2, 1_000_000),
-    "rocksdb.compaction.universal.max.merge.width": (2, 2_147_483_647),
-    "rocksdb.num.write.buffers": (1, 1_000),
-    "rocksdb.max.log.file.size.bytes": (0, 1 << 50),
-    "rocksdb.keep.log.file.num": (1, 1_000_000),
-    "rocksdb.delete.obsolete.files.period.micros": (0, 1 << 50),
-    "rocksdb.max.open.files": (-1, 10_000_000),
-    "rocksdb.max.file.opening.threads": (1, 1_000),
-    "rocksdb.max.manifest.file.size": (1_024, 1 << 50),
+
+@dataclass(frozen=True)
+class _Number:
+    """An integer option: its limits, the setter of RocksDB, and the default of Samza, None for RocksDB's own."""
+
+    setter: str
+    low: int
+    high: int
+    default: int | None = None
+
+
+_UNIVERSAL = "compaction.universal."
+#: The integer options below `rocksdb.`. RocksDB counts compactions and flushes together since 6: the older key sets the
+#: same number. Those of `_UNIVERSAL` are attributes of its options.
+_NUMBERS: Mapping[str, _Number] = {
+    "num.write.buffers": _Number("set_max_write_buffer_number", 1, 1_000, 3),
+    "max.background.jobs": _Number("set_max_background_jobs", 1, 1_000),
+    "max.file.opening.threads": _Number("set_max_file_opening_threads", 1, 1_000, 16),
+    "max.log.file.size.bytes": _Number("set_max_log_file_size", 0, 1 << 50, 67_108_864),
+    "keep.log.file.num": _Number("set_keep_log_file_num", 1, 1_000_000, 2),
+    "max.manifest.file.size": _Number("set_max_manifest_file_size", 1_024, 1 << 50, 1_073_741_824),
+    "delete.obsolete.files.period.micros": _Number(
+        "set_delete_obsolete_files_period_micros", 0, 1 << 50, 21_600_000_000
+    ),
+    "compaction.num.levels": _Number("set_num_levels", 1, 64),
+    "compaction.level0.file.num.compaction.trigger": _Number("set_level_zero_file_num_compaction_trigger", 1, 1_000),
+    "compaction.target.file.size.base": _Number("set_target_file_size_base", 1_024, 1 << 50),
+    "compaction.target.file.size.multiplier": _Number("set_target_file_size_multiplier", 1, 1_000),
+    "compaction.max.background.compactions": _Number("set_max_background_jobs", 1, 1_000),
+    "compaction.universal.max.size.amplification.percent": _Number("max_size_amplification_percent", 0, 1_000_000),
+    "compaction.universal.size.ratio": _Number("size_ratio", 0, 1_000_000),
+    "compaction.universal.min.merge.width": _Number("min_merge_width", 2, 1_000_000),
+    "compaction.universal.max.merge.width": _Number("max_merge_width", 2, 2_147_483_647),
 }
-_NAMES: Mapping[str, Mapping[str, object]] = {
-    "rocksdb.compression": _COMPRESSIONS,
-    _STYLE: _STYLES,
-    "rocksdb.compaction.universal.compaction.stop.style": _STOP_STYLES,
-    "rocksdb.wal.enabled": _FLAGS,
-}
-
-Problem = tuple[str, str, str]
-
-
-def problems(properties: Mapping[str, str]) -> list[Problem]:
-    """The problems of the properties: (key, value, allowed values)."""
-    found: list[Problem] = []
-    for key, value in properties.items():
-        text = value.strip()
-        if key in _INTEGERS and not _within(text, *_INTEGERS[key]):
-            low, high = _INTEGERS[key]
-            found.append((key, value, f"expected an integer from {low} to {high}"))
-        elif key in _NAMES and text.lower() not in _NAMES[key]:
-            found.append((key, value, f"expected one of {', '.join(_NAMES[key])}"))
-    if properties.get(_STYLE, "").strip().lower() == "fifo" and properties.get(_OPEN_FILES, "-1").strip() != "-1":
-        found.append((_OPEN_FILES, properties[_OPEN_FILES], f"expected -1 with {_STYLE}=fifo"))
-    return found
-
-
-def _within(text: str, low: int, high: int) -> bool:
-    try:
-        return low <= int(text) <= high
-    except ValueError:
-        return False
+_STOP_STYLE, _WAL = "compaction.universal.compaction.stop.style", "wal.enabled"
+_CHOICES = {_STOP_STYLE: ("similar", "total"), _WAL: ("true", "false")}
 
 
 @dataclass(frozen=True)
 class RocksDbOptions:
-    """RocksDB's settings; sizes in bytes. `cache_bytes` and `write_buffer_bytes` are for one store of a container: its tasks
-    share the cache and divide the buffer. A `cache_bytes` of None means the container's cache, of `shared_cache_bytes`;
-    the memtables are counted with other stores' memtables, up to `shared_write_buffer_bytes`, if `counts_together`.
-    `tuning` holds the integer keys that are set only when given."""
+    """RocksDB's settings. `keys.cache_bytes` and `keys.write_buffer_bytes` are for one store of a container: its
+    `tasks` share the cache and divide the buffer. Without them the cache is the container's, and the memtables are
+    counted with those of other stores. `tuning`: the given options below `rocksdb.`."""
 
-    cache_bytes: int | None = None
-    write_buffer_bytes: int = 33_554_432
-    counts_together: bool = True
-    shared_cache_bytes: int = SHARED_CACHE.default
-    shared_write_buffer_bytes: int = SHARED_WRITE_BUFFERS.default
+    keys: RocksDbKeys = field(default_factory=RocksDbKeys)
     tasks: int = 1
-    block_bytes: int = 4_096
     bloom_bits_per_key: int = 10
-    compression: str = "snappy"
-    compaction_style: str = "universal"
-    universal_stop_style: str | None = None
-    num_write_buffers: int = 3
-    max_log_file_bytes: int = 67_108_864
-    keep_log_files: int = 2
-    delete_obsolete_files_micros: int = 21_600_000_000
-    max_open_files: int = -1
-    max_file_opening_threads: int = 16
-    max_manifest_bytes: int = 1_073_741_824
-    wal: bool = False
-    tuning: Mapping[str, int] | None = None
 
     @classmethod
-    def parse(cls, properties: Mapping[str, str], tasks_in_container: int = 1) -> RocksDbOptions:
-        """The properties with the reference's defaults. They have passed `problems`."""
-        given = {key: int(value) for key, value in properties.items() if key in _INTEGERS}
-        names = {key: value.strip().lower() for key, value in properties.items() if key in _NAMES}
-        own = {field: given.pop(key) for key, field in _FIELDS.items() if key in given}
-        return cls(
-            counts_together=_OWN_WRITE_BUFFER not in properties,
-            tasks=max(1, tasks_in_container),
-            compression=names.get("rocksdb.compression", "snappy"),
-            compaction_style=names.get("rocksdb.compaction.style", "universal"),
-            universal_stop_style=names.get("rocksdb.compaction.universal.compaction.stop.style"),
-            wal=_FLAGS[names.get("rocksdb.wal.enabled", "false")],
-            tuning=given,
-            **own,
-        )
+    def read(cls, settings: EngineSettings) -> tuple[RocksDbOptions, list[EngineProblem]]:
+        """The options, and the problems of the keys."""
+        keys, problems = read_engine(RocksDbKeys, settings)
+        problems += _tuning_problems(keys.tuning)
+        if keys.compaction_style == "fifo" and keys.max_open_files != -1:
+            problems.append(
+                ("rocksdb.max.open.files", str(keys.max_open_files), "expected -1 with rocksdb.compaction.style=fifo")
+            )
+        return cls(keys, max(1, settings.tasks_in_container)), problems
 
     @property
     def block_cache_bytes(self) -> int:
         """Bytes of the block cache, whether it is the store's or the container's."""
-        return self.shared_cache_bytes if self.cache_bytes is None else self.cache_bytes
+        return self.keys.shared_cache_bytes if self.keys.cache_bytes is None else self.keys.cache_bytes
+
+    @property
+    def wal(self) -> bool:
+        """Whether RocksDB has a write-ahead log."""
+        return self.keys.tuning.get(_WAL, "").lower() == "true"
+
+    @property
+    def gauges(self) -> list[str]:
+        """Further properties of RocksDB to publish."""
+        names = (name.strip() for name in self.keys.tuning.get("metrics.list", "").split(","))
+        return [name.removeprefix("rocksdb.") for name in names if name]
 
     def to_options(self, cache: Cache | None, memtables: WriteBufferManager | None = None) -> Options:
         """The options for rocksdict; `cache` is the block cache that the container's tasks share, None for none,
         `memtables` the counter that they share with other stores."""
+        keys = self.keys
         options = Options(raw_mode=True)
         options.create_if_missing(True)
-        options.set_write_buffer_size(max(65_536, self.write_buffer_bytes // self.tasks))
-        options.set_max_write_buffer_number(self.num_write_buffers)
-        options.set_compression_type(_COMPRESSIONS[self.compression]())
-        options.set_compaction_style(_STYLES[self.compaction_style]())
-        options.set_max_log_file_size(self.max_log_file_bytes)
-        options.set_keep_log_file_num(self.keep_log_files)
-        options.set_delete_obsolete_files_period_micros(self.delete_obsolete_files_micros)
-        options.set_max_open_files(self.max_open_files)
-        options.set_max_file_opening_threads(self.max_file_opening_threads)
-        options.set_max_manifest_file_size(self.max_manifest_bytes)
+        options.set_write_buffer_size(max(65_536, (keys.write_buffer_bytes or _WRITE_BUFFER_BYTES) // self.tasks))
+        options.set_compression_type(_COMPRESSIONS[keys.compression]())
+        options.set_compaction_style(_STYLES[keys.compaction_style]())
+        options.set_max_open_files(keys.max_open_files)
         # A log torn by a kill ends before the torn batch, so a prefix of the commits is left, as without a log.
         options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
         options.set_block_based_table_factory(self._table(cache))
@@ -178,7 +140,7 @@ class RocksDbOptions:
 
     def _table(self, cache: Cache | None) -> BlockBasedOptions:
         table = BlockBasedOptions()
-        table.set_block_size(self.block_bytes)
+        table.set_block_size(self.keys.block_bytes)
         if self.bloom_bits_per_key:
             table.set_bloom_filter(self.bloom_bits_per_key, False)
         if cache is None:
@@ -189,42 +151,29 @@ class RocksDbOptions:
 
     def _tune(self, options: Options) -> None:
         universal = UniversalCompactOptions()
-        if self.universal_stop_style is not None:
-            universal.stop_style = getattr(UniversalCompactionStopStyle, self.universal_stop_style)()
-        for key, value in (self.tuning or {}).items():
-            if key in _UNIVERSAL:
-                setattr(universal, _UNIVERSAL[key], value)
-            else:
-                getattr(options, _SETTERS[key])(value)
+        given = self.keys.tuning
+        if _STOP_STYLE in given:
+            universal.stop_style = getattr(UniversalCompactionStopStyle, given[_STOP_STYLE].lower())()
+        for name, number in _NUMBERS.items():
+            value = int(given[name]) if name in given else number.default
+            if value is not None and name.startswith(_UNIVERSAL):
+                setattr(universal, number.setter, value)
+            elif value is not None:
+                getattr(options, number.setter)(value)
         options.set_universal_compaction_options(universal)
 
 
-_FIELDS = {
-    _OWN_CACHE: "cache_bytes",
-    _OWN_WRITE_BUFFER: "write_buffer_bytes",
-    SHARED_CACHE.name: "shared_cache_bytes",
-    SHARED_WRITE_BUFFERS.name: "shared_write_buffer_bytes",
-    "rocksdb.block.size.bytes": "block_bytes",
-    "rocksdb.num.write.buffers": "num_write_buffers",
-    "rocksdb.max.log.file.size.bytes": "max_log_file_bytes",
-    "rocksdb.keep.log.file.num": "keep_log_files",
-    "rocksdb.delete.obsolete.files.period.micros": "delete_obsolete_files_micros",
-    "rocksdb.max.open.files": "max_open_files",
-    "rocksdb.max.file.opening.threads": "max_file_opening_threads",
-    "rocksdb.max.manifest.file.size": "max_manifest_bytes",
-}
-_UNIVERSAL = {
-    "rocksdb.compaction.universal.max.size.amplification.percent": "max_size_amplification_percent",
-    "rocksdb.compaction.universal.size.ratio": "size_ratio",
-    "rocksdb.compaction.universal.min.merge.width": "min_merge_width",
-    "rocksdb.compaction.universal.max.merge.width": "max_merge_width",
-}
-#: RocksDB counts compactions and flushes together since 6: the older key sets the same number.
-_SETTERS = {
-    "rocksdb.compaction.num.levels": "set_num_levels",
-    "rocksdb.compaction.level0.file.num.compaction.trigger": "set_level_zero_file_num_compaction_trigger",
-    "rocksdb.compaction.target.file.size.base": "set_target_file_size_base",
-    "rocksdb.compaction.target.file.size.multiplier": "set_target_file_size_multiplier",
-    "rocksdb.compaction.max.background.compactions": "set_max_background_jobs",
-    "rocksdb.max.background.jobs": "set_max_background_jobs",
-}
+def _tuning_problems(tuning: Mapping[str, str]) -> Iterator[EngineProblem]:
+    for name, text in tuning.items():
+        number = _NUMBERS.get(name)
+        if number is not None and not _within(text, number):
+            yield f"rocksdb.{name}", text, f"expected an integer from {number.low} to {number.high}"
+        elif name in _CHOICES and text.lower() not in _CHOICES[name]:
+            yield f"rocksdb.{name}", text, f"expected one of {', '.join(_CHOICES[name])}"
+
+
+def _within(text: str, number: _Number) -> bool:
+    try:
+        return number.low <= int(text) <= number.high
+    except ValueError:
+        return False

@@ -1,6 +1,6 @@
 """Engines with a query interface, each a view over the key-value store.
 
-engine          a view factory and the storage engine below it, as one engine; the keys that a view reads
+engine          a view factory and the storage engine below it, as one engine
 entry_keys      names as ordered bytes
 heap            top-N and bounded sort
 heap_group      a group of a bounded heap in memory, for a batch of pushes

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.config.stores import engines
+from samzapy.config.stores.engines import CubeKeys, read_engine
 from samzapy.errors import ConfigError, ConfigProblem, StoreRefused
-from samzapy.storage.views.engine import leaf, problems_of, value_of
 from samzapy.storage.views.entry_keys import is_name, key, names
 
 #: A measure's value; None where a fact has none.
@@ -24,7 +23,6 @@ Number = int | float | None
 
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
-_KEYS = (engines.CUBE_DIMENSIONS, engines.CUBE_MEASURES, engines.CUBE_ROLLUPS)
 
 _DESIGN = b"d"
 
@@ -148,9 +146,8 @@ class CubeDesign:
     @classmethod
     def of(cls, settings: EngineSettings) -> CubeDesign:
         """Read the design from the settings; without `cube.rollups` one roll-up of all dimensions."""
-        dimensions = value_of(settings, engines.CUBE_DIMENSIONS)
-        text = value_of(settings, engines.CUBE_ROLLUPS)
-        return cls(dimensions, value_of(settings, engines.CUBE_MEASURES), _rollups(text) if text else (dimensions,))
+        keys, _ = read_engine(CubeKeys, settings)
+        return cls(keys.dimensions, keys.measures, _rollups(keys.rollups) if keys.rollups else (keys.dimensions,))
 
     def described(self) -> dict[str, Any]:
         """The design as the store keeps it: a cube with another design cannot be continued."""
@@ -173,15 +170,14 @@ def leading(rollup: Sequence[str], fixed: Collection[str]) -> int:
 
 def problems(settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
     """The problems of `cube.*`: (key below the store, value, allowed values)."""
-    wrong: list[tuple[str, str | None, str]] = list(problems_of(settings, _KEYS))
-    return wrong or list(_contradictions(settings))
+    return read_engine(CubeKeys, settings)[1] or list(_contradictions(settings))
 
 
 def _contradictions(settings: EngineSettings) -> Iterator[tuple[str, str | None, str]]:
     design = CubeDesign.of(settings)
-    place, text = leaf(engines.CUBE_ROLLUPS), settings.properties.get(leaf(engines.CUBE_ROLLUPS))
+    place, text = "cube.rollups", settings.properties.get("cube.rollups")
     if not design.dimensions:
-        yield leaf(engines.CUBE_DIMENSIONS), None, "required, e.g. carrier, origin, month"
+        yield "cube.dimensions", None, "required, e.g. carrier, origin, month"
         return
     for rollup in design.rollups:
         unknown = [dimension for dimension in rollup if dimension not in design.dimensions]

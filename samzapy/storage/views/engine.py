@@ -1,10 +1,10 @@
-"""Combines a view and the storage engine below it into one engine, and parses the keys of views (below `stores.NAME.`)."""
+"""Combines a view and the storage engine below it into one engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Sized
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from samzapy.api.engine import (
     EngineSettings,
@@ -14,11 +14,6 @@ from samzapy.api.engine import (
     StoreViewFactory,
 )
 from samzapy.api.kv import KeyValueStore
-from samzapy.config.reading.keys import Key
-
-T = TypeVar("T")
-
-_PREFIX = "stores.{store}."
 
 #: Makes the task's view from its key-value store.
 View = Callable[[KeyValueStore[Any, Any]], Any]
@@ -57,26 +52,6 @@ class ViewEngineFactory(StorageEngineFactory):
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
         """The view."""
         return self._views.view(store, settings)
-
-
-def value_of(settings: EngineSettings, key: Key[T]) -> T:
-    """The value of `key`, its default if the job file has none. Raises ValueError; `problems_of` finds it first."""
-    text = settings.properties.get(leaf(key))
-    return key.default if text is None else key.kind.parse(text.strip())
-
-
-def problems_of(settings: EngineSettings, keys: Iterable[Key[Any]]) -> Iterator[tuple[str, str, str]]:
-    """The problems of the values of `keys`: (key below the store, value, allowed values)."""
-    for key in keys:
-        try:
-            value_of(settings, key)
-        except ValueError as cause:
-            yield leaf(key), settings.properties[leaf(key)], f"expected {cause}"
-
-
-def leaf(key: Key[Any]) -> str:
-    """The key below the store."""
-    return key.name.removeprefix(_PREFIX)
 
 
 def check_lengths(*columns: Sized) -> None:

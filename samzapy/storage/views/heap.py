@@ -24,9 +24,9 @@ import msgpack
 
 from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.config.stores import engines
+from samzapy.config.stores.engines import HeapKeys, read_engine
 from samzapy.errors import StoreRefused
-from samzapy.storage.views.engine import check_lengths, problems_of, value_of
+from samzapy.storage.views.engine import check_lengths
 from samzapy.storage.views.entry_keys import names
 from samzapy.storage.views.heap_group import HeapGroup
 from samzapy.storage.views.sorted_blocks import Ranked, SortedBlocks
@@ -35,7 +35,6 @@ Score = int | float
 
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
-_KEYS = (engines.HEAP_SIZE, engines.HEAP_ORDER, engines.HEAP_BLOCK_SIZE)
 
 #: Groups that have their keys at hand; then all are forgotten.
 _REMEMBERED = 1_000
@@ -344,14 +343,9 @@ class HeapStoreFactory(StoreViewFactory):
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> HeapStore:
         """See `StoreViewFactory.view`."""
-        return HeapStore(
-            store,
-            settings.store,
-            size=value_of(settings, engines.HEAP_SIZE),
-            highest=value_of(settings, engines.HEAP_ORDER) == "highest",
-            block_size=value_of(settings, engines.HEAP_BLOCK_SIZE),
-        )
+        keys, _ = read_engine(HeapKeys, settings)
+        return HeapStore(store, settings.store, size=keys.size, highest=keys.highest, block_size=keys.block_size)
 
-    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """Problems of `heap.*`."""
-        return problems_of(settings, _KEYS)
+        return read_engine(HeapKeys, settings)[1]

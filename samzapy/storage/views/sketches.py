@@ -19,10 +19,9 @@ from typing import Any, ClassVar
 from samzapy.api.engine import EngineSettings, EntrySerdes, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
-from samzapy.config.reading.keys import Key
-from samzapy.config.stores import engines
+from samzapy.config.stores.engines import BloomKeys, HyperLogLogKeys, QuantilesKeys, read_engine
 from samzapy.errors import EnvironmentFailure, StoreRefused
-from samzapy.storage.views.engine import check_lengths, problems_of, value_of
+from samzapy.storage.views.engine import check_lengths
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
@@ -81,25 +80,24 @@ class SketchesFactory(StoreViewFactory):
 
     engine: ClassVar[str]
     package: ClassVar[str]
-    #: The configuration keys below the store that the view takes, in this order.
-    keys: ClassVar[Sequence[Key[Any]]]
+    keys: ClassVar[type]
     serde: ClassVar[type[SketchSerde]]
-    #: Makes the view from the store, its name, and the values of `keys`.
+    #: Makes the view from the store, its name, and the fields of `keys` in order.
     sketches: ClassVar[Callable[..., Any]]
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
         """See `StoreViewFactory.view`."""
-        return self.sketches(store, settings.store, *[value_of(settings, key) for key in self.keys])
+        return self.sketches(store, settings.store, *vars(read_engine(self.keys, settings)[0]).values())
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
         """See `StoreViewFactory.entry_serdes`."""
         return EntrySerdes(None, self.serde())
 
-    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """Problems of the keys of this kind, and a missing package."""
         if find_spec(self.package) is None:
             yield "factory", self.engine, f"needs the package {self.package}, which is not installed; {_ADVICE}"
-        yield from problems_of(settings, self.keys)
+        yield from read_engine(self.keys, settings)[1]
 
 
 class BloomFilters:
@@ -195,7 +193,7 @@ class BloomFiltersFactory(SketchesFactory):
 
     engine = "bloom"
     package = "rbloom"
-    keys = (engines.BLOOM_CAPACITY, engines.BLOOM_ERROR_RATE)
+    keys = BloomKeys
     serde = BloomSerde
     sketches = BloomFilters
 
@@ -296,7 +294,7 @@ class DistinctCountsFactory(SketchesFactory):
 
     engine = "hyperloglog"
     package = "datasketches"
-    keys = (engines.HYPERLOGLOG_LG_K,)
+    keys = HyperLogLogKeys
     serde = HyperLogLogSerde
     sketches = DistinctCounts
 
@@ -395,6 +393,6 @@ class QuantilesFactory(SketchesFactory):
 
     engine = "quantiles"
     package = "datasketches"
-    keys = (engines.QUANTILES_K,)
+    keys = QuantilesKeys
     serde = KllSerde
     sketches = Quantiles

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc, pool
 
 from samzapy.config.reading.secrets import without_password
-from samzapy.config.streams.database import URL, DatabaseConfig
+from samzapy.config.streams.database import DatabaseConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError
 
 #: SQLite raises OperationalError for nearly everything, also for a missing table.
@@ -93,7 +93,7 @@ class Database:
 
 
 def _engine(config: DatabaseConfig) -> sa.Engine:
-    key = URL.at(system=config.system)
+    key = f"systems.{config.system}.database.url"
     options: dict[str, Any] = {"poolclass": pool.NullPool, "isolation_level": "AUTOCOMMIT"}
     try:
         return sa.create_engine(config.url, **options)

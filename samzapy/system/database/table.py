@@ -58,7 +58,7 @@ def find_table(database: Database, connection: sa.Connection, config: TableConfi
     table = _reflect(database, connection, config.table)
     named = _Columns(table, config, database)
     order = named.order()
-    key = named.some("key", config.key) if config.key else tuple(table.primary_key.columns)
+    key = named.some("key", config.key_columns) if config.key_columns else tuple(table.primary_key.columns)
     deleted = None if config.deleted_column is None else named.one("deleted.column", config.deleted_column)
     timestamp = None if config.timestamp_column is None else named.one("timestamp.column", config.timestamp_column)
     columns = named.some("columns", config.columns) or tuple(c for c in table.columns if c is not deleted)

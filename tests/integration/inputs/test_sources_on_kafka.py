@@ -62,7 +62,7 @@ def test_a_start_without_files_finds_what_was_there_and_the_tails_of_it(tmp_path
         for number in numbers:
             expected[0][f"key-{number % KEYS}"] += 1
             expected[1][f"key-{number % KEYS}"] += number
-        keys = {"stores.counts.backup.commits": "1000"} if start == 300 else {}
+        keys = {"stores.counts.backup.interval.ms": "3600000"} if start == 300 else {}
         report = sourced_job.run(flat | keys)
         found.append({name.rpartition("/")[2]: told for name, told in report.restored.items()})
         told = json.loads((tmp_path / "told" / "Partition 0").read_text())

@@ -39,7 +39,7 @@ class KilledJob:
     """The job `last_and_count` on the embedded system, with a snapshot after each commit."""
 
     def __init__(self, folder):
-        backups = {"backup.path": f"file://{folder}/backup", "backup.commits": "1"}
+        backups = {"backup.path": f"file://{folder}/backup", "backup.interval.ms": "0"}
         self._folder = folder
         #: The changelog and serde of `counts`, now and after the next copy.
         self._forms = [("killed-counts-changelog", "json"), ("killed-counts-copy", "msgpack")]

@@ -25,7 +25,6 @@ JOB = {
     "stores.b.changelog": "memory.b",
     "stores.default.changelog.replication.factor": "2",
     "task.checkpoint.replication.factor": "4",
-    "state.checkpoint.replication.factor": "1",
 }
 
 
@@ -61,7 +60,6 @@ def test_the_systems_number_of_copies_counts_for_every_stream_without_its_own(cl
         check_copies(config, lambda _: OneBroker(cluster, "memory"), lambda _: None)
     assert [(problem.key, problem.value) for problem in caught.value.problems] == [
         ("stores.default.changelog.replication.factor", "2"),
-        (default, "3"),
         (default, "3"),
     ]
 

@@ -8,9 +8,9 @@ import pytest
 from samzapy.api.stream import SystemStream
 from samzapy.config.known_keys import ALL_KEYS
 from samzapy.config.loader import load_job
-from samzapy.config.metrics import PrometheusConfig, ReporterConfig
 from samzapy.config.reading.keys import Key
 from samzapy.config.spark import TlsConfig
+from samzapy.config.supervision import PrometheusConfig, ReporterConfig
 
 
 def test_the_smallest_job_gets_samzas_defaults(load):
@@ -33,10 +33,10 @@ def test_overrides_win_over_the_file(load):
 
 def test_all_problems_come_together(problems):
     found = problems({"job.name": None, "task.class": None, "task.inputs": None, "task.window.ms": "soon"})
-    assert found == [
+    assert sorted(found) == [
         "job.name: required, e.g. page-views",
-        "task.inputs: required, e.g. kafka.page-views",
         "task.class: required, e.g. my.module:MyTask",
+        "task.inputs: required, e.g. kafka.page-views",
         "task.window.ms: expected an integer, got 'soon'",
     ]
 
@@ -179,12 +179,6 @@ def test_a_scrape_needs_a_token_unless_the_job_file_says_that_the_port_is_open(l
     assert load({"metrics.prometheus.open": "true"}).prometheus.open_to_all
 
 
-def test_the_driver_serves_a_hundred_thousand_series_unless_the_job_file_says_otherwise(load, problems):
-    assert load().prometheus.max_series == 100_000
-    assert load({"metrics.prometheus.max.series": "5000"}).prometheus.max_series == 5_000
-    assert problems({"metrics.prometheus.max.series": "0"})[0].startswith("metrics.prometheus.max.series: expected ")
-
-
 def test_a_port_that_cannot_be_is_refused_with_its_key(problems):
     assert problems({"metrics.prometheus.port": "70000"})[0].startswith("metrics.prometheus.port: expected ")
 
@@ -214,14 +208,14 @@ def test_every_key_says_what_it_is_for():
 
 def test_placement_is_left_to_spark_unless_the_job_asks_for_it(load):
     placement = load().placement
-    assert (placement.host_affinity, placement.copies, placement.orphan_ttl_ms) == (False, 1, 7 * 86_400_000)
+    assert (placement.host_affinity, placement.copies) == (False, 1)
     assert not placement.chooses
 
 
 def test_the_keys_of_placement_are_samzas(load, problems):
     assert load({"job.host-affinity.enabled": "true"}).placement.chooses
-    twice = load({"job.standbytasks.replication.factor": "2", "job.orphaned.stores.ttl.ms": "-1"}).placement
-    assert (twice.chooses, twice.standbys, twice.orphan_ttl_ms) == (True, 1, -1)
+    twice = load({"job.standbytasks.replication.factor": "2"}).placement
+    assert (twice.chooses, twice.standbys) == (True, 1)
     (found,) = problems({"job.standbytasks.replication.factor": "0"})
     assert found.startswith("job.standbytasks.replication.factor: ")
 

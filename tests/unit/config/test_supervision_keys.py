@@ -11,7 +11,7 @@ def test_without_keys_a_job_logs_at_info_reports_stalls_and_mirrors_its_position
     found = load().supervision
     assert found == SupervisionConfig()
     assert (found.stall_ms, found.stall_fails, found.mirror) == (30_000, False, True)
-    assert found.log == LogConfig(logging.INFO, False, Path(".samzapy/logs"), 10_485_760, 5)
+    assert found.log == LogConfig(logging.INFO, False, Path(".samzapy/logs"))
 
 
 def test_every_key_is_read(load):
@@ -20,15 +20,13 @@ def test_every_key_is_read(load):
             "job.log.level": "debug",
             "job.log.format": "json",
             "job.log.dir": "/var/log/jobs",
-            "job.log.max.bytes": "20000",
-            "job.log.files": "2",
             "task.stall.ms": "0",
             "task.stall.policy": "fail",
             "job.offsets.mirror": "false",
             "job.lag.interval.ms": "700",
         }
     ).supervision
-    log = LogConfig(logging.DEBUG, True, Path("/var/log/jobs"), 20_000, 2)
+    log = LogConfig(logging.DEBUG, True, Path("/var/log/jobs"))
     assert found == SupervisionConfig(log, 0, True, 700, False)
 
 
@@ -47,10 +45,9 @@ def test_queries_are_off_unless_the_job_file_has_them_on(load):
     keys = {
         "job.query.enabled": "true",
         "job.query.page.max.entries": "5",
-        "job.query.page.max.bytes": "2048",
         "job.query.timeout.ms": "700",
     }
-    assert load(keys).supervision.query == QueryConfig(True, (), 5, 2048, 700)
+    assert load(keys).supervision.query == QueryConfig(True, (), 5, timeout_ms=700)
 
 
 def test_keyed_stores_are_stores_of_the_job(load):

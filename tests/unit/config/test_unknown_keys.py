@@ -2,7 +2,8 @@
 
 import pytest
 
-from samzapy.config.known_keys import ALL_KEYS, REMOVED
+from samzapy.config.known_keys import ALL_KEYS
+from samzapy.config.samza_keys import REMOVED
 
 STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
 SLIPS = [
@@ -103,7 +104,7 @@ def test_keys_of_samza_without_effect_say_so_even_under_strict(load, key):
             "org.apache.samza.system.RangeSystemStreamPartitionMatcher",
             "reads every partition",
         ),
-        ("job.config.rewriters", "", "env", "write into the job file what the rewriter would"),
+        ("job.config.rewriters", "", "env", "write what the rewriter would"),
         (
             "job.config.loader.factory",
             "",

@@ -15,7 +15,9 @@ from samzapy.job.planner import InputPartitions, follow_growth, from_json, plan,
 from samzapy.strict_json import decode, encode
 
 ORDERS, USERS = SystemStream("kafka", "orders"), SystemStream("kafka", "users")
-JOB = JobConfig("job", "1", TaskConfig("a:B", (ORDERS,)), {}, {}, {}, {})
+JOB = JobConfig(
+    name="job", task=TaskConfig(task_class="a:B", inputs=(ORDERS,)), systems={}, streams={}, stores={}, serdes={}
+)
 
 
 def run(known, count, *, keeps_state=True, stream=ORDERS):
@@ -74,7 +76,7 @@ def test_partitions_of_the_first_start_are_not_late_and_all_later_ones_are_for_e
 
 
 def test_inputs_grow_one_without_the_other_and_still_meet():
-    config = replace(JOB, task=TaskConfig("a:B", (ORDERS, USERS)))
+    config = replace(JOB, task=TaskConfig(task_class="a:B", inputs=(ORDERS, USERS)))
     known = follow_growth({}, {ORDERS: 2, USERS: 2}, keeps_state=True)
     known = follow_growth(known, {ORDERS: 4, USERS: 2}, keeps_state=True)
     first = plan(config, {ORDERS: 4, USERS: 2}, known=known).tasks[1]
@@ -83,7 +85,7 @@ def test_inputs_grow_one_without_the_other_and_still_meet():
 
 def test_a_partition_that_grew_out_of_a_broadcast_one_is_refused():
     broadcast = frozenset({SystemStreamPartition("kafka", "orders", 1)})
-    config = replace(JOB, task=TaskConfig("a:B", (ORDERS,), broadcast_inputs=broadcast))
+    config = replace(JOB, task=TaskConfig(task_class="a:B", inputs=(ORDERS,), broadcast_inputs=broadcast))
     with pytest.raises(EnvironmentFailure, match=r"kafka.orders\[3\]: its keys belong to kafka.orders\[1\]"):
         plan(config, {ORDERS: 4}, known=run(run({}, 2), 4))
 

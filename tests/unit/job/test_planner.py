@@ -21,7 +21,7 @@ def job(*inputs, containers=1, grouper="partition", broadcast=()):
     return JobConfig(
         name="job",
         id="1",
-        task=TaskConfig("a:B", inputs, broadcast_inputs=frozenset(broadcast)),
+        task=TaskConfig(task_class="a:B", inputs=inputs, broadcast_inputs=frozenset(broadcast)),
         systems={},
         streams={},
         stores={},

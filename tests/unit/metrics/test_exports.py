@@ -10,7 +10,7 @@ import pytest
 from rigs.raw_connections import is_closed
 
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.config.metrics import ReporterConfig
+from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.metrics import Registry, SnapshotHeader, UserMetrics, reporters
 from samzapy.metrics.opentelemetry import OpenTelemetryReporter

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.metrics import ReporterConfig
+from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import ProducerError, SamzapyError
 from samzapy.metrics import Registry, SnapshotHeader, SnapshotReporter, log_publisher, reporters
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.config.stores import engines
+from samzapy.config.stores.engines import IndexKeys, read_engine
 from samzapy.errors import StoreRefused
 from samzapy.plugins import PluginError, load_class
-from samzapy.storage.views.engine import check_lengths, leaf, problems_of, value_of
+from samzapy.storage.views.engine import check_lengths
 from samzapy.storage.views.inverted_index.matching import Hit, Matching, Postings, best
 from samzapy.storage.views.inverted_index.query import Tokenizer, WordTokenizer, parse
 
@@ -96,20 +96,20 @@ class InvertedIndexFactory(StoreViewFactory):
         """See `StoreViewFactory.view`."""
         return InvertedIndex(store, settings.store, _tokenizer(settings))
 
-    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """The problem of a tokenizer that cannot be made."""
-        found = list(problems_of(settings, [engines.INDEX_TOKENIZER]))
+        found = read_engine(IndexKeys, settings)[1]
         if not found:
             try:
                 _tokenizer(settings)
             except PluginError as cause:
-                key = leaf(engines.INDEX_TOKENIZER)
+                key = "index.tokenizer"
                 found.append((key, settings.properties[key], str(cause)))
         return found
 
 
 def _tokenizer(settings: EngineSettings) -> Tokenizer:
-    path = value_of(settings, engines.INDEX_TOKENIZER)
+    path = read_engine(IndexKeys, settings)[0].tokenizer
     if path is None:
         return WordTokenizer()
     kind = load_class(path)

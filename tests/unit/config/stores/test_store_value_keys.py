@@ -123,14 +123,6 @@ def test_a_bad_value_is_reported_under_todays_name(store_problems):
     ]
 
 
-def test_all_stores_may_share_a_manifest_size(store):
-    wide = {"stores-default.rocksdb.max.manifest.file.size.bytes": "4096"}
-    assert store({}, wide).properties == {"rocksdb.max.manifest.file.size": "4096"}
-    assert store({"rocksdb.max.manifest.file.size": "8192"}, wide).properties == {
-        "rocksdb.max.manifest.file.size": "8192"
-    }
-
-
 def test_a_secret_stays_one_under_todays_name(problems):
     secret = {"SIZE_PASSWORD": "hunter2hunter2"}
     store = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}

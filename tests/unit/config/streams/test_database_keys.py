@@ -24,7 +24,7 @@ def test_a_table_needs_a_url_and_an_order_and_the_rest_has_defaults(load):
     config = load(SHOP)
     assert tables(config) == {
         "customers": TableConfig(
-            "customers", "streams.customers.database.", "customers", "version", (), (), None, None, 1, 1000, None
+            stream="customers", prefix="streams.customers.database.", table="customers", order_by="version"
         )
     }
     assert config.warnings == ()
@@ -47,17 +47,17 @@ def test_every_key_of_a_table_is_read(load):
     )
     assert tables(config) == {
         "people": TableConfig(
-            "people",
-            "streams.customers.database.",
-            "crm.customers",
-            "version",
-            ("country", "id"),
-            ("id", "name"),
-            "deleted_at",
-            "changed_at",
-            4,
-            50,
-            0,
+            stream="people",
+            prefix="streams.customers.database.",
+            table="crm.customers",
+            order_by="version",
+            key_columns=("country", "id"),
+            columns=("id", "name"),
+            deleted_column="deleted_at",
+            timestamp_column="changed_at",
+            partitions=4,
+            poll_interval_ms=50,
+            safety_lag_ms=0,
         )
     }
     assert config.warnings == ()
@@ -85,12 +85,12 @@ def test_everything_that_is_wrong_is_told_together(problems):
         "streams.customers.database.safety.lag.ms": "-1",
     }
     assert problems(SHOP | changes) == [
-        "systems.shop.database.url: required, e.g. sqlite:///shop.db",
         "streams.customers.database.orderby: unknown key; did you mean database.order.by?, got 'id'",
         "streams.customers.database.order.by: required, e.g. id",
         "streams.customers.database.partitions: expected an integer from 1 to 10000, got '0'",
         "streams.customers.database.poll.interval.ms: expected an integer from 1 to 86400000, got 'soon'",
         "streams.customers.database.safety.lag.ms: expected an integer from 0 to 86400000, got '-1'",
+        "systems.shop.database.url: required, e.g. sqlite:///shop.db",
     ]
 
 

@@ -49,7 +49,10 @@ def test_a_job_names_a_serde_with_a_registry_by_a_name_of_its_own():
             "use.latest.version: not together with auto.register",
         ),
         ({"subject_strategy": "stream"}, "subject.strategy: expected one of topic, record, topic-record, got 'stream'"),
-        ({"schema": "{}", "references": "a=b"}, "references: expected NAME=SUBJECT:VERSION, got 'a=b'"),
+        (
+            {"schema": "{}", "references": "a=b"},
+            "references: expected NAME=SUBJECT:VERSION, separated by commas, got 'a=b'",
+        ),
         ({"references": "a=b:1"}, "references: without effect"),
         ({"ssl_key_location": "k.pem"}, "ssl.certificate.location: required by ssl.key.location"),
         ({"basic_auth_user_info": "ann"}, "basic.auth.user.info: expected USER:PASSWORD"),

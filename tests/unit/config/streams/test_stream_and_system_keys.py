@@ -71,10 +71,19 @@ def test_a_stream_has_its_own_keys_then_its_systems(load):
         }
     )
     assert config.stream(VIEWS) == StreamConfig(
-        VIEWS, "long", "json", "oldest", True, 2, True, True, {"cleanup.policy": "compact"}, True
+        VIEWS,
+        key_serde="long",
+        msg_serde="json",
+        offset_default="oldest",
+        reset_offset=True,
+        priority=2,
+        bootstrap=True,
+        bounded=True,
+        properties={"cleanup.policy": "compact"},
+        intermediate=True,
     )
     assert config.stream(SystemStream("kafka", "out")) == StreamConfig(
-        SystemStream("kafka", "out"), "long", "string", "oldest"
+        SystemStream("kafka", "out"), key_serde="long", msg_serde="string", offset_default="oldest"
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.tasks.error_policy import Action, ErrorPolicy, Stage
-from samzapy.config.tasks.processing import AsyncConfig
+from samzapy.config.tasks.task import AsyncConfig
 
 LETTERS = {"task.dead.letter.stream": "kafka.dead"}
 ALLOWED = "expected fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"
@@ -29,17 +29,6 @@ def test_a_policy_is_an_action_or_repetitions_and_then_an_action(load, stage, te
     errors = load({f"task.error.{stage.value}.policy": text, **LETTERS}).task.errors
     assert errors.policies[stage] == policy
     assert all(other.only_fails for key, other in errors.policies.items() if key is not stage)
-
-
-def test_repetitions_can_be_given_in_keys_of_their_own(load):
-    errors = load(
-        {
-            "task.error.process.policy": "retry then skip",
-            "task.error.process.retries": "7",
-            "task.error.process.backoff.ms": "5",
-        }
-    ).task.errors
-    assert errors.policies[Stage.PROCESS] == ErrorPolicy(Action.SKIP, 7, 5)
 
 
 def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
@@ -69,16 +58,8 @@ def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
             "task.error.process.policy: expected a backoff of at most 3600000 ms, got 'retry(1, 9999s)'",
         ),
         (
-            {"task.error.process.policy": "retry", "task.error.process.retries": "0"},
-            "task.error.process.retries: expected an integer from 1 to 1000, got '0'",
-        ),
-        (
-            {"task.error.process.policy": "retry(2)", "task.error.process.retries": "3"},
-            "task.error.process.retries: task.error.process.policy sets it as well: remove one of them, got '3'",
-        ),
-        (
-            {"task.error.process.policy": "skip", "task.error.process.backoff.ms": "3"},
-            "task.error.process.backoff.ms: needs task.error.process.policy=retry, got '3'",
+            {"task.error.process.policy": "retry", "task.error.process.retries": "3"},
+            "task.error.process.retries: no key any more: write the number into the policy: retry(3, 100ms) then fail, got '3'",
         ),
         (
             {"task.error.serialize.policy": "dead-letter"},

@@ -1,5 +1,7 @@
 """`task.*`, its inputs and its checkpoints."""
 
+from pathlib import Path
+
 import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -160,7 +162,7 @@ def test_file_checkpoints_need_a_path(load, problems):
     java = {"task.checkpoint.factory": "org.apache.samza.checkpoint.file.FileSystemCheckpointManagerFactory"}
     assert problems(java) == ["task.checkpoint.path: required with file checkpoints, e.g. state/checkpoints"]
     assert load({**java, "task.checkpoint.path": "/c"}).task.checkpoint == CheckpointConfig(
-        "samzapy.checkpoint:FileCheckpointManagerFactory", path="/c"
+        "samzapy.checkpoint:FileCheckpointManagerFactory", path=Path("/c")
     )
 
 

@@ -125,10 +125,9 @@ MOODY = {"serializers.registry.moody.class": f"{__name__}:MoodySerde"}
 class PolicyJob(MemoryJob):
     def __init__(self, folder, guarantee="at-least-once", **keys):
         FallibleTask.failures = {}
-        dead = {"task.dead.letter.stream": "mem.dead", "task.error.process.backoff.ms": "0"}
         keys = {"task.guarantee": guarantee, "task.commit.ms": "50000", **keys}
         if "dead-letter" in "".join(keys.values()):
-            keys |= {"task.dead.letter.stream": dead["task.dead.letter.stream"]}
+            keys |= {"task.dead.letter.stream": "mem.dead"}
         super().__init__(folder, partitions=1, task=FallibleTask, **keys)
         self.admin.create(StreamSpec("dead", 1))
 

@@ -392,15 +392,12 @@ def test_a_store_of_timers_without_a_timer_task_is_refused(tmp_path):
         MemoryJob(tmp_path, task=NoTimersTask, **STORE).run()
 
 
-def test_which_of_several_stores_has_the_tasks_timers_must_be_said(tmp_path):
+def test_a_second_store_of_timers_is_refused(tmp_path):
     second = {"stores.others.factory": "timers", "stores.others.changelog": "mem.others-changelog"}
-    with pytest.raises(ConfigError, match=r"task.timers.store: required with several stores of factory timers"):
-        job_of(tmp_path, **second)
-    assert job_of(tmp_path, **second, **{"task.timers.store": "others"}).config.timers_store == "others"
     with pytest.raises(
-        ConfigError, match=r"task.timers.store: expected a store with the factory timers: reminders, got"
+        ConfigError, match=r"stores.reminders.factory: a job has one store of timers, and others is one"
     ):
-        job_of(tmp_path, **{"task.timers.store": "counts"})
+        job_of(tmp_path, **second)
 
 
 def test_a_test_moves_the_clock_of_wall_clock_timers_and_sends_the_time_of_event_timers():

@@ -19,7 +19,7 @@ def nothing_armed():
 
 @pytest.fixture
 def job(tmp_path):
-    keys = {"stores.counts.backup.path": (tmp_path / "backup").as_uri(), "stores.counts.backup.commits": "1"}
+    keys = {"stores.counts.backup.path": (tmp_path / "backup").as_uri(), "stores.counts.backup.interval.ms": "0"}
     return MemoryJob(tmp_path / "state", partitions=1, task=CountingTask, **keys)
 
 
@@ -49,7 +49,7 @@ def test_a_task_without_its_files_starts_from_the_snapshot(job, tmp_path):
 
 def test_what_the_snapshot_lacks_comes_from_the_changelog(job, tmp_path):
     run_and_lose(job, tmp_path, messages(100))
-    run_and_lose(job, tmp_path, messages(20), **{"stores.counts.backup.commits": "1000"})
+    run_and_lose(job, tmp_path, messages(20), **{"stores.counts.backup.interval.ms": "3600000"})
     report = run_and_lose(job, tmp_path, messages(1))
     assert told(report) == (7, "snapshot + changelog")
     sent = [*messages(100), *messages(20), *messages(1)]

@@ -6,7 +6,7 @@ import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.config.stores.backup import BackupConfig
+from samzapy.config.stores.store import BackupConfig
 from samzapy.storage.backup import StoreBackup, newest_snapshot, open_folder
 from samzapy.storage.local.directory import new_checkpoint
 from samzapy.storage.local.marker import Marker, StoreIdentity
@@ -36,7 +36,7 @@ def test_every_snapshot_is_the_store_after_one_commit(tmp_path, place):
         opened.close()
         return marker
 
-    config = BackupConfig("", every_commits=1, interval_ms=0)
+    config = BackupConfig("", interval_ms=0)
     backup = StoreBackup(engine, tmp_path / "store", marker_of, lambda: place, config, SYSTEM_CLOCK)
     for number in range(20_000):
         marker = Marker(IDENTITY, number, number + 1).to_bytes()
@@ -68,10 +68,8 @@ def test_a_commit_does_not_wait_for_the_snapshot_it_begins(tmp_path, place):
     def marker_of(checkpoint):
         return Marker(IDENTITY, 1, 1).to_bytes()
 
-    config = BackupConfig("", every_commits=2, interval_ms=0)
+    config = BackupConfig("", interval_ms=0)
     backup = StoreBackup(engine, tmp_path / "store", marker_of, slow_place, config, SYSTEM_CLOCK)
-    backup.committed()
-    assert not opened.is_set()
     backup.committed()
     assert opened.wait(60)
     for _ in range(10):
@@ -88,7 +86,7 @@ def test_a_snapshot_is_due_after_a_while_if_the_store_has_changed(tmp_path, plac
     engine = FACTORY.open(tmp_path / "store", SETTINGS)
     engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
     clock = ManualClock()
-    config = BackupConfig("", every_commits=0, interval_ms=5_000)
+    config = BackupConfig("", interval_ms=5_000)
     marker = Marker(IDENTITY, 1, 1).to_bytes()
     backup = StoreBackup(engine, tmp_path / "store", lambda _: marker, lambda: place, config, clock)
     backup.committed()
@@ -106,7 +104,7 @@ def test_a_system_without_threads_costs_a_snapshot_and_nothing_else(tmp_path, pl
     engine = FACTORY.open(tmp_path / "store", SETTINGS)
     engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
     marker = Marker(IDENTITY, 1, 1).to_bytes()
-    config = BackupConfig("", every_commits=1, interval_ms=0)
+    config = BackupConfig("", interval_ms=0)
     backup = StoreBackup(engine, tmp_path / "store", lambda _: marker, lambda: place, config, SYSTEM_CLOCK)
 
     def refuse(thread):
@@ -131,7 +129,7 @@ def test_the_checkpoint_that_a_killed_process_has_left_is_deleted_whatever_the_t
     engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
     left = new_checkpoint(path)
     left.mkdir()
-    config = BackupConfig("", every_commits=1, interval_ms=0)
+    config = BackupConfig("", interval_ms=0)
     marker = Marker(IDENTITY, 1, 1).to_bytes()
     backup = StoreBackup(engine, path, lambda _: marker, lambda: place, config, SYSTEM_CLOCK)
     backup.committed()

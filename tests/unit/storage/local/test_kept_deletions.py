@@ -149,7 +149,7 @@ def test_a_store_that_grows_too_old_while_another_process_has_it_locked_is_rebui
 
 
 def test_a_snapshot_that_grows_too_old_on_its_way_is_not_used(node, clock, tmp_path, monkeypatch):
-    snapshots = {"stores.s.backup.path": (tmp_path / "snapshots").as_uri(), "stores.s.backup.commits": "1"}
+    snapshots = {"stores.s.backup.path": (tmp_path / "snapshots").as_uri(), "stores.s.backup.interval.ms": "0"}
     with node("a", **snapshots) as opened:
         opened.store.put("a", 1)
         opened.commit()

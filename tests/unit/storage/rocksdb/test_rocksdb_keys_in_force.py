@@ -3,7 +3,8 @@
 import pytest
 
 from samzapy.api.engine import EngineSettings
-from samzapy.config.stores import engines as keys
+from samzapy.config.reading.keys import keys_of
+from samzapy.config.stores.engines import RocksDbKeys
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 DEFAULTS = {
@@ -61,7 +62,8 @@ def options_in_force(path, **properties):
 
 
 def test_every_key_of_the_engine_is_tested():
-    known = {key.name.removeprefix("stores.{store}.") for key in keys.ROCKSDB_KEYS}
+    names = {name for key in keys_of(RocksDbKeys) for name in key.names if name.startswith("stores.")}
+    known = {name.removeprefix("stores.{store}.") for name in names}
     assert {key for key, _, _ in CHANGED} | ELSEWHERE == known
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.config.loader import load_job
-from samzapy.config.stores.engines import SHARED_CACHE
+from samzapy.config.stores.engines import RocksDbKeys
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.storage.rocksdb.memory import shared_memory
 from samzapy.verify.processes import until
@@ -43,7 +43,7 @@ def test_memtables_of_many_stores_stay_near_their_common_limit(opened):
             fill(engine, number)
     # 64 MiB were written, and each store alone would keep its 32. A flush takes its time, and comes with the next write
     # of a store.
-    memtables = shared_memory(SHARED_CACHE.default, limit).memtables
+    memtables = shared_memory(RocksDbKeys().shared_cache_bytes, limit).memtables
     until(lambda: memtables.get_usage() < 3 * limit, lambda: f"{memtables.get_usage():,} B")
 
 
