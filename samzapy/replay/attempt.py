@@ -35,9 +35,8 @@ from samzapy.errors import SamzapyError, TaskFailed
 from samzapy.job.lease import UserFailure
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.metrics import Registry
-from samzapy.replay.feed import Row, batches_of
+from samzapy.replay.feed import Place, Row, batches_of
 from samzapy.replay.past import Past, PastCheckpoints
-from samzapy.replay.places import Place
 from samzapy.replay.recording import Input, RecordingEngines, Step, Values
 from samzapy.replay.user_class import Debugger, Watch, watched
 from samzapy.serializers import task_serdes

@@ -23,7 +23,7 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
 from samzapy.errors import EnvironmentFailure, StateLost
-from samzapy.replay.places import Place
+from samzapy.replay.feed import Place
 from samzapy.storage.changelog.reading import scan
 from samzapy.system.clients import SystemClients
 

@@ -28,9 +28,8 @@ from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange, UnknownStream
 from samzapy.job.model import JobModel, TaskModel
 from samzapy.job.planner import follow_growth, from_json, keeps_state, plan
-from samzapy.replay.feed import Positions, Slice
+from samzapy.replay.feed import Place, Positions, Slice, find_place, find_task
 from samzapy.replay.history import FROM_EMPTY, Commit, History, committed_range, history_of, state_wanted
-from samzapy.replay.places import Place, find_place, find_task
 from samzapy.storage.changelog.reading import scan
 from samzapy.storage.changelog.topic import check_end, delete_retention_ms
 from samzapy.storage.engines import check_checkpoints, load_engines

@@ -16,10 +16,9 @@ from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.job.files import TemporaryFolder
 from samzapy.replay.attempt import Begin, ReplayAttempt, scratch_job
 from samzapy.replay.evidence import CommittedRecords, lost_state
-from samzapy.replay.feed import Feed, Row
+from samzapy.replay.feed import Feed, Place, Row
 from samzapy.replay.history import FROM_EMPTY, committed_range, state_wanted
 from samzapy.replay.past import Past
-from samzapy.replay.places import Place
 from samzapy.replay.plan import Plan
 from samzapy.replay.recording import Recorder, Step
 from samzapy.replay.user_class import Debugger, NoDebugger

@@ -28,7 +28,7 @@ from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.lease import UserFailure
 from samzapy.plugins import import_also_from
-from samzapy.replay.places import Place
+from samzapy.replay.feed import Place
 from samzapy.replay.recording import Recorder
 
 

@@ -16,9 +16,8 @@ from samzapy.cli.output import table
 if TYPE_CHECKING:
     from samzapy.config.job import JobConfig
     from samzapy.errors import SamzapyError
-    from samzapy.replay.differences import Difference
     from samzapy.replay.plan import Plan
-    from samzapy.replay.recording import Step
+    from samzapy.replay.recording import Difference, Step
     from samzapy.replay.user_class import Debugger
 
 _COLUMNS = ("at", "what", "where", "key", "value")
@@ -108,7 +107,7 @@ def _show(
 
 def _compare(config: JobConfig, planned: Plan, other: str, lines: TextIO | None) -> SamzapyError | None:
     from samzapy.errors import SamzapyError
-    from samzapy.replay.differences import differences
+    from samzapy.replay.recording import differences
     from samzapy.replay.session import Replay
     from samzapy.replay.user_class import other_version
 
