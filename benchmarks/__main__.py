@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.fleet.__main__ import main as fleet
+from benchmarks.fleet import main as fleet
 from benchmarks.gate.against import checkout, compare
 from benchmarks.gate.changes import Change, changes, changes_table
 from benchmarks.kafka import Kafka, broker

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 import yaml  # type: ignore[import-untyped]
 
 from docs.generator.markdown import cell, code, table
+from samzapy.coordinator.job_series import OF_THE_DRIVER
 from samzapy.metrics.dashboard import rules
 from samzapy.metrics.families import PREFIX, Family, Kind, known_families
-from samzapy.metrics.series import OF_THE_JOB
 
 
 def metrics() -> str:
-    """A table of the job's families, and one of the containers', the tasks' and the stores'."""
+    """A table of the families that the driver serves, and one of those that each container serves."""
+    at_containers = [family for family in known_families() if family not in OF_THE_DRIVER or family.name == "errors"]
     return (
-        f"## Of the job\n\n{_table([*OF_THE_JOB])}\n"
-        f"## Of containers, tasks, stores and clients\n\n{_table(sorted(known_families(), key=lambda each: each.name))}"
+        f"## Served by the driver\n\n{_table([*OF_THE_DRIVER])}\n"
+        f"## Served by each container\n\n{_table(sorted(at_containers, key=lambda family: family.name))}"
     )
 
 

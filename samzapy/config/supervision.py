@@ -178,7 +178,7 @@ class PrometheusConfig:
         integer(0, 65_535),
         0,
         "Container N serves its metrics to Prometheus on this port + N. 0: on no port. The driver always serves the "
-        "metrics of the whole job.",
+        "metrics of the job, its containers and its lag.",
     )
     open_to_all: bool = key(
         "metrics.prometheus.open",
@@ -187,7 +187,6 @@ class PrometheusConfig:
         "Whether the containers' ports answer without a token. Otherwise a scrape sends the token that reads "
         "(`Authorization: Bearer`).",
     )
-    max_series: int = 100_000
 
 
 def parse_reporters(reader: Reader, listed: Iterable[str], names: StreamNames) -> tuple[ReporterConfig, ...]:

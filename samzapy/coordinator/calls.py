@@ -3,8 +3,7 @@
 ==============================  =================================================
 POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, spec, predecessor,
                                 checkpoint_clock}
-POST /containers/ID/heartbeat   {epoch, phase, processed, commits, sequence}: {directive, checkpoint_clock, pace, again}
-POST /containers/ID/details     Details, packed: {again}
+POST /containers/ID/heartbeat   Heartbeat: {directive, checkpoint_clock, pace_s}
 POST /containers/ID/epoch       have a greater epoch {epoch, newest}: {epoch}, null if superseded
 POST /containers/ID/failure     {epoch, error, message, exit_code, permanent, user}: {final}
 POST /stop                      stop everything: {}
@@ -21,22 +20,18 @@ from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
 
-from samzapy.coordinator.changes import Reported
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import (
-    PACKED_LIMIT,
     Answer,
     Attempt,
     Epochs,
     Heartbeat,
     Outgrown,
-    Taken,
     Verdict,
     WireError,
     read,
     read_failure,
     registration,
-    unpack,
 )
 from samzapy.job.lease import Directive
 from samzapy.strict_json import encode
@@ -44,8 +39,8 @@ from samzapy.version import VERSION
 
 logger = logging.getLogger(__name__)
 
-#: Largest body of a call: pieces of details stay far below.
-BODY_LIMIT = PACKED_LIMIT
+#: Largest body of a call: a heartbeat has some 300 bytes for each partition.
+BODY_LIMIT = 16_777_216
 
 #: Answers the body of a call: the HTTP status, and the body of the answer. It raises nothing.
 Call = Callable[[bytes], tuple[int, bytes]]
@@ -60,13 +55,11 @@ class Calls:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self._reported: dict[str, Reported] = {}
-        self._counters: dict[str, Heartbeat] = {}
+        self._newest: dict[str, tuple[int, int]] = {}
         self._failed: dict[str, int] = {}
         self._routes: dict[str, Callable[[str, bytes], bytes]] = {
             "attempts": self._register,
             "heartbeat": self._heartbeat,
-            "details": self._details,
             "epoch": self._epoch,
             "failure": self._failure,
         }
@@ -127,42 +120,16 @@ class Calls:
         coordinator = self._coordinator
         if self._is_late(container_id, beat):
             directive = coordinator.directive(container_id, beat.epoch)
-            return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace_of(container_id)))
-        reported = self._reported.get(container_id)
-        again = reported is None or reported.epoch != beat.epoch
-        if reported is None or again:
-            reported = Reported(beat.epoch)
-        report = reported.report(container_id, beat.phase, beat.processed, beat.commits)
-        directive = coordinator.report(report, has_details=False)
-        if directive is not Directive.ABANDON:
-            self._counters[container_id] = beat
-            self._reported[container_id] = reported
-        return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace_of(container_id), again))
+        else:
+            directive = coordinator.report(beat.report(container_id, coordinator.now))
+            if directive is not Directive.ABANDON:
+                self._newest[container_id] = beat.epoch, beat.sequence
+        return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace_s(container_id)))
 
     def _is_late(self, container_id: str, beat: Heartbeat) -> bool:
         """Whether a later heartbeat of this attempt, or its failure, has arrived."""
-        if self._failed.get(container_id) == beat.epoch:
-            return True
-        newest = self._counters.get(container_id)
-        return newest is not None and newest.epoch == beat.epoch and 0 < beat.sequence <= newest.sequence
-
-    def _details(self, container_id: str, body: bytes) -> bytes:
-        piece = unpack(body)
-        known = self._reported.get(container_id)
-        if known is not None and known.is_late(piece):
-            return _TAKEN
-        if known is None or known.epoch != piece.epoch:
-            if not piece.first:
-                return _AGAIN
-            known = Reported(piece.epoch)
-        beat = self._counters.get(container_id)
-        if beat is None or beat.epoch != piece.epoch:
-            beat = Heartbeat(piece.epoch, "starting")
-        changed = known.changed(piece)
-        report = changed.report(container_id, beat.phase, beat.processed, beat.commits, piece, self._coordinator.now)
-        if self._coordinator.detail(report):
-            self._reported[container_id] = changed
-        return _TAKEN
+        epoch, sequence = self._newest.get(container_id, (None, 0))
+        return self._failed.get(container_id) == beat.epoch or (epoch == beat.epoch and 0 < beat.sequence <= sequence)
 
     def _epoch(self, container_id: str, body: bytes) -> bytes:
         asked = read(Epochs, body)
@@ -185,4 +152,3 @@ def _answered(path: str, call: Callable[[bytes], bytes], body: bytes) -> tuple[i
 
 
 _CONTAINER = re.compile(r"/containers/([^/]+)/([a-z]+)")
-_AGAIN, _TAKEN = encode(Taken(again=True)), encode(Taken())

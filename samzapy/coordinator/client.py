@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import math
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import count
 from typing import Any, TypeVar
@@ -13,9 +13,7 @@ from urllib.parse import quote
 import urllib3
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.coordinator.changes import Changes
 from samzapy.coordinator.wire import (
-    METRICS_S,
     Answer,
     Attempt,
     AttemptProcess,
@@ -24,17 +22,14 @@ from samzapy.coordinator.wire import (
     Heartbeat,
     JobSpec,
     Outgrown,
-    Pace,
     Registration,
-    Taken,
     Verdict,
     Versioned,
     WireError,
-    pack,
     read,
 )
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
-from samzapy.job.lease import NO_FACTS, ContainerLease, ContainerReport, Directive, Facts, UserFailure
+from samzapy.job.lease import MOST_LINES, NO_FACTS, ContainerLease, ContainerReport, Directive, Facts, UserFailure
 from samzapy.queries.answering import QuestionSource
 from samzapy.queries.exchange import WAIT_S
 from samzapy.queries.questions import Answer as Answered
@@ -44,8 +39,6 @@ from samzapy.strict_json import encode, sendable
 from samzapy.version import VERSION, refusal
 
 M = TypeVar("M")
-
-logger = logging.getLogger(__name__)
 
 #: Seconds to wait for a connection and for an answer: well below a third of any sensible lease.
 CONNECT_S, ANSWER_S = 2.0, 5.0
@@ -86,9 +79,14 @@ class CoordinatorClient:
             raise EnvironmentFailure(refusal(driver))
         answer = self._read(Registration, path, body)
         lease = HttpLease(
-            self, container_id, answer.epoch, answer.lease_ms / 1000, answer.predecessor, resumes=answer.resumes
+            self,
+            container_id,
+            answer.epoch,
+            answer.lease_ms / 1000,
+            predecessor=answer.predecessor,
+            checkpoint_clock=answer.checkpoint_clock,
+            resumes=answer.resumes,
         )
-        lease.hear(answer.checkpoint_clock)
         return lease, answer.spec
 
     def fail(
@@ -116,12 +114,6 @@ class CoordinatorClient:
     def call(self, kind: type[M], method: str, path: str, body: Any = None) -> M:
         """One request; returns the answer."""
         return self._read(kind, path, self._request(method, path, body))
-
-    def details(self, path: str, body: bytes, answer_s: float) -> Taken:
-        """Send packed details, and wait for the answer, at most `answer_s`."""
-        return self._read(
-            Taken, path, self._send("POST", path, body, urllib3.Timeout(connect=CONNECT_S, read=answer_s))
-        )
 
     def questions(self, path: str, body: bytes, answer_s: float) -> bytes:
         """Send answers about stores, and wait for the next questions, at most `answer_s`."""
@@ -178,33 +170,25 @@ class HttpLease(ContainerLease):
         container_id: str,
         epoch: int,
         duration_s: float,
-        predecessor: AttemptProcess | None = None,
-        clock: Clock = SYSTEM_CLOCK,
-        chance: Callable[[], float] | None = None,
         *,
+        predecessor: AttemptProcess | None = None,
+        checkpoint_clock: int | None = None,
         resumes: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`chance`, from 0 to 1, makes the time between two heartbeats, and between two details, a quarter shorter (0)
-        to a quarter longer (1): the containers of a job start together, and must not report together. By default the
-        container's id and the epoch decide it, so that a schedule can be repeated."""
         self.predecessor = predecessor
         self._resumes = resumes
         self._client = client
-        container = f"/containers/{quote(container_id, safe='')}"
-        self._path, self._details_path = f"{container}/heartbeat", f"{container}/details"
-        self._epoch_path = f"{container}/epoch"
+        path = f"/containers/{quote(container_id, safe='')}"
+        self._path, self._epoch_path = f"{path}/heartbeat", f"{path}/epoch"
         self._epoch = epoch
         self._duration_s = duration_s
-        self._noted: Facts = NO_FACTS
-        self._checkpoint_clock: int | None = None
-        self._clock, self._chance = clock, chance or _chances(f"{epoch} {container_id}")
-        self._pace = Pace()
-        self._pace_s = self._pace.heartbeat_s
-        self._changes = Changes()
-        self._beats, self._pieces = count(1), count(1)
-        self._phase = ""
-        self._details_due = self._metrics_due = -math.inf
-        self._failing = False
+        self._checkpoint_clock = checkpoint_clock
+        self._clock = clock
+        self._chance = _chances(f"{epoch} {container_id}")
+        self._pace_s = 1.0
+        self._sequence = count(1)
+        self._newest, self._unsent = NO_FACTS, deque[Facts]()
 
     @property
     def resumes(self) -> bool:
@@ -231,10 +215,6 @@ class HttpLease(ContainerLease):
         """The job's checkpoint clock, as of the newest answer."""
         return self._checkpoint_clock
 
-    def hear(self, checkpoint_clock: int | None) -> None:
-        """Take the checkpoint clock of an answer."""
-        self._checkpoint_clock = checkpoint_clock
-
     def outgrow(self, newest: int) -> None:
         """Ask the coordinator for a greater epoch. Raises RetriableError if it does not answer."""
         grown = self._client.call(Outgrown, "POST", self._epoch_path, Epochs(self._epoch, newest)).epoch
@@ -244,64 +224,43 @@ class HttpLease(ContainerLease):
             self._epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
-        """Send a heartbeat. Raises RetriableError when the coordinator does not answer."""
-        self._note(report.facts)
-        beat = Heartbeat(report.epoch, report.phase, report.processed, report.commits, next(self._beats))
+        """Send a heartbeat. Facts that do not arrive go with the next one. Raises RetriableError when the coordinator
+        does not answer."""
+        facts = self._facts(report)
+        beat = Heartbeat.of(report, facts, next(self._sequence), self._clock.monotonic())
         try:
             answer = self._client.call(Answer, "POST", self._path, beat)
         except TaskMigrated:
             return Directive.ABANDON
-        self.hear(answer.checkpoint_clock)
-        self._pace, self._pace_s = answer.pace, self._varied(answer.pace.heartbeat_s)
-        if answer.again:
-            self._changes.forget()
-            self._details_due = self._metrics_due = -math.inf
+        except SamzapyError:
+            self._unsent.appendleft(facts)
+            raise
+        self._checkpoint_clock = answer.checkpoint_clock
+        # The containers of a job start together, and must not report together.
+        self._pace_s = answer.pace_s * (0.75 + self._chance() / 2)
         return answer.directive
 
-    def details(self, report: ContainerReport) -> None:
-        """Send the changes, if it is time: at each new phase, and else at the coordinator's pace."""
-        self._note(report.facts)
-        now = self._clock.monotonic()
-        new_phase = report.phase != self._phase
-        if not new_phase and now < self._details_due:
-            return
-        metrics = new_phase or now >= self._metrics_due
-        self._details_due = now + self._varied(self._pace.details_s)
-        try:
-            self._send(report, now, metrics=metrics)
-        except Exception as cause:  # noqa: BLE001  # the lease does not depend on details
-            self._changes.forget()
-            # Warn once only: the outage may last for hours.
-            level = logging.DEBUG if self._failing else logging.WARNING
-            logger.log(level, "Details of container %s did not reach the coordinator: %s", report.container_id, cause)
-            self._failing = True
-        else:
-            self._failing = False
-            self._phase = report.phase
-            if metrics:
-                self._metrics_due = now + METRICS_S
+    def _facts(self, report: ContainerReport) -> Facts:
+        """The facts to send. Two threads may report at a time, and a report may be sent again."""
+        if report.facts is not self._newest:
+            self._newest = report.facts
+            self._unsent.append(report.facts)
+        facts = Facts(stalled=report.facts.stalled)
+        with suppress(IndexError):
+            while True:
+                facts = _merged(facts, self._unsent.popleft())
+        return facts
 
-    def _varied(self, seconds: float) -> float:
-        return seconds * (0.75 + self._chance() / 2)
 
-    def _note(self, facts: Facts) -> None:
-        """Keep facts until they are sent. The last report goes to `details` first, all others to `report`."""
-        if facts is not self._noted:
-            self._noted = facts
-            self._changes.note(facts)
-
-    def _send(self, report: ContainerReport, began: float, *, metrics: bool) -> None:
-        answer_s = min(ANSWER_S, self._duration_s / 3)
-        for piece in self._changes.pieces(report, began, metrics=metrics):
-            piece.sequence = next(self._pieces)
-            if self._client.details(self._details_path, pack(piece), answer_s).again:
-                self._changes.forget()
-                return
-            self._changes.acknowledge()
-            if self._clock.monotonic() - began > self._duration_s / 6:
-                # The rest is sent after the next heartbeat, which is due.
-                self._details_due = self._metrics_due = -math.inf
-                return
+def _merged(before: Facts, after: Facts) -> Facts:
+    lines = (*before.lines, *after.lines)
+    return Facts(
+        before.partitions if after.partitions is None else after.partitions,
+        after.stalled,
+        after.failure or before.failure,
+        lines[-MOST_LINES:],
+        before.lines_left_out + after.lines_left_out + max(0, len(lines) - MOST_LINES),
+    )
 
 
 class HttpQuestions(QuestionSource):

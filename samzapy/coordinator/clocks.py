@@ -60,22 +60,17 @@ class Clocks:
         self._marks = Watermarks(names, kept.tasks)
         self._names = frozenset(names)
         self._progress: dict[str, TaskProgress] = {}
-        # A copy for readers, kept until the next change.
-        self._shown: Mapping[str, TaskProgress] | None = None
         self._checkpoint = self._kept = kept.checkpoint
-        # The time of each task's last checkpoint. No common time is later than the least of them.
-        self._lasts = Watermarks(names)
         self._stall_s = stall_s
         self._clock = clock
         self._moved_at = clock.monotonic()
         self._highest = self._highest_then = max(kept.tasks.values(), default=-1)
-        self._told = False
-        self._recount = False
+        self._is_reported = False
 
     @property
     def checkpoint(self) -> int | None:
         """The latest time for which all tasks have had checkpoints."""
-        self._settle()
+        self._checkpoint = max(self._common(), self._checkpoint, key=lambda time: -1 if time is None else time)
         return self._checkpoint
 
     @property
@@ -89,31 +84,25 @@ class Clocks:
 
     def restart(self, tasks: Iterable[str]) -> None:
         """Note that these tasks start again: their states are unknown until they report them."""
-        self._settle()
+        self._checkpoint = self.checkpoint
         for task in tasks:
             self._progress.pop(task, None)
-        self._shown = None
 
     def update(self, reported: Mapping[str, TaskProgress]) -> None:
-        """Take the newest progress of some tasks. Names of other jobs' tasks are ignored."""
+        """Accept the newest progress of some tasks. Names of other jobs' tasks are ignored."""
         # In order of clocks: a task that returns behind the others must count before they advance.
-        for task, progress in sorted(reported.items(), key=lambda each: each[1].clock or 0):
+        for task, progress in sorted(reported.items(), key=lambda item: item[1].clock or 0):
             if task in self._names and self._progress.get(task) != progress:
                 self._progress[task] = progress
-                self._shown = None
                 self._advance(task, progress)
-                if progress.checkpoints:
-                    self._note_last(task, progress)
         stalled = self._stalled()
-        if stalled is not None and not self._told:
+        if stalled is not None and not self._is_reported:
             logger.warning("%s", stalled)
-        self._told = stalled is not None
+        self._is_reported = stalled is not None
 
     def status(self) -> ClockStatus:
         """The current clocks."""
-        if self._shown is None:
-            self._shown = dict(self._progress)
-        return ClockStatus(self._marks.current, self.checkpoint, self._shown, self._stalled())
+        return ClockStatus(self._marks.current, self.checkpoint, dict(self._progress), self._stalled())
 
     def _advance(self, task: str, progress: TaskProgress) -> None:
         before = self._marks.current
@@ -125,19 +114,6 @@ class Clocks:
         if self._marks.current != before:
             self._moved_at = self._clock.monotonic()
             self._highest_then = self._highest
-
-    def _note_last(self, task: str, progress: TaskProgress) -> None:
-        self._lasts.advance(task, _last(progress))
-        if progress.open:
-            self._lasts.set_aside(task)
-        bound, known = self._lasts.current, self._checkpoint
-        self._recount |= bound is not None and (known is None or bound > known)
-
-    def _settle(self) -> None:
-        """Compute the checkpoint clock. This visits every task, so it happens at a request and not at each report."""
-        if self._recount:
-            self._recount = False
-            self._checkpoint = max(self._common(), self._checkpoint, key=lambda time: -1 if time is None else time)
 
     def _stalled(self) -> Stall | None:
         seconds = self._clock.monotonic() - self._moved_at
@@ -151,14 +127,15 @@ class Clocks:
 
     def _common(self) -> int | None:
         """The latest checkpoint time of all tasks in common; None if there is none."""
-        if len(self._progress) < len(self._names) or not all(each.checkpoints for each in self._progress.values()):
+        known = self._progress.values()
+        if not known or len(known) < len(self._names) or not all(each.checkpoints for each in known):
             return None
         # Every task that is not open has a common time, so the times of the task with the earliest last checkpoint
         # suffice.
-        closed = [each for each in self._progress.values() if not each.open]
-        deciding = min(closed or self._progress.values(), key=lambda each: _last(each) if closed else -_last(each))
+        closed = [each for each in known if not each.open]
+        deciding = min(closed or known, key=lambda each: _last(each) if closed else -_last(each))
         for time in sorted(deciding.checkpoints or (), reverse=True):
-            if all(_has(progress, time) for progress in self._progress.values()):
+            if all(_has(progress, time) for progress in known):
                 return time
         return None
 

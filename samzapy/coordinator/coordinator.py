@@ -6,17 +6,21 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from samzapy.clock import SYSTEM_CLOCK, Clock, Measured
+from samzapy.clock import STALE_AFTER, SYSTEM_CLOCK, Clock, Measured
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.progress import Progress, SameFailures
 from samzapy.coordinator.status import ChangelogSize, ContainerFailure, JobStatus
-from samzapy.coordinator.wire import METRICS_S, STANDBY_BEATS, AttemptProcess, JobSpec, Overdue, Pace
+from samzapy.coordinator.wire import AttemptProcess, JobSpec, Overdue
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
-from samzapy.job.lease import ContainerLease, ContainerReport, Directive, Facts, TaskProgress, UserFailure
+from samzapy.job.lease import ContainerLease, ContainerReport, Directive, Facts, UserFailure
 from samzapy.job.model import replica_of
 
+#: Reports that a coordinator answers a second, and reports of a standby in the time of one of a container.
+BEATS, STANDBY_BEATS = 200, 4
+#: How many times as often containers report while they should notice a request at once.
+HURRY = 10
 #: Phases after which no more reports come.
 _ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}
 
@@ -71,19 +75,15 @@ class Coordinator:
         self._ids = ids
         self._standbys = tuple(container.id for container in spec.model.standbys)
         self._tasks = {each.id: tuple(task.name for task in each.tasks) for each in spec.model.containers}
-        self._pace = Pace.of(len(ids) + STANDBY_BEATS * len(self._standbys), lease_s)
-        self._pace_of_standbys = self._pace.of_standby()
+        beats = len(ids) + STANDBY_BEATS * len(self._standbys)
+        self._pace_s = min(lease_s / 3, max(1.0, beats / BEATS))
         self._hurried = False
         self._leases = Leases((*ids, *self._standbys), lease_s, clock, epoch)
-        self._progress = Progress(
-            (*ids, *self._standbys),
-            clock.monotonic(),
-            max(over.lag_s, self._pace.details_s),
-            max(METRICS_S, self._pace.details_s),
-        )
+        now, lag_s = clock.monotonic(), max(over.lag_s, self._pace_s)
+        # A lease has room for three reports, so the figures of a container are known as long as its lease.
+        self._progress = Progress((*ids, *self._standbys), now, lag_s, lease_s / STALE_AFTER)
         self._ran: set[str] = set()
         self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), over.stall_s, clock)
-        self._clocks_taken: dict[str, Mapping[str, TaskProgress]] = {}
         self._clock = clock
         self._same_failures = SameFailures(over.same_failures, clock)
         self._on_facts, self._on_failure = over.on_facts, over.on_failure
@@ -111,14 +111,16 @@ class Coordinator:
         """Whether the job has a container with that id."""
         return container_id in self._tasks or container_id in self._standbys
 
-    @property
-    def pace(self) -> Pace:
-        """The pace of the containers' reports."""
-        return self._pace.hurried() if self._hurried else self._pace
+    def pace_s(self, container_id: str) -> float:
+        """Seconds between two reports of this container or standby.
 
-    def pace_of(self, container_id: str) -> Pace:
-        """The pace of this container or standby."""
-        return self._pace_of_standbys if replica_of(container_id) and not self._hurried else self.pace
+        Containers of a larger job report less often, so that the coordinator answers at most `BEATS` reports a second;
+        more only where a lease would not have room for three. A standby reports more often: a container that has lost
+        its executor waits until the standby notices that it has to stop.
+        """
+        if self._hurried:
+            return self._pace_s / HURRY
+        return self._pace_s / STANDBY_BEATS if replica_of(container_id) else self._pace_s
 
     def hurry(self, *, hurried: bool) -> None:
         """Make the containers report ten times as often, so that they notice a stop at once; False: at the usual
@@ -186,14 +188,16 @@ class Coordinator:
         """The time of its monotonic clock in seconds."""
         return self._clock.monotonic()
 
-    def report(self, report: ContainerReport, *, has_details: bool = True) -> Directive:
-        """Take a report and return the directive. A report of a superseded attempt is ignored. `has_details`: False for
-        a heartbeat, which repeats the details of an earlier report."""
+    def report(self, report: ContainerReport) -> Directive:
+        """Accept a report and return the directive. A report of a superseded attempt is ignored."""
         with self._changed:
             directive = self._leases.renew(report.container_id, report.epoch)
             if directive is not Directive.ABANDON:
                 self._newest = self._clock.monotonic()
-                self._take(report, self._newest if has_details else None)
+                if report.phase == "running":
+                    self._ran.add(report.container_id)
+                self._progress.update(report, self._newest)
+                self._clocks.update(report.clocks)
                 if report.phase in _ENDS:
                     self._leases.finish(report.container_id, report.epoch, _ENDS[report.phase])
                 self._changed.notify_all()
@@ -206,29 +210,10 @@ class Coordinator:
         with self._changed:
             return self._leases.directive(container_id, epoch)
 
-    def detail(self, report: ContainerReport) -> bool:
-        """Take the details of an attempt, without renewing its lease; returns whether it still has the container."""
-        with self._changed:
-            if self._leases.epoch(report.container_id) != report.epoch or self._abandoned is not None:
-                return False
-            self._take(report, self._clock.monotonic())
-            self._changed.notify_all()
-        self._on_facts(report.container_id, report.facts)
-        return True
-
     def has_run(self, container_id: str) -> bool:
         """Whether an attempt of this run has processed, or waited for, messages."""
         with self._changed:
             return container_id in self._ran
-
-    def _take(self, report: ContainerReport, now: float | None) -> None:
-        if report.phase == "running":
-            self._ran.add(report.container_id)
-        self._progress.update(report, now)
-        # A heartbeat repeats the clocks of the last details.
-        if report.clocks is not self._clocks_taken.get(report.container_id):
-            self._clocks_taken[report.container_id] = report.clocks
-            self._clocks.update(report.clocks)
 
     def fail(self, failure: ContainerFailure) -> bool:
         """Take the reason why an attempt ended; returns whether another attempt is useless."""
@@ -257,13 +242,13 @@ class Coordinator:
     def stop(self) -> None:
         """Answer STOP to every report from now on."""
         with self._changed:
-            self._leases.stop()
+            self._leases.stopping = True
             self._changed.notify_all()
 
     def drain(self) -> None:
         """Answer DRAIN to every report from now on."""
         with self._changed:
-            self._leases.drain()
+            self._leases.draining = True
             self._changed.notify_all()
 
     def abandon(self, reason: str) -> None:
@@ -295,24 +280,26 @@ class Coordinator:
         with self._changed:
             leases, progress = self._leases, self._progress
             now = self._clock.monotonic()
-            statuses = progress.statuses(leases.take_moved(), now)
-            containers, standbys = (tuple([statuses[each] for each in ids]) for ids in (self._ids, self._standbys))
-            seconds = 0.0 if self._started is None else self._newest - self._started
+            standings = leases.standings(now)
+            containers, standbys = (
+                tuple([progress.status(each, standings[each], now) for each in ids])
+                for ids in (self._ids, self._standbys)
+            )
             return JobStatus(
-                self._name,
-                leases.stopping,
-                seconds,
-                containers,
-                progress.restored,
-                progress.failures,
-                progress.failed,
-                self._downgrades,
-                progress.counts,
-                standbys,
-                self._clocks.status(),
-                leases.draining,
-                self._changelogs.value if self._changelogs.is_known(now, self._changelogs_s) else {},
-                now,
+                name=self._name,
+                stopping=leases.stopping,
+                draining=leases.draining,
+                seconds=0.0 if self._started is None else self._newest - self._started,
+                containers=containers,
+                standbys=standbys,
+                restored=progress.restored,
+                failures=progress.failures,
+                failed=progress.failed,
+                downgrades=self._downgrades,
+                counts=progress.counts,
+                clocks=self._clocks.status(),
+                changelogs=self._changelogs.value if self._changelogs.is_known(now, self._changelogs_s) else {},
+                at=now,
             )
 
     def note_changelogs(self, sizes: Mapping[str, ChangelogSize], period_s: float) -> None:
@@ -392,7 +379,7 @@ class LocalLease(ContainerLease):
     @property
     def pace_s(self) -> float:
         """The coordinator's present pace."""
-        return self._coordinator.pace.heartbeat_s
+        return self._coordinator.pace_s(self._container_id)
 
     def outgrow(self, newest: int) -> None:
         grown = self._coordinator.outgrow(self._container_id, self._epoch, newest)

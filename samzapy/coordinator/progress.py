@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from samzapy.clock import STALE_AFTER, Clock, Measured
 from samzapy.config.guarantee_warnings import COUNTS
-from samzapy.coordinator.leases import Standing
+from samzapy.coordinator.leases import ContainerState, Standing
 from samzapy.coordinator.status import HISTORY, ContainerFailure, ContainerStatus, RestoredStore
 from samzapy.job.lease import ContainerReport, PartitionLag, UserFailure
 from samzapy.job.model import replica_of
+from samzapy.metrics.series import numbers_of
 
 
 @dataclass
 class _Account:
-    """One container's sums over its attempts, its newest lags, and the time of its newest details."""
+    """One container's sums over its attempts, its newest lags, and the time of its newest report."""
 
     lags: Measured[dict[str, PartitionLag]]
-    heard_at: float
+    reported_at: float
     is_standby: bool
     report: ContainerReport | None = None
     processed_before: int = 0
@@ -28,72 +29,51 @@ class _Account:
     counts: Counter[str] = field(default_factory=Counter)
     restored: dict[tuple[str, int], RestoredStore] = field(default_factory=dict)
     failure: UserFailure | None = None
-    standing: Standing = ("", 0, None)
+
+    def update(self, report: ContainerReport, now: float) -> None:
+        """Take a report of the newest attempt."""
+        last = self.report
+        if last is not None and _begins_anew(last, report):
+            self.processed_before += last.processed
+            self.commits_before += last.commits
+        if last is not None and last.epoch != report.epoch:
+            self.counts_before += self.counts
+        self.counts = _counts(report)
+        self.report, self.reported_at = report, now
+        self.lags = report.facts.partitions or self.lags
+        self.failure = report.facts.failure or self.failure
+        if last is None or last.epoch != report.epoch or report.restored != last.restored:
+            for name, (records, seconds, source) in report.restored.items():
+                store = RestoredStore(report.container_id, name, report.epoch, records, seconds, source)
+                self.restored[name, report.epoch] = store
+            while len(self.restored) > HISTORY:
+                del self.restored[next(iter(self.restored))]
 
 
 class Progress:
     """The newest report of each container, and the sums of the earlier attempts. One caller at a time.
 
-    A job may have a thousand containers, and its status may be read several times a second. So the status of a
-    container is kept until it changes, and unchanged ones are not looked at. Figures become unknown with time: lags
-    after `STALE_AFTER` times `lag_s`, metrics after `STALE_AFTER` times `details_s`.
+    Figures become unknown with time: lags after `STALE_AFTER` times `lag_s`, and all others of a container that has
+    been silent for `STALE_AFTER` times `report_s`.
     """
 
-    def __init__(self, container_ids: tuple[str, ...], now: float, lag_s: float, details_s: float) -> None:
-        """`now`: the time of the monotonic clock in seconds. `lag_s`, `details_s`: seconds between two measurements of
-        a container's lag, and between two reports of its metrics."""
-        self._lag_s, self._details_s = lag_s, STALE_AFTER * details_s
+    def __init__(self, container_ids: Iterable[str], now: float, lag_s: float, report_s: float) -> None:
+        """`now`: the time of the monotonic clock in seconds. `lag_s`, `report_s`: seconds between two measurements of
+        a container's lag, and between two reports."""
+        self._lag_s, self._silent_s = lag_s, STALE_AFTER * report_s
         self._accounts = {each: _Account(Measured({}, now), now, replica_of(each) > 0) for each in container_ids}
-        # Whether the last status of a container had its lags, and its metrics.
-        self._known: dict[str, tuple[bool, bool]] = {}
         self._failures: list[ContainerFailure] = []
-        self._restored: tuple[RestoredStore, ...] | None = ()
-        self._statuses: dict[str, ContainerStatus] = {}
-        self._changed = set(self._accounts)
-        self._counts: Mapping[str, int] | None = {}
         self.failed = 0
 
-    def update(self, report: ContainerReport, now: float | None) -> None:
-        """Take a report of the container's newest attempt at the time `now`, None if its details are those of an
-        earlier one."""
-        account = self._accounts[report.container_id]
-        last = account.report
-        if last is not None and _begins_anew(last, report):
-            account.processed_before += last.processed
-            account.commits_before += last.commits
-        if last is not None and last.epoch != report.epoch:
-            account.counts_before += account.counts
-            account.counts = Counter()
-        account.report = report
-        self._changed.add(report.container_id)
-        if last is None or report.metrics is not last.metrics:
-            counts = _counts(report)
-            if counts != account.counts:
-                account.counts, self._counts = counts, None
-        facts = report.facts
-        account.heard_at = account.heard_at if now is None else now
-        if facts.partitions is not None:
-            account.lags = facts.partitions
-        account.failure = facts.failure or account.failure
-        if last is None or last.epoch != report.epoch or report.restored is not last.restored:
-            self._take_restored(account, report)
-
-    def _take_restored(self, account: _Account, report: ContainerReport) -> None:
-        if not report.restored:
-            return
-        self._restored = None
-        for name, (records, seconds, source) in report.restored.items():
-            store = RestoredStore(report.container_id, name, report.epoch, records, seconds, source)
-            account.restored[name, report.epoch] = store
-        while len(account.restored) > HISTORY:
-            del account.restored[next(iter(account.restored))]
+    def update(self, report: ContainerReport, now: float) -> None:
+        """Take a report of the container's newest attempt at the time `now`."""
+        self._accounts[report.container_id].update(report, now)
 
     def fail(self, failure: ContainerFailure) -> None:
         """Take the reason why an attempt ended."""
         self.failed += 1
         account = self._accounts[failure.container_id]
         account.failure = failure.user or account.failure
-        self._changed.add(failure.container_id)
         self._failures.append(failure)
         del self._failures[:-HISTORY]
 
@@ -105,71 +85,48 @@ class Progress:
     @property
     def restored(self) -> tuple[RestoredStore, ...]:
         """All restores, by container, in order of time."""
-        if self._restored is None:
-            self._restored = tuple(store for account in self._accounts.values() for store in account.restored.values())
-        return self._restored
+        return tuple(store for account in self._accounts.values() for store in account.restored.values())
 
     @property
-    def counts(self) -> Mapping[str, int]:
+    def counts(self) -> dict[str, int]:
         """The counters of weakened guarantees that are not 0, by `group.name`, over all containers and attempts."""
-        if self._counts is None:
-            found: Counter[str] = Counter()
-            for account in self._accounts.values():
-                if account.counts_before or account.counts:
-                    found += account.counts_before + account.counts
-            self._counts = dict(found)
-        return self._counts
+        total: Counter[str] = Counter()
+        for account in self._accounts.values():
+            total += account.counts_before + account.counts
+        return dict(total)
 
-    def statuses(self, moved: Mapping[str, Standing], now: float) -> Mapping[str, ContainerStatus]:
-        """The status of each container by id: its sums, with its standing. `moved` has the standings that have changed
-        since the last call; `now` is the time of the monotonic clock. The mapping is valid until the next call."""
-        for container_id, standing in moved.items():
-            self._accounts[container_id].standing = standing
-        statuses, lag_s, details_s = self._statuses, self._lag_s, self._details_s
-        for container_id, account in self._accounts.items():
-            has_details = now - account.heard_at <= details_s
-            # A standby measures with each report how far behind it is.
-            known = has_details if account.is_standby else account.lags.is_known(now, lag_s), has_details
-            if self._known.get(container_id) != known:
-                self._known[container_id] = known
-                self._changed.add(container_id)
-        for container_id in self._changed.union(moved):
-            made, before = self._made(container_id), statuses.get(container_id)
-            statuses[container_id] = made if before is None else made.after(before)
-        self._changed.clear()
-        return statuses
-
-    def _made(self, container_id: str) -> ContainerStatus:
-        account = self._accounts[container_id]
-        report, (state, attempts, epoch) = account.report, account.standing
-        has_lags, has_metrics = self._known[container_id]
-        has_ended = state == "done"
-        lags = account.lags.value if has_lags else None
-        measured_at = None if has_ended or account.is_standby else account.lags.at
+    def status(self, container_id: str, standing: Standing, now: float) -> ContainerStatus:
+        """The status of a container: its sums, with its standing; `now` is the time of the monotonic clock."""
+        account, (state, attempts, epoch) = self._accounts[container_id], standing
+        report, has_ended = account.report, state is ContainerState.DONE
+        is_recent = now - account.reported_at <= self._silent_s
+        # A standby measures with each report how far behind it is.
+        has_lags = is_recent if account.is_standby else account.lags.is_known(now, self._lag_s)
+        known = ContainerStatus(
+            id=container_id,
+            state=state.value,
+            attempts=attempts,
+            epoch=epoch,
+            lags=account.lags.value if has_lags else None,
+            measured_at=None if has_ended or account.is_standby else account.lags.at,
+        )
         if report is None:
-            return ContainerStatus(
-                container_id, state, "", attempts, epoch, 0, 0, None, None, lags=lags, measured_at=measured_at
-            )
+            return known
         is_own = report.epoch == epoch
         restoring = tuple(report.restoring.values()) if is_own else ()
-        return ContainerStatus(
-            container_id,
-            state,
+        return replace(
+            known,
             # Readiness and the places of state depend on the phase: the previous attempt's phase must not count.
-            report.phase if is_own else "starting",
-            attempts,
-            epoch,
-            account.processed_before + report.processed,
-            account.commits_before + report.commits,
-            _remaining(report) if is_own else None,
-            (sum(done for done, _ in restoring), sum(total for _, total in restoring)) if restoring else None,
-            report.positions,
-            report.ends,
-            report.metrics if has_metrics or has_ended else {},
-            lags,
-            report.facts.stalled if is_own else None,
-            account.failure,
-            measured_at,
+            phase=report.phase if is_own else "starting",
+            processed=account.processed_before + report.processed,
+            commits=account.commits_before + report.commits,
+            remaining=_remaining(report) if is_own else None,
+            restoring=(sum(done for done, _ in restoring), sum(total for _, total in restoring)) if restoring else None,
+            positions=report.positions,
+            ends=report.ends,
+            metrics=numbers_of(report.metrics) if is_recent or has_ended else {},
+            stalled=report.facts.stalled if is_own else None,
+            failure=account.failure,
         )
 
 
@@ -178,21 +135,12 @@ def _begins_anew(last: ContainerReport, report: ContainerReport) -> bool:
     return last.epoch != report.epoch or last.processed > report.processed or last.commits > report.commits
 
 
-#: The counters of events that a guarantee does not cover, by group of metrics.
-_COUNTED = {
-    group: [(name, name.partition(".")[2]) for name in COUNTS if name.startswith(f"{group}.")]
-    for group in {name.partition(".")[0] for name in COUNTS}
-}
-
-
 def _counts(report: ContainerReport) -> Counter[str]:
-    found: Counter[str] = Counter()
-    # Most of the groups are tasks.
-    for group in report.metrics:
-        if group in _COUNTED:
-            values = report.metrics[group]
-            found.update({name: count for name, metric in _COUNTED[group] if (count := int(values.get(metric, 0))) > 0})
-    return found
+    counts: Counter[str] = Counter()
+    for name in COUNTS:
+        group, _, metric = name.partition(".")
+        counts[name] = int(report.metrics.get(group, {}).get(metric, 0))
+    return +counts
 
 
 def _remaining(report: ContainerReport) -> int | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -12,9 +12,7 @@ import msgspec
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
 from samzapy.job.lease import PartitionLag, Stall, UserFailure
-from samzapy.metrics.columns import MetricColumns
-from samzapy.metrics.series import PartitionSnapshot
-from samzapy.strict_json import encode, plain
+from samzapy.strict_json import plain
 
 
 @dataclass(frozen=True)
@@ -56,24 +54,35 @@ class ContainerFailure:
         return {**vars(self), "user": msgspec.to_builtins(self.user)}
 
 
-@dataclass(frozen=True)
+class PartitionStatus(msgspec.Struct, frozen=True):
+    """An input partition when its end was asked for: the next offset to process, the offset after its last record, the
+    offsets between the two, and the seconds for which the oldest unprocessed record has waited. None: not known."""
+
+    position: int
+    end: int | None = None
+    lag: int | None = None
+    age_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ContainerStatus:
     """One container. `processed` and `commits` count all its attempts; `remaining` is None for an endless run.
 
     `lags` has its input partitions by SSP as text, as of the last request for their ends, None if that is not known: at
-    time `measured_at` of the driver's monotonic clock it was. `stalled` is set while it makes no progress; `failure` is
-    the last failure of the user's code. Until the newest attempt reports, `phase` is `starting`, and positions and ends
-    are the last ones of the previous attempt; its lags and metrics soon become unknown, and metrics are then empty."""
+    time `measured_at` of the driver's monotonic clock it was. `metrics` has its numbers by group and name (see
+    `numbers_of`), empty if they are not known. `stalled` is set while it makes no progress; `failure` is the last
+    failure of the user's code. Until the newest attempt reports, `phase` is `starting`, and positions and ends are the
+    last ones of the previous attempt; its lags and metrics soon become unknown."""
 
     id: str
     state: str
-    phase: str
-    attempts: int
-    epoch: int | None
-    processed: int
-    commits: int
-    remaining: int | None
-    restoring: tuple[int, int] | None
+    phase: str = ""
+    attempts: int = 0
+    epoch: int | None = None
+    processed: int = 0
+    commits: int = 0
+    remaining: int | None = None
+    restoring: tuple[int, int] | None = None
     positions: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -83,28 +92,23 @@ class ContainerStatus:
     measured_at: float | None = None
 
     @cached_property
-    def partitions(self) -> Mapping[str, PartitionSnapshot]:
+    def partitions(self) -> Mapping[str, PartitionStatus]:
         """Its input partitions by SSP as text.
 
         Position, end and lag are of one time: as of the container's last request for the end. Until the first request,
         the end of the run stands for the end of the partition. If the lag is unknown, there is the newest position
         alone.
         """
-        found, lags = {}, self.lags
+        partitions, lags = {}, self.lags
         for ssp, position in self.positions.items():
             end = self.ends.get(ssp) if lags is not None else None
-            found[ssp] = PartitionSnapshot(position, end, None if end is None else max(0, end - position))
-        found.update({ssp: _snapshot(seen) for ssp, seen in (lags or {}).items()})
-        return found
+            partitions[ssp] = PartitionStatus(position, end, None if end is None else max(0, end - position))
+        for ssp, seen in (lags or {}).items():
+            age_s = None if seen.age_ms is None else seen.age_ms / 1000
+            partitions[ssp] = PartitionStatus(seen.position, seen.end, seen.lag, age_s)
+        return partitions
 
-    def after(self, before: ContainerStatus) -> ContainerStatus:
-        """This status, with the results that `before` has computed for the same partitions: most reports are heartbeats
-        and change none."""
-        if (before.positions, before.ends, before.lags) == (self.positions, self.ends, self.lags):
-            vars(self).update({name: vars(before)[name] for name in ("partitions", "lag") if name in vars(before)})
-        return self
-
-    @cached_property
+    @property
     def lag(self) -> int | None:
         """Offsets between the positions and the ends of all its partitions; None while no end is known."""
         known = [each.lag for each in self.partitions.values() if each.lag is not None]
@@ -122,49 +126,33 @@ class ContainerStatus:
 
     def to_json(self, now: float) -> dict[str, Any]:
         """Return plain JSON values; `now` is the time of the status."""
-        shown: dict[str, Any] = plain(self._shown(now))
-        return shown
-
-    def encoded(self, now: float) -> msgspec.Raw:
-        """The JSON form without metrics: a large job has millions."""
-        return msgspec.Raw(encode(self._shown(now, "metrics")))
-
-    def _shown(self, now: float, *left_out: str) -> dict[str, Any]:
-        """The fields, the lag and its age by name, without the names in `left_out`."""
         age_s = self.lag_age_s(now)
-        shown = {name: getattr(self, name) for name in (*_FIELDS, "lag") if name not in left_out}
-        return {**shown, "lag_age_s": None if age_s is None else round(age_s, 3)}
-
-
-_FIELDS = tuple(each.name for each in fields(ContainerStatus) if each.name != "measured_at")
-
-
-def _snapshot(seen: PartitionLag) -> PartitionSnapshot:
-    age_ms = seen.age_ms
-    return PartitionSnapshot(seen.position, seen.end, seen.lag, None if age_ms is None else age_ms / 1000)
+        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "measured_at"}
+        as_json: dict[str, Any] = plain({**shown, "lag": self.lag, "lag_age_s": age_s and round(age_s, 3)})
+        return as_json
 
 
 #: Failures, and restores of a container, that are kept; the oldest are dropped first.
 HISTORY = 1_000
-#: The newest failures, and metrics, in the JSON form of a status; of restores it has as many as are kept.
-SHOWN_FAILURES, SHOWN_METRICS = 100, 10_000
+#: The newest failures in the JSON form of a status; of restores it has as many as are kept.
+SHOWN_FAILURES = 100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobStatus:
     """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the
     number of failures; `failures` has the newest. `downgrades` are reasons why the job's guarantee is weakened;
     `counts`, by `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their
     `remaining` counts the offsets that they still have to read. `clocks` are in event time. `changelogs`, by store, are
-    as of the driver's last look, and empty if that was long ago. `at` is the time of this status on the driver's
+    as of the driver's last check, and empty if that was long ago. `at` is the time of this status on the driver's
     monotonic clock, in seconds."""
 
     name: str
-    stopping: bool
-    seconds: float
-    containers: tuple[ContainerStatus, ...]
-    restored: tuple[RestoredStore, ...]
-    failures: tuple[ContainerFailure, ...]
+    stopping: bool = False
+    seconds: float = 0.0
+    containers: tuple[ContainerStatus, ...] = ()
+    restored: tuple[RestoredStore, ...] = ()
+    failures: tuple[ContainerFailure, ...] = ()
     failed: int = 0
     downgrades: tuple[GuaranteeWarning, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -203,31 +191,7 @@ class JobStatus:
         return None if None in known else sum(filter(None, known))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values. The metrics are left out if there are more than `SHOWN_METRICS`."""
-        metrics = self._metrics
-
-        def shown(container: ContainerStatus) -> dict[str, Any]:
-            return (container if metrics <= SHOWN_METRICS else replace(container, metrics={})).to_json(self.at)
-
-        left_out = metrics if metrics > SHOWN_METRICS else 0
-        return self._to_json(shown, left_out) | {"clocks": msgspec.to_builtins(self.clocks)}
-
-    def encoded(self, pause: Callable[[], None]) -> bytes:
-        """The JSON form without metrics. `pause` is called between two containers."""
-
-        def encoded(container: ContainerStatus) -> msgspec.Raw:
-            pause()
-            return container.encoded(self.at)
-
-        return encode(self._to_json(encoded, self._metrics))
-
-    @property
-    def _metrics(self) -> int:
-        """The number of metrics of all containers."""
-        return sum(MetricColumns.of(each.metrics).size for each in self.everyone)
-
-    def _to_json(self, container: Callable[[ContainerStatus], Any], metrics_left_out: int) -> dict[str, Any]:
-        """The status with each container as `container` makes it. Of a long history it has the newest part."""
+        """Return plain JSON values. Of a long history it has the newest part."""
         return {
             "job": self.name,
             "stopping": self.stopping,
@@ -237,15 +201,14 @@ class JobStatus:
             "commits": self.commits,
             "remaining": self.remaining,
             "lag": self.lag,
-            "containers": [container(each) for each in self.containers],
-            "metrics_left_out": metrics_left_out,
+            "containers": [each.to_json(self.at) for each in self.containers],
             "restored": [vars(store) for store in self.restored[-HISTORY:]],
             "restored_left_out": max(0, len(self.restored) - HISTORY),
             "failed": self.failed,
             "failures": [failure.to_json() for failure in self.failures[-SHOWN_FAILURES:]],
             "downgrades": [vars(downgrade) for downgrade in self.downgrades],
             "counts": dict(self.counts),
-            "standbys": [container(each) for each in self.standbys],
-            "clocks": self.clocks,
+            "standbys": [each.to_json(self.at) for each in self.standbys],
+            "clocks": msgspec.to_builtins(self.clocks),
             "changelogs": {store: vars(size) for store, size in self.changelogs.items()},
         }

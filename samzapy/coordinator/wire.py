@@ -1,8 +1,7 @@
 """The messages between the coordinator and its containers, as JSON.
 
-A container keeps its lease with a `Heartbeat`: some numbers, as small with a thousand tasks as with one. Everything
-else of its reports travels as `Details`: changes, compressed, in pieces of bounded size
-(`samzapy.coordinator.changes`).
+A container reports in its `Heartbeat`, which also keeps its lease: phase, counters, positions, lag, at most
+twenty numbers (`metrics.series.NUMBERS`), and the facts for operators. Everything else is at the container's own port.
 
 Driver and executors have the same version of samzapy, so msgspec writes and reads the classes themselves. The
 coordinator trusts no body: a field that does not fit its class is a WireError that names it.
@@ -10,9 +9,6 @@ coordinator trusts no body: a field that does not fit its class is a WireError t
 
 from __future__ import annotations
 
-import math
-import struct
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, TypeVar
@@ -20,9 +16,19 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Measured
 from samzapy.coordinator.status import ContainerFailure
-from samzapy.job.lease import Directive, Facts, PartitionLag, TaskProgress, UserFailure
+from samzapy.job.lease import (
+    NO_FACTS,
+    ContainerReport,
+    Directive,
+    Facts,
+    PartitionLag,
+    TaskProgress,
+    UserFailure,
+)
 from samzapy.job.model import JobModel, replica_of
+from samzapy.metrics.series import numbers_of
 from samzapy.strict_json import decode, encode
 
 M = TypeVar("M")
@@ -190,49 +196,12 @@ class Outgrown(msgspec.Struct):
     epoch: int | None
 
 
-#: Heartbeats, and reports of details, that a coordinator handles a second; details take three times as long as a
-#: heartbeat.
-BEATS, DETAILS = 200, 65
-#: Seconds between two reports of a container's metrics, unless the phase changes.
-METRICS_S = 10.0
-#: Heartbeats of a standby in the time of one heartbeat of a container.
-STANDBY_BEATS = 4
-
-
-@dataclass(frozen=True)
-class Pace:
-    """The intervals of a container's reports in seconds: its heartbeat, and the rest (metrics at most every ten
-    seconds).
-
-    Containers of a larger job report less often, so that the coordinator answers at most `BEATS` heartbeats and
-    `DETAILS` others a second, however many containers there are; more only where a lease would not have room for three
-    heartbeats.
-    """
-
-    heartbeat_s: float = 1.0
-    details_s: float = 1.0
-
-    @classmethod
-    def of(cls, containers: int, lease_s: float) -> Pace:
-        """The pace of a job with this number of containers. A lease has room for three heartbeats, whatever the job's
-        size."""
-        return cls(min(lease_s / 3, max(1.0, containers / BEATS)), max(1.0, containers / DETAILS))
-
-    def hurried(self) -> Pace:
-        """A pace ten times as fast, for times when a container should notice a request at once."""
-        return replace(self, heartbeat_s=self.heartbeat_s / 10)
-
-    def of_standby(self) -> Pace:
-        """The pace of a standby: a container that has lost its executor waits until the standby notices that it has to
-        stop."""
-        return replace(self, heartbeat_s=self.heartbeat_s / STANDBY_BEATS)
-
-
-class Heartbeat(msgspec.Struct):
-    """The sign of life of an attempt. Its size does not depend on tasks, stores or metrics.
+class Heartbeat(msgspec.Struct, omit_defaults=True):
+    """The report of an attempt: see ContainerReport.
 
     `sequence` numbers the heartbeats of a lease from 1; 0 means no number. A connection that the client has given up
-    may still deliver an old heartbeat, which must not count.
+    may still deliver an old heartbeat, which must not count. `lags` were measured `lags_age_s` seconds ago; None: as in
+    the heartbeat before. `facts` are the others since the heartbeat before.
     """
 
     epoch: int
@@ -240,88 +209,62 @@ class Heartbeat(msgspec.Struct):
     processed: int = 0
     commits: int = 0
     sequence: int = 0
-
-
-class Answer(msgspec.Struct):
-    """The answer to a heartbeat. `again`: send all details, not only changes."""
-
-    directive: Directive
-    checkpoint_clock: int | None
-    pace: Pace = Pace()
-    again: bool = False
-
-
-class Details(msgspec.Struct, omit_defaults=True):
-    """The changed details of an attempt, or the first of them (`first`: all earlier ones are void).
-
-    `lags` are the `partitions` of facts, `lags_age_s` says how many seconds ago they were true, with the last piece of
-    a measurement. `facts` are the other facts since the previous details. A value that is not a number is unknown.
-    `names` are new metrics, by group; in this order they get the next numbers, from 0. `numbers` are the numbers of
-    metrics with new `values`. `sequence` numbers the pieces of a lease from 1; 0 means no number.
-    """
-
-    epoch: int
-    first: bool = False
     positions: dict[str, int] = {}
     ends: dict[str, int] = {}
     restored: dict[str, tuple[int, float, str]] = {}
     restoring: dict[str, tuple[int, int]] = {}
     clocks: dict[str, TaskProgress] = {}
-    lags: dict[str, PartitionLag] = {}
-    lags_age_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    facts: Facts | None = None
-    names: list[tuple[str, list[str]]] = []
-    numbers: list[int] = []
-    values: list[float] = []
-    sequence: int = 0
+    metrics: dict[str, dict[str, float]] = {}
+    lags: dict[str, PartitionLag] | None = None
+    lags_age_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    facts: Facts = NO_FACTS
+
+    @classmethod
+    def of(cls, report: ContainerReport, facts: Facts, sequence: int, now: float) -> Heartbeat:
+        """The heartbeat with a report and the facts that were not sent yet, at the time `now` of the monotonic clock."""
+        lags, facts = facts.partitions, msgspec.structs.replace(facts, partitions=None)
+        return cls(
+            epoch=report.epoch,
+            phase=report.phase,
+            processed=report.processed,
+            commits=report.commits,
+            sequence=sequence,
+            positions=dict(report.positions),
+            ends=dict(report.ends),
+            restored=dict(report.restored),
+            restoring=dict(report.restoring),
+            clocks=dict(report.clocks),
+            metrics=numbers_of(report.metrics),
+            lags=None if lags is None else lags.value,
+            lags_age_s=0.0 if lags is None else max(0.0, now - lags.at),
+            facts=facts,
+        )
+
+    def report(self, container_id: str, now: float) -> ContainerReport:
+        """The report of a container, received at the time `now` of the monotonic clock."""
+        lags = None if self.lags is None else Measured(self.lags, now - self.lags_age_s)
+        return ContainerReport(
+            container_id=container_id,
+            epoch=self.epoch,
+            phase=self.phase,
+            processed=self.processed,
+            commits=self.commits,
+            positions=self.positions,
+            ends=self.ends,
+            restored=self.restored,
+            restoring=self.restoring,
+            clocks=self.clocks,
+            metrics=self.metrics,
+            facts=msgspec.structs.replace(self.facts, partitions=lags),
+        )
 
 
-class Taken(msgspec.Struct):
-    """The answer to details. `again`: they do not follow the previous ones, so send all of them, with a `first`
-    piece."""
+class Answer(msgspec.Struct):
+    """The answer to a heartbeat. The next one is due after `pace_s` seconds."""
 
-    again: bool = False
-
-
-#: Most bytes of details, compressed and not. A container makes far smaller pieces; a larger body is not read.
-PACKED_LIMIT, DETAILS_LIMIT = 1_048_576, 4_194_304
-
-
-#: Bytes of the number of a metric and of its value.
-_COLUMNS = 4 + 8
-
-
-def pack(details: Details) -> bytes:
-    """Details as a body: compressed JSON, a line feed, all `numbers` (32 bits) and all `values` (doubles),
-    little-endian. A coordinator gets fifty thousand of them a second, and reading them as text takes up to half as long
-    again."""
-    numbers, values = details.numbers, details.values
-    text = encode(msgspec.structs.replace(details, numbers=[], values=[]))
-    columns = struct.pack(f"<{len(numbers)}I{len(values)}d", *numbers, *values)
-    return zlib.compress(b"%s\n%s" % (text, columns), 1)
-
-
-def unpack(body: bytes) -> Details:
-    """The details of a body. Raises WireError."""
-    try:
-        opened = zlib.decompressobj()
-        plain = opened.decompress(body, DETAILS_LIMIT)
-    except zlib.error as cause:
-        raise WireError(f"body: not compressed by zlib ({cause})") from cause
-    if not opened.eof:
-        raise WireError(f"body: expected at most {DETAILS_LIMIT:,} B in one piece of zlib")
-    text, _, columns = plain.partition(b"\n")
-    details = read(Details, text)
-    count, odd = divmod(len(columns), _COLUMNS)
-    if odd:
-        raise WireError(f"values: expected {_COLUMNS} B for each number and its value, got {len(columns):,} B in all")
-    if count:
-        both = struct.unpack(f"<{count}I{count}d", columns)
-        details.numbers, details.values = list(both[:count]), list(both[count:])
-        # The sum is finite if all are; if it is not, it may just be too large.
-        if not math.isfinite(sum(details.values)) and any(map(math.isinf, details.values)):
-            raise WireError("values: expected finite numbers")
-    return details
+    directive: Directive
+    checkpoint_clock: int | None
+    pace_s: float = 1.0
 
 
 class Failure(msgspec.Struct):

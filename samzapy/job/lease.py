@@ -190,11 +190,4 @@ class ContainerLease(ABC):
 
     @abstractmethod
     def report(self, report: ContainerReport) -> Directive:
-        """Renew the lease, and return the directive. Raises RetriableError if the coordinator does not answer.
-
-        A coordinator that is far away takes the phase and the counters only; the rest goes by `details`.
-        """
-
-    def details(self, report: ContainerReport) -> None:  # noqa: B027  # a lease in the same process has nothing to send
-        """Send the rest of the report, if it is time and anything has changed. Raises nothing: no lease depends on
-        it."""
+        """Renew the lease, and return the directive. Raises RetriableError if the coordinator does not answer."""

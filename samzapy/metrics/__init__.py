@@ -1,23 +1,16 @@
-"""Collects, names and publishes the metrics of a container and of a job.
+"""Counts, names and publishes the metrics of a container.
 
-registry        counters, gauges and timers by group and name, and snapshots of them
-reporters       the reporters of a job file: `snapshots` (JSON in Samza's format) and `opentelemetry`
+registry        counters, gauges, timers and histograms by group and name, and snapshots of them
 families        the names, types and help texts for Prometheus and OpenTelemetry
-series          the labelled series of a job or of a container; their number is bounded
-prometheus      the series as Prometheus text, and the port that serves a container's
+series          the metrics of a container, as prometheus_client writes them
+reporters       the reporters of a job file: `snapshot` and `log` (JSON in Samza's format), `otel`
+opentelemetry   the export of OTLP
+prometheus      the port of a container that serves them
 dashboard       a Grafana dashboard, and the alert rules of `rules.yml`
 """
 
 from samzapy.metrics.registry import Registry, UserMetrics
-from samzapy.metrics.reporters import reporters
-from samzapy.metrics.snapshots import (
-    Publish,
-    Reporter,
-    SnapshotHeader,
-    SnapshotReporter,
-    log_publisher,
-    task_snapshots,
-)
+from samzapy.metrics.reporters import Publish, Reporter, SnapshotHeader, SnapshotReporter, reporters, task_snapshots
 
 __all__ = [
     "Publish",
@@ -26,7 +19,6 @@ __all__ = [
     "SnapshotHeader",
     "SnapshotReporter",
     "UserMetrics",
-    "log_publisher",
     "reporters",
     "task_snapshots",
 ]

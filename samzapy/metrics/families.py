@@ -5,8 +5,7 @@ A registry stores a number by group and name. `container_metric` and `task_metri
 1. The groups of the table `_GROUPS` belong to the container: `commit`, `errors`, `process` and so on.
 2. A group with the name of a task belongs to that task: `processed.STREAM`, `store.NAME.PROPERTY`,
    `sink.NAME.PROPERTY`.
-3. All other numbers come from the user's code: `samzapy_user_GROUP_NAME`. A name that ends with `COUNTED` is a counter,
-   any other a gauge or a number of a timer.
+3. All other numbers come from the user's code: `samzapy_user_GROUP_NAME`.
 
 A histogram has several numbers: `NAME.le.BOUND` for each bound, `NAME.le.sum` and `NAME.le.count`.
 
@@ -23,8 +22,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from samzapy.metrics.columns import COUNTED
-
 PREFIX = "samzapy_"
 
 
@@ -35,15 +32,7 @@ class Kind(Enum):
     GAUGE = "gauge"
     SUMMARY = "summary"
     HISTOGRAM = "histogram"
-    UNTYPED = "untyped"
-
-
-class Merge(Enum):
-    """The way to combine the values of several tasks when a family has too many series."""
-
-    SUM = "sum"
-    MAX = "max"
-    MIN = "min"
+    UNTYPED = "unknown"
 
 
 @dataclass(frozen=True)
@@ -54,168 +43,138 @@ class Family:
     name: str
     kind: Kind
     help: str
-    merge: Merge = Merge.SUM
     scale: float = 1.0
+
+    @property
+    def sample_names(self) -> tuple[str, ...]:
+        """The names of its samples."""
+        full = PREFIX + self.name
+        return tuple([full + part for part in _PARTS.get(self.kind, ("",))])
 
 
 class Named(NamedTuple):
     """The family of a number, its part (`_sum` or `_count` of a summary or histogram, `_bucket` of a histogram, else
-    empty), and its labels after the place's labels."""
+    empty), and its labels after those of its place."""
 
     family: Family
     part: str = ""
     labels: tuple[tuple[str, str], ...] = ()
 
 
-def counter(name: str, help_: str, scale: float = 1.0) -> Family:
-    """A number that only grows between restarts."""
-    return Family(name, Kind.COUNTER, help_, Merge.SUM, scale)
-
-
-def gauge(name: str, help_: str, merge: Merge = Merge.SUM, scale: float = 1.0) -> Family:
-    """A number that goes up and down."""
-    return Family(name, Kind.GAUGE, help_, merge, scale)
-
-
-def summary(name: str, help_: str) -> Family:
-    """A sum and a count."""
-    return Family(name, Kind.SUMMARY, help_)
-
-
-def histogram(name: str, help_: str) -> Family:
-    """Buckets, a sum and a count."""
-    return Family(name, Kind.HISTOGRAM, help_)
-
-
 #: Between the name of a histogram and the bound of a bucket, `sum` or `count`.
 LE = ".le."
 #: The part of a family that has the buckets of a histogram, and their label.
 BUCKET, BOUND = "_bucket", "le"
+_PARTS = {Kind.COUNTER: ("_total",), Kind.SUMMARY: ("_sum", "_count"), Kind.HISTOGRAM: (BUCKET, "_sum", "_count")}
+_MS, _US = 0.001, 0.000_001
 
-_MS = 0.001
-_US = 0.000_001
+
+def counter(name: str, help_: str) -> Family:
+    """A number that only grows between restarts."""
+    return Family(name, Kind.COUNTER, help_)
 
 
-def _sum_and_count(name: str, family: Family, total: str = "total") -> dict[str, Named]:
-    return {f"{name}.count": Named(family, "_count"), f"{name}.{total}": Named(family, "_sum")}
+def gauge(name: str, help_: str, scale: float = 1.0) -> Family:
+    """A number that goes up and down."""
+    return Family(name, Kind.GAUGE, help_, scale)
+
+
+def _time(name: str, help_: str) -> Family:
+    """An event time, in milliseconds since 1970."""
+    return gauge(f"{name}_timestamp_seconds", help_, _MS)
 
 
 def _longest(family: Family) -> Named:
     name = family.name.replace("_seconds", "_max_seconds")
-    return Named(gauge(name, f"Longest since the start: {family.help}", Merge.MAX))
+    return Named(gauge(name, f"Longest since the start: {family.help}"))
 
 
-def _timer(name: str, family: Family) -> dict[str, Named]:
-    return _sum_and_count(name, family, "total-s") | {f"{name}.max-s": _longest(family)}
+def _summary(number: str, total: str, name: str, help_: str) -> dict[str, Named]:
+    family = Family(name, Kind.SUMMARY, help_)
+    return {f"{number}.count": Named(family, "_count"), f"{number}.{total}": Named(family, "_sum")}
 
 
-_COMMIT = histogram("commit_seconds", "Time of whole commits.")
-_STEP = histogram("commit_step_seconds", "Time of a commit's steps, by step.")
-_PROCESS = histogram(
+_COMMIT = Family("commit_seconds", Kind.HISTOGRAM, "Time of whole commits.")
+_STEP = Family("commit_step_seconds", Kind.HISTOGRAM, "Time of a commit's steps, by step.")
+_PROCESS = Family(
     "container_process_seconds",
+    Kind.HISTOGRAM,
     "Time per message in process, of all tasks of the container; messages that ran together have the mean of their time.",
 )
-_BATCH = histogram("container_batch_messages", "Messages per batch, of all tasks of the container.")
-_RESTORED = histogram("store_restore_seconds", "Time that the restore of a task's store took.")
+_BATCH = Family("container_batch_messages", Kind.HISTOGRAM, "Messages per batch, of all tasks of the container.")
+_RESTORED = Family("store_restore_seconds", Kind.HISTOGRAM, "Time that the restore of a task's store took.")
+_QUERY = _summary("answer", "total-s", "query_seconds", "Time that the container took to read its answers.")
 _ERRORS = counter("errors", "Messages that failed, by stage, and by what the error policy did about them.")
 _AHEAD = counter("ahead_messages", "Messages too far ahead of the wall clock to advance event time, by operator.")
 _LATE = counter("late_messages", "Messages that arrived after their event time was closed, by operator.")
+_PROCESSED = counter("messages_processed", "Messages processed, by input stream.")
+_WINDOW_TIME = _time("window", "Event time up to which the store's windows are closed.")
+_JOIN = (("operator", "join"),)
 
 #: The groups of a container, by name.
-_GROUPS: Mapping[str, Mapping[str, Named]] = {
+_GROUPS: Mapping[str, Mapping[str, Family | Named]] = {
     "commit": {
-        "commits": Named(counter("commits", "Commits made.")),
-        "commits-skipped": Named(
-            counter("commits_skipped", "Commits skipped because messages were in flight for too long.")
-        ),
+        "commits": counter("commits", "Commits made."),
+        "commits-skipped": counter("commits_skipped", "Commits skipped because messages were in flight for too long."),
         "commit.max-s": _longest(_COMMIT),
     },
-    "promises": {
-        "weakened": Named(gauge("weakened_promises", "Reasons why the job's guarantee is weakened.", Merge.MAX))
-    },
-    "restore": {"seconds": Named(gauge("restore_duration_seconds", "Time that the last restore took.", Merge.MAX))},
+    "promises": {"weakened": gauge("weakened_promises", "Reasons why the job's guarantee is weakened.")},
+    "restore": {"seconds": gauge("restore_duration_seconds", "Time that the last restore took.")},
     "inputs": {
-        "bootstrap-remaining": Named(
-            gauge("bootstrap_remaining_messages", "Messages of bootstrap streams left to read.")
-        )
+        "bootstrap-remaining": gauge("bootstrap_remaining_messages", "Messages of bootstrap streams left to read.")
     },
-    "standby": {"lag": Named(gauge("standby_lag_messages", "Changelog records that a standby still has to read."))},
+    "standby": {"lag": gauge("standby_lag_messages", "Changelog records that a standby still has to read.")},
     "queries": {
-        "questions": Named(counter("queries_answered", "Questions about its stores that the container answered.")),
-        "entries": Named(counter("query_entries", "Entries in the answers to questions about stores.")),
-        **_timer("answer", summary("query_seconds", "Time that the container took to read its answers.")),
+        "questions": counter("queries_answered", "Questions about its stores that the container answered."),
+        "entries": counter("query_entries", "Entries in the answers to questions about stores."),
+        **_QUERY,
+        "answer.max-s": _longest(_QUERY["answer.count"].family),
     },
     "guarantee": {
-        "outside-transaction": Named(counter("outputs_outside_transaction", "Outputs sent outside the transaction.")),
-        "offsets-skipped": Named(counter("offsets_skipped", "Offsets after the checkpoint that a start skipped.")),
-        "offsets-repeated": Named(counter("offsets_repeated", "Offsets before the checkpoint that a start repeated.")),
-        "sink-offsets-missing": Named(
-            counter("sink_offsets_missing", "Partitions without an offset in their sink at a start.")
+        "outside-transaction": counter("outputs_outside_transaction", "Outputs sent outside the transaction."),
+        "offsets-skipped": counter("offsets_skipped", "Offsets after the checkpoint that a start skipped."),
+        "offsets-repeated": counter("offsets_repeated", "Offsets before the checkpoint that a start repeated."),
+        "sink-offsets-missing": counter(
+            "sink_offsets_missing", "Partitions without an offset in their sink at a start."
         ),
-        "stores-rebuilt": Named(counter("stores_rebuilt", "Local stores that were set aside and rebuilt.")),
+        "stores-rebuilt": counter("stores_rebuilt", "Local stores that were set aside and rebuilt."),
     },
     "join": {
-        "ahead": Named(_AHEAD, "", (("operator", "join"),)),
-        "late": Named(_LATE, "", (("operator", "join"),)),
-        "unmatched": Named(counter("join_unmatched", "Messages that matched no row of the joined table.")),
+        "ahead": Named(_AHEAD, "", _JOIN),
+        "late": Named(_LATE, "", _JOIN),
+        "unmatched": counter("join_unmatched", "Messages that matched no row of the joined table."),
     },
-    "deduplication": {"dropped": Named(counter("duplicates_dropped", "Messages dropped as duplicates."))},
+    "deduplication": {"dropped": counter("duplicates_dropped", "Messages dropped as duplicates.")},
     "container": {
-        "starts": Named(
-            counter(
-                "container_starts",
-                "Starts in the container's process; each after the first resumes from the last commit.",
-            )
+        "starts": counter(
+            "container_starts", "Starts in the container's process; each after the first resumes from the last commit."
         ),
-        "resident-bytes": Named(
-            gauge("container_resident_memory_bytes", "Resident memory of the container's process.")
-        ),
-        "cpu-s": Named(counter("container_cpu_seconds", "CPU time of the container's process, user and system.")),
-        "threads": Named(gauge("container_threads", "Threads of the container's process.")),
-        "open-files": Named(gauge("container_open_descriptors", "Open file descriptors of the container's process.")),
+        "resident-bytes": gauge("container_resident_memory_bytes", "Resident memory of the container's process."),
+        "cpu-s": counter("container_cpu_seconds", "CPU time of the container's process, user and system."),
+        "threads": gauge("container_threads", "Threads of the container's process."),
+        "open-files": gauge("container_open_descriptors", "Open file descriptors of the container's process."),
     },
     "metrics": {
-        "source-failures": Named(
-            counter("metrics_source_failures", "Failed readings of a group of metrics, or of a sink's metrics.")
+        "source-failures": counter(
+            "metrics_source_failures", "Failed readings of a group of metrics, or of a sink's metrics."
         )
     },
 }
 
-_TASK: Mapping[str, Named] = {
-    "sent": Named(counter("messages_sent", "Messages sent to output streams.")),
-    **_sum_and_count("process", summary("process_seconds", "Time per message in the task's process."), "total-s"),
-    **_sum_and_count("batch", summary("batch_messages", "Messages per batch that a task got.")),
-    "clock-ms": Named(gauge("task_clock_timestamp_seconds", "Event time that the task has reached.", Merge.MIN, _MS)),
-    "watermark": Named(
-        gauge("task_watermark_timestamp_seconds", "Lowest watermark of the upstream stages.", Merge.MIN, _MS)
-    ),
+_TASK: Mapping[str, Family | Named] = {
+    "sent": counter("messages_sent", "Messages sent to output streams."),
+    **_summary("process", "total-s", "process_seconds", "Time per message in the task's process."),
+    **_summary("batch", "total", "batch_messages", "Messages per batch that a task got."),
+    "clock-ms": _time("task_clock", "Event time that the task has reached."),
+    "watermark": _time("task_watermark", "Lowest watermark of the upstream stages."),
     "event-times-ahead": Named(_AHEAD, "", (("operator", "clock"),)),
-    "event-clock": Named(gauge("task_timers_timestamp_seconds", "Event time of the task's timers.", Merge.MIN, _MS)),
-    "timers-fired": Named(counter("timers_fired", "Timers fired.")),
-    "state.written": Named(counter("state_checkpoints", "Checkpoints of the task's own state written.")),
-    "state.bytes": Named(gauge("state_checkpoint_bytes", "Size of the last checkpoint of the task's own state.")),
-    "state.oldest-ms": Named(
-        gauge(
-            "state_checkpoint_oldest_timestamp_seconds",
-            "Event time of the oldest state checkpoint kept.",
-            Merge.MIN,
-            _MS,
-        )
-    ),
-    "state.newest-ms": Named(
-        gauge(
-            "state_checkpoint_newest_timestamp_seconds",
-            "Event time of the newest state checkpoint kept.",
-            Merge.MIN,
-            _MS,
-        )
-    ),
+    "event-clock": _time("task_timers", "Event time of the task's timers."),
+    "timers-fired": counter("timers_fired", "Timers fired."),
+    "state.written": counter("state_checkpoints", "Checkpoints of the task's own state written."),
+    "state.bytes": gauge("state_checkpoint_bytes", "Size of the last checkpoint of the task's own state."),
+    "state.oldest-ms": _time("state_checkpoint_oldest", "Event time of the oldest state checkpoint kept."),
+    "state.newest-ms": _time("state_checkpoint_newest", "Event time of the newest state checkpoint kept."),
 }
-
-_PROCESSED = counter("messages_processed", "Messages processed, by input stream.")
-_WINDOW_TIME = gauge(
-    "window_timestamp_seconds", "Event time up to which the store's windows are closed.", Merge.MIN, _MS
-)
 
 _STORE: Mapping[str, Family] = {
     "gets": counter("store_gets", "Reads of one key."),
@@ -259,9 +218,7 @@ _STORE: Mapping[str, Family] = {
         "store_rocksdb_table_readers_bytes", "Memory of indexes and filters, estimated."
     ),
     "total-sst-files-size": gauge("store_disk_bytes", "Size of the store's files on disk."),
-    "block-cache-usage": gauge(
-        "store_rocksdb_block_cache_bytes", "Memory of the block cache, which stores may share.", Merge.MAX
-    ),
+    "block-cache-usage": gauge("store_rocksdb_block_cache_bytes", "Memory of the block cache, which stores may share."),
 }
 
 _SINK: Mapping[str, Family] = {
@@ -293,11 +250,9 @@ _KAFKA: Mapping[str, Family] = {
     "disconnects": counter(f"{_CLIENT}disconnects", "Connections to brokers that were closed."),
     "brokers-up": gauge(f"{_CLIENT}brokers_up", "Brokers with a connection."),
     "round-trip-p99-us": gauge(
-        f"{_CLIENT}round_trip_p99_seconds", "Round-trip time to the slowest broker, 99th percentile.", Merge.MAX, _US
+        f"{_CLIENT}round_trip_p99_seconds", "Round-trip time to the slowest broker, 99th percentile.", _US
     ),
-    "throttle-ms": gauge(
-        f"{_CLIENT}throttle_seconds", "Mean throttling by the broker that throttles most.", Merge.MAX, _MS
-    ),
+    "throttle-ms": gauge(f"{_CLIENT}throttle_seconds", "Mean throttling by the broker that throttles most.", _MS),
 }
 
 #: The numbers of a task's stores and sinks, and the help text for numbers of plugins.
@@ -313,7 +268,6 @@ _HISTOGRAMS: Mapping[tuple[str, str], Family] = {
     ("process", "batch"): _BATCH,
 }
 
-_OF_USERS = "user_"
 #: The groups that the container itself fills. Operators fill theirs through the interface of the user's code.
 OF_CONTAINER = {*_GROUPS, "clients", "errors", "process", "restores"} - {"deduplication", "join"}
 #: Begins a group of the user's code that has the name of one of those.
@@ -329,21 +283,21 @@ def sanitized(text: str) -> str:
     return _NOT_A_NAME.sub("_", numbered).strip("_").lower() or "_"
 
 
-def container_metric(group: str, name: str) -> Named | None:
-    """The family of a number in a group of the container; None if another number includes it."""
-    known = name.removesuffix(COUNTED)
+def container_metric(group: str, name: str, *, counts: bool = False) -> Named | None:
+    """The family of a number in a group of the container; None if another number includes it. `counts`: whether it is a
+    counter, which decides the type of a number of the user's code."""
     if group.startswith(MARK):
-        return _of_users(group.removeprefix(MARK), name)
-    found = _GROUPS.get(group, {}).get(known)
-    if found is not None:
-        return found
-    base, of_histogram, leaf = known.rpartition(LE)
+        return _of_user(group.removeprefix(MARK), name, counts=counts)
+    known = _GROUPS.get(group, {}).get(name)
+    if known is not None:
+        return known if isinstance(known, Named) else Named(known)
+    base, of_histogram, leaf = name.rpartition(LE)
     if of_histogram:
-        return _bucket(_histogram(group, base), leaf)
+        return _part_of(_histogram(group, base), leaf)
     if group == "commit" and name.startswith(("commit.", "step.")):
         # The histogram has the same numbers.
         return None
-    return _labelled(group, known) or _users(group, name)
+    return _labelled(group, name) or _of_user(group, name, counts=counts)
 
 
 def _labelled(group: str, name: str) -> Named | None:
@@ -364,11 +318,12 @@ def _labelled(group: str, name: str) -> Named | None:
     return None
 
 
-def task_metric(name: str) -> Named | None:
-    """The family of a number in a task's group; None if another number includes it."""
-    found = _TASK.get(name.removesuffix(COUNTED))
-    if found is not None:
-        return found
+def task_metric(name: str, *, counts: bool = False) -> Named | None:
+    """The family of a number in a task's group; None if another number includes it. `counts` as in
+    `container_metric`."""
+    known = _TASK.get(name)
+    if known is not None:
+        return known if isinstance(known, Named) else Named(known)
     if name == "processed":
         # The sum of `processed.STREAM`.
         return None
@@ -381,20 +336,18 @@ def task_metric(name: str) -> Named | None:
         family = table.get(leaf) or Family(f"{kind}_{sanitized(leaf)}", Kind.UNTYPED, unknown.format(leaf))
         return Named(family, "", ((kind, owner),))
     store, _, leaf = name.rpartition(".")
-    return Named(_WINDOW_TIME, "", (("store", store),)) if leaf == "event-time-ms" else _of_users("task", name)
+    if leaf == "event-time-ms":
+        return Named(_WINDOW_TIME, "", (("store", store),))
+    return _of_user("task", name, counts=counts)
 
 
 def known_families() -> Iterable[Family]:
-    """All families with a fixed name."""
-    named = [*_TASK.values(), *(each for group in _GROUPS.values() for each in group.values())]
+    """All families of a container with a fixed name."""
+    named = [*_TASK.values(), *(item for group in _GROUPS.values() for item in group.values())]
     fixed = [*_HISTOGRAMS.values(), _STEP, _RESTORED, _ERRORS, _AHEAD, _LATE, _PROCESSED, _WINDOW_TIME]
-    tables = (_STORE, _SINK, _WINDOWS, _KAFKA)
-    return dict.fromkeys([*(each.family for each in named), *fixed, *(f for table in tables for f in table.values())])
-
-
-def is_of_users(family: Family) -> bool:
-    """Whether the name comes from the job's own code, or from a plugin."""
-    return family.kind is Kind.UNTYPED or family.name.startswith(_OF_USERS)
+    tables = [*_STORE.values(), *_SINK.values(), *_WINDOWS.values(), *_KAFKA.values()]
+    families = [item.family if isinstance(item, Named) else item for item in named]
+    return dict.fromkeys([*families, *fixed, *tables])
 
 
 def _histogram(group: str, name: str) -> Named:
@@ -403,25 +356,26 @@ def _histogram(group: str, name: str) -> Named:
         return Named(_RESTORED, "", (("store", name),))
     if group == "commit" and name.startswith("step."):
         return Named(_STEP, "", (("step", name.removeprefix("step.")),))
-    found = _HISTOGRAMS.get((group, name))
-    return _users(group, name, Kind.HISTOGRAM) if found is None else Named(found)
+    known = _HISTOGRAMS.get((group, name))
+    return Named(_user_family(group, name, Kind.HISTOGRAM) if known is None else known)
 
 
-def _bucket(of: Named, leaf: str) -> Named:
+def _part_of(histogram: Named, leaf: str) -> Named:
     if leaf in {"sum", "count"}:
-        return Named(of.family, f"_{leaf}", of.labels)
-    return Named(of.family, BUCKET, (*of.labels, (BOUND, leaf)))
+        return Named(histogram.family, f"_{leaf}", histogram.labels)
+    return Named(histogram.family, BUCKET, (*histogram.labels, (BOUND, leaf)))
 
 
-def _of_users(group: str, name: str) -> Named:
+def _of_user(group: str, name: str, *, counts: bool) -> Named:
     base, of_histogram, leaf = name.rpartition(LE)
-    return _bucket(_users(group, base, Kind.HISTOGRAM), leaf) if of_histogram else _users(group, name)
+    if of_histogram:
+        return _part_of(Named(_user_family(group, base, Kind.HISTOGRAM)), leaf)
+    return Named(_user_family(group, name, Kind.COUNTER if counts else Kind.GAUGE))
 
 
-def _users(group: str, name: str, kind: Kind = Kind.GAUGE) -> Named:
-    known = name.removesuffix(COUNTED)
-    made = f"{_OF_USERS}{sanitized(group)}_{sanitized(known)}"
-    if known != name:
+def _user_family(group: str, name: str, kind: Kind) -> Family:
+    full = f"user_{sanitized(group)}_{sanitized(name)}"
+    if kind is Kind.COUNTER:
         # Prometheus ends the name of a counter with `_total`.
-        kind, made = Kind.COUNTER, made.removesuffix("_total")
-    return Named(Family(made, kind, f"A metric of the job's own code: {group}.{known}."))
+        full = full.removesuffix("_total")
+    return Family(full, kind, f"A metric of the job's own code: {group}.{name}.")

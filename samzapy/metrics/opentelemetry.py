@@ -1,8 +1,7 @@
-"""Exports a container's metrics over OTLP, under the same names as for Prometheus.
+"""Exports metrics over OTLP, under the same names as for Prometheus.
 
-Only the registry counts. Each report converts the series of a snapshot to OpenTelemetry's data points and passes them
-to its exporter. A counter becomes a monotonic sum, a summary two of them (`_sum`, `_count`), a histogram one with
-explicit bounds, everything else a gauge.
+A counter becomes a monotonic sum, a summary two of them (`_sum`, `_count`), a histogram one with explicit bounds,
+everything else a gauge.
 """
 
 from __future__ import annotations
@@ -10,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from math import inf
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from samzapy.api.metrics import MetricsRegistry
-from samzapy.clock import Clock
 from samzapy.errors import EnvironmentFailure, RetriableError
-from samzapy.metrics.bounded import Labels, Sample, Series
-from samzapy.metrics.families import BOUND, BUCKET, PREFIX, Kind
-from samzapy.metrics.series import ContainerSnapshot, container_series
-from samzapy.metrics.snapshots import Reporter, Shown, SnapshotHeader
+from samzapy.metrics.families import BOUND
 from samzapy.version import VERSION
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+    from prometheus_client.samples import Sample
 
 #: Time limit of one export in seconds, retries included.
 TIMEOUT_S = 5.0
-_NS_A_MS = 1_000_000
+_NS_PER_MS = 1_000_000
 
 #: Exports OpenTelemetry's `MetricsData`; returns whether it was delivered.
 Export = Callable[[Any], bool]
@@ -51,107 +49,59 @@ def otlp_export(endpoint: str | None, key: str) -> Export:
     return export
 
 
-class OpenTelemetryReporter(Reporter):
-    """Passes a container's metrics to `export`; the resource names the job, as the service, and the container.
-
-    Groups named in `tasks` belong to tasks. `blacklist` is as in SnapshotReporter.
-    """
-
-    def __init__(
-        self,
-        registry: MetricsRegistry,
-        tasks: frozenset[str],
-        header: SnapshotHeader,
-        export: Export,
-        clock: Clock,
-        interval_s: float = 60,
-        blacklist: str | None = None,
-    ) -> None:
-        super().__init__(header.container, clock, interval_s)
-        self._registry, self._tasks, self._header, self._export = registry, tasks, header, export
-        self._shown = Shown(blacklist)
-        self._since_ns = clock.wall_ms() * _NS_A_MS
-        self._resource = {
-            "service.name": header.job_name,
-            "service.namespace": header.job_id,
-            "service.instance.id": f"{header.job_name}-{header.job_id}-{header.container}",
-            "host.name": header.host,
-        }
-
-    def publish(self) -> None:
-        header = self._header
-        container = ContainerSnapshot(header.container, self._tasks, self._shown(self._registry.snapshot()))
-        series = container_series(header.job_name, container)
-        data = metrics_data(series, self._resource, self._since_ns, self._clock.wall_ms() * _NS_A_MS)
-        if not self._export(data):
-            raise RetriableError("OpenTelemetry's exporter did not deliver them")
-
-
-def metrics_data(series: Iterable[Series], resource: Mapping[str, str], since_ns: int, now_ns: int) -> Any:
-    """Series as `MetricsData`. Times are in nanoseconds since 1970."""
+def metrics_data(metrics: Iterable[Metric], resource: Mapping[str, str], since_ms: int, now_ms: int) -> Any:
+    """Metrics as `MetricsData`. Times are in milliseconds since 1970."""
+    from opentelemetry.sdk.metrics.export import Metric as Exported  # noqa: PLC0415
     from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics  # noqa: PLC0415
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
 
-    metrics = [metric for each in series for metric in _metrics(each, since_ns, now_ns)]
-    scope = ScopeMetrics(InstrumentationScope("samzapy", VERSION), metrics, "")
+    times = since_ms * _NS_PER_MS, now_ms * _NS_PER_MS
+    exported = [
+        Exported(name, metric.documentation, _unit(name), data)
+        for metric in metrics
+        for name, data in (_histogram if metric.type == "histogram" else _numbers)(metric, times)
+    ]
+    scope = ScopeMetrics(InstrumentationScope("samzapy", VERSION), exported, "")
     return MetricsData([ResourceMetrics(Resource(dict(resource)), [scope], "")])
 
 
-def _metrics(series: Series, since_ns: int, now_ns: int) -> Iterator[Any]:
-    from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415
-        AggregationTemporality,
-        Gauge,
-        Metric,
-        NumberDataPoint,
-        Sum,
-    )
+def _numbers(metric: Metric, times: tuple[int, int]) -> Iterator[tuple[str, Any]]:
+    from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, NumberDataPoint, Sum  # noqa: PLC0415
 
-    family, samples = series
-    if family.kind is Kind.HISTOGRAM:
-        yield _histogram(series, since_ns, now_ns)
-        return
-    by_part: dict[str, list[Sample]] = {}
-    for sample in samples:
-        by_part.setdefault(sample.part, []).append(sample)
-    for part, values in by_part.items():
-        points = [NumberDataPoint(dict(each.labels), since_ns, now_ns, each.value) for each in values]
-        grows = family.kind in {Kind.COUNTER, Kind.SUMMARY}
-        data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True) if grows else Gauge(points)
-        yield Metric(f"{PREFIX}{family.name}{part}", family.help, _unit(family.name, part), data)
+    by_name: dict[str, list[Sample]] = {}
+    for sample in metric.samples:
+        by_name.setdefault(sample.name, []).append(sample)
+    for name, samples in by_name.items():
+        points = [NumberDataPoint(sample.labels, *times, sample.value) for sample in samples]
+        if metric.type == "counter":
+            yield metric.name, Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
+        elif metric.type == "summary":
+            yield name, Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
+        else:
+            yield name, Gauge(points)
 
 
-def _histogram(series: Series, since_ns: int, now_ns: int) -> Any:
+def _histogram(metric: Metric, times: tuple[int, int]) -> Iterator[tuple[str, Any]]:
     """A histogram: its data points count the values of each bucket, Prometheus counts the values up to each bound."""
-    from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415
-        AggregationTemporality,
-        Histogram,
-        HistogramDataPoint,
-        Metric,
-    )
+    from opentelemetry.sdk.metrics.export import AggregationTemporality, Histogram, HistogramDataPoint  # noqa: PLC0415
 
-    family, samples = series
-    of_one: dict[Labels, dict[str, float]] = {}
-    for sample in samples:
-        labels = tuple([pair for pair in sample.labels if pair[0] != BOUND])
-        part = dict(sample.labels)[BOUND] if sample.part == BUCKET else sample.part
-        of_one.setdefault(labels, {})[part] = sample.value
+    by_labels: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
+    for sample in metric.samples:
+        labels = tuple([pair for pair in sample.labels.items() if pair[0] != BOUND])
+        by_labels.setdefault(labels, {})[sample.labels.get(BOUND, sample.name)] = sample.value
     points, unknown = [], cast("float", None)
-    for labels, values in of_one.items():
+    for labels, values in by_labels.items():
         # A reporter's blacklist may have left some of them out.
-        total, count = values.pop("_sum", 0.0), int(values.pop("_count", 0))
-        found = {float(bound): int(below) for bound, below in values.items()}
-        bounds = sorted(found.keys() - {inf})
-        counts = [high - low for low, high in pairwise([0, *(found[bound] for bound in bounds), count])]
-        points.append(
-            HistogramDataPoint(dict(labels), since_ns, now_ns, count, total, counts, bounds, unknown, unknown)
-        )
-    data = Histogram(points, AggregationTemporality.CUMULATIVE)
-    return Metric(f"{PREFIX}{family.name}", family.help, _unit(family.name, ""), data)
+        total, count = values.pop(f"{metric.name}_sum", 0.0), int(values.pop(f"{metric.name}_count", 0))
+        below = {float(bound): int(number) for bound, number in values.items()}
+        bounds = sorted(below.keys() - {inf})
+        counts = [high - low for low, high in pairwise([0, *(below[bound] for bound in bounds), count])]
+        points.append(HistogramDataPoint(dict(labels), *times, count, total, counts, bounds, unknown, unknown))
+    yield metric.name, Histogram(points, AggregationTemporality.CUMULATIVE)
 
 
-def _unit(name: str, part: str) -> str:
+def _unit(name: str) -> str:
     """The unit in UCUM notation, as OpenTelemetry expects it."""
-    if part == "_count":
-        return "1"
-    return "s" if name.endswith("_seconds") else "By" if name.endswith("_bytes") else "1"
+    seconds, size = ("_seconds", "_seconds_sum"), ("_bytes", "_bytes_sum")
+    return "s" if name.endswith(seconds) else "By" if name.endswith(size) else "1"

@@ -6,12 +6,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from math import inf
+from math import inf, nan
 from typing import Any, TypeVar
 
 from samzapy.api.metrics import Counter, Gauge, Histogram, MetricsRegistry, Timer
 from samzapy.errors import SamzapyError
-from samzapy.metrics.columns import Snapshot, plain_number
 from samzapy.metrics.families import LE, MARK, OF_CONTAINER
 
 logger = logging.getLogger(__name__)
@@ -20,6 +19,9 @@ logger = logging.getLogger(__name__)
 Source = Callable[[], Mapping[str, float]]
 
 M = TypeVar("M", Counter, Gauge, Timer, Histogram)
+
+#: A double represents every integer up to this one exactly.
+_EXACT = 2**53
 
 
 class Registry(MetricsRegistry):
@@ -34,7 +36,8 @@ class Registry(MetricsRegistry):
         # A list may be walked while another thread appends to it; a dict may not, and even copying one can be
         # interrupted.
         self._in_order: list[tuple[str, str, Counter | Gauge | Timer | Histogram]] = []
-        self._counters: set[tuple[str, str]] = set()
+        self.counters: set[tuple[str, str]] = set()
+        """Group and name of each counter."""
         self._sources: dict[str, Source] = {}
         self._asking = threading.Lock()
 
@@ -59,11 +62,11 @@ class Registry(MetricsRegistry):
         previous source. A source that fails is left out and counted in `metrics.source-failures`."""
         self._sources = {**self._sources, group: source}
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> dict[str, dict[str, float]]:
         """All current values as plain numbers, by group and name; NaN for a value that is not a number."""
-        found = Snapshot({}, self._counters)
+        groups: dict[str, dict[str, float]] = {}
         for group, name, metric in self._in_order:
-            values = found.setdefault(group, {})
+            values = groups.setdefault(group, {})
             if isinstance(metric, Counter):
                 values[name] = metric.count
             elif isinstance(metric, Gauge):
@@ -71,29 +74,22 @@ class Registry(MetricsRegistry):
             elif isinstance(metric, Histogram):
                 values.update(_buckets(name, metric))
             else:
-                values[f"{name}.count"] = metric.count
-                values[f"{name}.total-s"] = metric.total
-                values[f"{name}.max-s"] = metric.max
+                values |= {f"{name}.count": metric.count, f"{name}.total-s": metric.total, f"{name}.max-s": metric.max}
         with self._asking:
             for group, source in self._sources.items():
                 try:
-                    found.setdefault(group, {}).update(source())
+                    groups.setdefault(group, {}).update(source())
                 except Exception as cause:  # noqa: BLE001  # one failing source must not cost the others
                     self.counter("metrics", "source-failures").inc()
                     logger.debug("The metrics of '%s' cannot be read: %s", group, cause)
-        for values in found.values():
-            for name, value in values.items():
-                # Readers pack the values as numbers, and a task may count with those of another library.
-                if type(value) is not float:
-                    values[name] = plain_number(value)
-        return found
+        return {group: {name: _plain(value) for name, value in values.items()} for group, values in groups.items()}
 
     def _metric(self, group: str, name: str, kind: type[M], *made_of: Any) -> M:
         metric = self._metrics.get((group, name))
         if metric is None:
             metric = self._metrics[group, name] = kind(*made_of)
             if kind is Counter:
-                self._counters.add((group, name))
+                self.counters.add((group, name))
             self._in_order.append((group, name, metric))
         if not isinstance(metric, kind):
             raise SamzapyError(
@@ -109,22 +105,22 @@ class UserMetrics(MetricsRegistry):
         self._registry = registry
 
     def counter(self, group: str, name: str) -> Counter:
-        return self._registry.counter(_apart(group), name)
+        return self._registry.counter(_own_group(group), name)
 
     def gauge(self, group: str, name: str) -> Gauge:
-        return self._registry.gauge(_apart(group), name)
+        return self._registry.gauge(_own_group(group), name)
 
     def timer(self, group: str, name: str) -> Timer:
-        return self._registry.timer(_apart(group), name)
+        return self._registry.timer(_own_group(group), name)
 
     def histogram(self, group: str, name: str, bounds: Sequence[float]) -> Histogram:
-        return self._registry.histogram(_apart(group), name, bounds)
+        return self._registry.histogram(_own_group(group), name, bounds)
 
     def snapshot(self) -> dict[str, dict[str, float]]:
         return self._registry.snapshot()
 
 
-def _apart(group: str) -> str:
+def _own_group(group: str) -> str:
     return f"{MARK}{group}" if group in OF_CONTAINER else group
 
 
@@ -134,3 +130,13 @@ def _buckets(prefix: str, histogram: Histogram) -> Iterator[tuple[str, float]]:
         yield f"{prefix}{'+Inf' if bound == inf else bound}", count
     yield f"{prefix}sum", histogram.total
     yield f"{prefix}count", below[-1]
+
+
+def _plain(value: object) -> float:
+    """A value as a plain number; NaN if it is none, since a task may set a gauge to any object."""
+    if type(value) is float or (type(value) is int and -_EXACT < value < _EXACT):
+        return value
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001  # the object may raise anything
+        return nan

@@ -99,7 +99,7 @@ def launch_once(
 
 def _without_containers(config: JobConfig) -> JobOutcome:
     """The outcome of a run that has ended before it had containers."""
-    status = JobStatus(config.name, stopping=True, seconds=0.0, containers=(), restored=(), failures=())
+    status = JobStatus(name=config.name, stopping=True)
     return JobOutcome(status, stopped=True)
 
 

@@ -220,7 +220,6 @@ def _page(
         records_of(config, coordinator, exchange),
         token,
         Addresses(port=config.page_port or 0, names=config.page_hosts),
-        max_series=config.prometheus.max_series,
     )
     try:
         options.on_event(f"status page: {service.page}")

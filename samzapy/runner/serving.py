@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -19,16 +19,15 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.spark import TlsConfig
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.job_series import job_series
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.status import ContainerStatus, JobStatus
 from samzapy.coordinator.web.live import LiveInspector
 from samzapy.coordinator.web.queries import Records, StoreQueries
 from samzapy.coordinator.web.tls import Identity, made_for
-from samzapy.coordinator.web.views import Pauses, Rendered, View
+from samzapy.coordinator.web.views import Rendered, View
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.metrics.bounded import Bounds
-from samzapy.metrics.prometheus import CONTENT_TYPE, render
-from samzapy.metrics.series import ContainerSnapshot, JobSnapshot
+from samzapy.metrics.series import CONTENT_TYPE, as_text
 from samzapy.queries.exchange import Exchange
 from samzapy.queries.owners import StoreOwners
 from samzapy.queries.text import store_texts
@@ -71,11 +70,8 @@ def serve(
     records: Records,
     token: str,
     at: Addresses,
-    *,
-    max_series: int,
 ) -> CoordinatorService:
-    """Serve the coordinator of a job at its addresses. `records` answers questions about the job's records; `/metrics` has at most
-    `max_series` series.
+    """Serve the coordinator of a job at its addresses. `records` answers questions about the job's records.
 
     Raises EnvironmentFailure if a port is taken.
     """
@@ -83,7 +79,7 @@ def serve(
         coordinator,
         token,
         at,
-        added=views_of(coordinator, Bounds(job=max_series)),
+        added=views_of(coordinator),
         open_to_all=PROBES,
         records=records,
     )
@@ -104,13 +100,11 @@ def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) 
     return Records(live, StoreQueries(coordinator, exchange, owners, texts, limits))
 
 
-def views_of(coordinator: Coordinator, bounds: Bounds = Bounds()) -> Mapping[str, View]:  # noqa: B008  # frozen
-    """The views of a job's metrics, within `bounds`, and of its probes, by path."""
-    tasks = frozenset(task.name for task in coordinator.spec.model.tasks)
-    pause = Pauses()
+def views_of(coordinator: Coordinator) -> Mapping[str, View]:
+    """The views of a job's metrics, and of its probes, by path."""
 
     def metrics(status: JobStatus) -> Rendered:
-        return Rendered(render(job_snapshot(status, tasks, pause), bounds, pause), CONTENT_TYPE)
+        return Rendered(as_text(job_series(status)), CONTENT_TYPE)
 
     def healthz(status: JobStatus) -> Rendered:  # noqa: ARG001  # the run alone decides
         return _phrase(good=coordinator.abandoned is None)
@@ -133,44 +127,3 @@ def are_ready(containers: Iterable[ContainerStatus]) -> bool:
 
 def _phrase(*, good: bool) -> Rendered:
     return Rendered(b"ok\n", "text/plain") if good else Rendered(b"not well\n", "text/plain", 503)
-
-
-def job_snapshot(status: JobStatus, tasks: frozenset[str], pause: Callable[[], None] = lambda: None) -> JobSnapshot:
-    """The status as the metrics of a job are made of it; `tasks` are the names of the job's tasks. `pause` is called between two
-    containers."""
-
-    def snapshot(container: ContainerStatus) -> ContainerSnapshot:
-        pause()
-        return _container(container, tasks, status.at)
-
-    clocks = status.clocks
-    return JobSnapshot(
-        status.name,
-        tuple(map(snapshot, status.containers)),
-        tuple(map(snapshot, status.standbys)),
-        status.seconds,
-        status.processed,
-        status.commits,
-        status.failed,
-        len(status.downgrades),
-        status.stopping,
-        clocks.job,
-        clocks.checkpoint,
-        0.0 if clocks.stalled is None else clocks.stalled.seconds,
-        {store: size.offsets for store, size in status.changelogs.items()},
-    )
-
-
-def _container(status: ContainerStatus, tasks: frozenset[str], now: float) -> ContainerSnapshot:
-    return ContainerSnapshot(
-        status.id,
-        tasks,
-        status.metrics,
-        status.state,
-        status.phase,
-        status.attempts,
-        status.partitions,
-        0.0 if status.stalled is None else status.stalled.seconds,
-        status.restoring,
-        status.lag_age_s(now),
-    )

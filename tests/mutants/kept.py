@@ -88,14 +88,6 @@ _OWNERS = (
         "if grant is not None:\n            grant.state = state",
         (_LEASES,),
     ),
-    # A look that forgets the leases which end before the next one.
-    Mutant(
-        "samzapy/coordinator/leases.py",
-        "self._quiet_until = min(self._quiet_until, grant.expires)",
-        "pass",
-        (_LEASES,),
-    ),
-    Mutant("samzapy/coordinator/leases.py", "        self._silent.discard(container_id)\n", "", (_LEASES,)),
     Mutant(
         "samzapy/coordinator/leases.py",
         "if grant.state is not ContainerState.DONE:\n",

@@ -132,8 +132,6 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join()
         report = self._build(phase)
-        # In this order: a thread that waits for the end of the attempt finds all results.
-        self._lease.details(report)
         try:
             self._lease.report(report)
         except SamzapyError as cause:
@@ -144,8 +142,6 @@ class Heartbeat:
         while not self._closed.wait(min(self._lease.duration_s / 3, self._lease.pace_s)):
             if self._lost is None:
                 self._tell()
-                if self._lost is None and self._newest is not None:
-                    self._lease.details(self._newest)
             elif self._clock.monotonic() - self._lost_at > self._lease.duration_s:
                 self._on_lost(self._lost)
 

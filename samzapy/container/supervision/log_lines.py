@@ -125,7 +125,7 @@ def stack_as_text(frame: FrameType) -> str:
     depth, above = 1, frame
     while above.f_code not in _KNOWN and above.f_back is not None:
         depth, above = depth + 1, above.f_back
-    return "".join(traceback.format_stack(frame, limit=depth))[-LONGEST_TRACEBACK:].rstrip()
+    return sendable("".join(traceback.format_stack(frame, limit=depth))[-LONGEST_TRACEBACK:].rstrip())
 
 
 #: Attributes of a record that the filter sets.

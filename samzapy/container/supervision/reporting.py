@@ -12,15 +12,13 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import final
 
-from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.supervision import PrometheusConfig, ReporterConfig
-from samzapy.metrics import Publish, Reporter, SnapshotHeader, reporters
-from samzapy.metrics.bounded import Series
+from samzapy.metrics import Publish, Registry, Reporter, SnapshotHeader, reporters
 from samzapy.metrics.prometheus import served
-from samzapy.metrics.series import ContainerSnapshot, container_series
+from samzapy.metrics.series import as_text, container_series, is_at_container
 from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
@@ -42,7 +40,7 @@ class Reporting:
         prometheus: PrometheusConfig,
         header: SnapshotHeader,
         tasks: frozenset[str],
-        metrics: MetricsRegistry,
+        metrics: Registry,
         new_clients: Callable[[], SystemClients],
         clock: Clock,
         scrape_tokens: Collection[str] = (),
@@ -56,11 +54,11 @@ class Reporting:
         self._served: AbstractContextManager[None] = nullcontext()
         if prometheus.port:
 
-            def series() -> list[Series]:
-                return container_series(header.job_name, ContainerSnapshot(header.container, tasks, metrics.snapshot()))
+            def text() -> bytes:
+                return as_text(container_series(header.job_name, header.container, tasks, metrics, is_at_container))
 
             tokens = None if prometheus.open_to_all else scrape_tokens
-            self._served = served(prometheus.host, prometheus.port + int(header.container), series, tokens)
+            self._served = served(prometheus.host, prometheus.port + int(header.container), text, tokens)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 

@@ -22,7 +22,7 @@ from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.clocks import as_text
 from samzapy.coordinator.page.history import PACE_S, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector
-from samzapy.coordinator.page.view import StoreSums, Tables, catch_up_s, container_rows, graph, tables
+from samzapy.coordinator.page.view import Tables, catch_up_s, container_rows, graph, store_rows, tables
 from samzapy.coordinator.status import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.lease import TaskProgress
@@ -129,7 +129,6 @@ class Board:
         self._history = History(clock)
         self._inspector = inspector
         self._environment = _environment()
-        self._stores = StoreSums()
         self._pause, self._work_s = pause, work_s
         self._drawing_s = 0.0
         self._closed = threading.Event()
@@ -212,13 +211,11 @@ class Board:
     def _values(self, search: str) -> Mapping[str, Any]:
         status, history = self._snapshot, self._history
         found: Tables = tables(status, history, self._readers, search, self._pause)
-        stores, counted = self._stores.rows(status, self._pause)
         return {
             "status": status,
             "search": search,
             "found": found,
-            "stores": stores,
-            "stores_of": counted,
+            "stores": store_rows(status),
             "state": _state(status),
             "rate": history.rate,
             "rates": graph(history.rates),

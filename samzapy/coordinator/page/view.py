@@ -8,17 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nsmallest
-from math import isnan
 
 from samzapy.coordinator.page.history import History
-from samzapy.coordinator.status import ChangelogSize, ContainerStatus, JobStatus
-from samzapy.metrics.columns import MetricColumns
-from samzapy.metrics.series import PartitionSnapshot
+from samzapy.coordinator.status import ContainerStatus, JobStatus, PartitionStatus
 
 #: Rows of a table. A search finds the others.
 ROWS = 50
-#: The number of tasks in the table of stores; a larger job shows the tasks of its first containers.
-TASKS = 500
 #: Cells of the strip. With more partitions, each cell stands for several.
 CELLS = 500
 #: Partitions that a search looks at between two pauses.
@@ -64,17 +59,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class StoreRow:
-    """A store, summed over all tasks. None stands for what is unknown: `hit_ratio` before the first read, `changelog`,
-    the number of offsets between beginning and end of its changelog, without one or a recent look."""
+    """A store with a changelog: its tasks, and the offsets between beginning and end of the changelog."""
 
     name: str
     tasks: int
-    entries: int | None
-    disk_bytes: int | None
-    cached_bytes: int | None
-    uncommitted_bytes: int | None
-    changelog: int | None
-    hit_ratio: float | None
+    changelog: int
 
 
 @dataclass(frozen=True)
@@ -198,7 +187,7 @@ class _Known:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.containers: list[str] = []
-        self.partitions: list[PartitionSnapshot] = []
+        self.partitions: list[PartitionStatus] = []
         self.keys: list[int] = []
         self.unknown_for_s: dict[str, float | None] = {}
 
@@ -280,79 +269,6 @@ def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(names, key=_natural))
 
 
-class StoreSums:
-    """Sums the metrics of stores over tasks. The sums of a container are kept until it sends other metrics. One caller
-    at a time."""
-
-    def __init__(self) -> None:
-        self._summed: dict[str, tuple[object, int, Mapping[str, Mapping[str, float]]]] = {}
-
-    def rows(self, status: JobStatus, pause: Callable[[], None] = _go_on) -> tuple[Sequence[StoreRow], int]:
-        """The stores in order of name, and the number of tasks summed: up to `TASKS`, or the tasks of one more
-        container."""
-        found: dict[str, dict[str, float]] = {}
-        counted = 0
-        for container in status.containers:
-            if counted >= TASKS:
-                break
-            pause()
-            tasks, sums = self._of(container)
-            counted += tasks
-            for store, metrics in sums.items():
-                total = found.setdefault(store, {})
-                for name, value in metrics.items():
-                    total[name] = total.get(name, 0) + value
-        return [_store(name, sums, status.changelogs.get(name)) for name, sums in sorted(found.items())], counted
-
-    def _of(self, container: ContainerStatus) -> tuple[int, Mapping[str, Mapping[str, float]]]:
-        metrics = container.metrics
-        known = self._summed.get(container.id)
-        if known is None or known[0] is not metrics:
-            known = self._summed[container.id] = (metrics, *_sums(MetricColumns.of(metrics)))
-        return known[1:]
-
-
-_STORE, _COUNT = "store.", "tasks"
-
-
-def _sums(columns: MetricColumns) -> tuple[int, Mapping[str, Mapping[str, float]]]:
-    """The number of tasks with stores, and the sums of their metrics by store. The tasks of a job have the same names,
-    so whole columns are added up before the names are read."""
-    alike: dict[int, tuple[tuple[str, ...], list[Sequence[float]]]] = {}
-    for _, names, values in columns.blocks():
-        alike.setdefault(id(names), (names, []))[1].append(values)
-    stores: dict[str, dict[str, float]] = {}
-    tasks = 0
-    for names, blocks in alike.values():
-        seen = set()
-        for name, value in zip(names, map(sum, zip(*blocks, strict=True)), strict=True):
-            if name.startswith(_STORE) and not isnan(value):
-                store, _, metric = name[len(_STORE) :].rpartition(".")
-                sums = stores.setdefault(store, {})
-                sums[metric] = sums.get(metric, 0) + value
-                seen.add(store)
-        for store in seen:
-            stores[store][_COUNT] = stores[store].get(_COUNT, 0) + len(blocks)
-        tasks += len(blocks) if seen else 0
-    return tasks, stores
-
-
-def _store(name: str, sums: Mapping[str, float], changelog: ChangelogSize | None) -> StoreRow:
-    hits = sums.get("hits", 0)
-    reads = hits + sums.get("misses", 0)
-    return StoreRow(
-        name,
-        int(sums.get(_COUNT, 0)),
-        _known(sums, "estimate-num-keys"),
-        _known(sums, "total-sst-files-size", "cur-size-all-mem-tables"),
-        _known(sums, "cached-bytes"),
-        _known(sums, "uncommitted-bytes"),
-        None if changelog is None else changelog.offsets,
-        hits / reads if reads else None,
-    )
-
-
-def _known(sums: Mapping[str, float], *names: str) -> int | None:
-    """The sum of the numbers with these names; None if there is none."""
-    found = [sums[name] for name in names if name in sums]
-    return int(sum(found)) if found else None
+def store_rows(status: JobStatus) -> Sequence[StoreRow]:
+    """The stores in order of name."""
+    return [StoreRow(name, size.partitions, size.offsets) for name, size in sorted(status.changelogs.items())]

@@ -114,10 +114,9 @@ def views(
 ) -> Starlette:
     """The application for readers: the `page`, this module's views, and the views `added` by path, rendered in threads
     of `worker`."""
-    pause = Pauses()
 
     def as_json(status: JobStatus) -> Rendered:
-        return Rendered(status.encoded(pause), "application/json")
+        return Rendered(encode(status.to_json()), "application/json")
 
     kept = {"/status": as_json, **added}
     routes = [Route(path, Kept(coordinator.status, view, worker).__call__) for path, view in kept.items()]

@@ -341,5 +341,4 @@ def _served(coordinator: Coordinator, config: JobConfig, token: str, at: Address
         records_of(config, coordinator, Exchange(coordinator.holder)),
         token,
         at,
-        max_series=config.prometheus.max_series,
     )

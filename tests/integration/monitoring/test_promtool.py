@@ -5,17 +5,18 @@ import subprocess
 import pytest
 from prometheus_tools import prometheus_tool
 
+from samzapy.coordinator.job_series import job_series
+from samzapy.coordinator.status import ContainerStatus, JobStatus
+from samzapy.job.lease import PartitionLag
 from samzapy.metrics import Registry
 from samzapy.metrics.dashboard import expressions, rules
-from samzapy.metrics.prometheus import render
-from samzapy.metrics.series import ContainerSnapshot, JobSnapshot, PartitionSnapshot
+from samzapy.metrics.series import as_text, container_series
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def promtool(tmp_path_factory):
-    pytest.importorskip("prometheus_client")
     return prometheus_tool("promtool", tmp_path_factory.mktemp("prometheus"))
 
 
@@ -39,17 +40,22 @@ def test_the_queries_of_the_dashboard_are_queries(promtool, tmp_path):
     assert "SUCCESS" in checked(promtool, "check", "rules", str(tmp_path / "board.yml"))
 
 
-def test_the_text_of_a_job_has_no_lint(promtool):
-    times = Registry()
-    times.histogram("commit", "commit", (0.1, 1)).update(0.1)
-    metrics = {
-        "Partition 0": {"processed.kafka.in": 7, "store.s.gets": 5, "store.s.total-sst-files-size": 9, "clock-ms": 1},
-        "commit": {"commits": 1, "commit.max-s": 0.1, **times.snapshot()["commit"]},
-        "container": {"resident-bytes": 1, "cpu-s": 1},
-    }
-    partitions = {"kafka.in[0]": PartitionSnapshot(7, 9, 2, 1.0)}
-    container = ContainerSnapshot("0", frozenset({"Partition 0"}), metrics, partitions=partitions)
-    assert not checked(promtool, "check", "metrics", text=render(JobSnapshot("counts", (container,))).decode())
+def test_the_text_of_a_container_has_no_lint(promtool):
+    registry = Registry()
+    registry.histogram("commit", "commit", (0.1, 1)).update(0.1)
+    registry.timer("commit", "commit").update(0.1)
+    registry.counter("commit", "commits").inc()
+    for name in ("processed.kafka.in", "store.s.gets", "store.s.total-sst-files-size", "clock-ms"):
+        registry.gauge("Partition 0", name).set(7)
+    metrics = container_series("counts", "0", {"Partition 0"}, registry)
+    assert not checked(promtool, "check", "metrics", text=as_text(metrics).decode())
+
+
+def test_the_text_of_a_driver_has_no_lint(promtool):
+    numbers, lags = {"container": {"resident-bytes": 1, "cpu-s": 1}}, {"kafka.in[0]": PartitionLag(7, 9, 2, 1_000)}
+    container = ContainerStatus(id="0", state="running", metrics=numbers, lags=lags)
+    metrics = job_series(JobStatus(name="counts", containers=(container,)))
+    assert not checked(promtool, "check", "metrics", text=as_text(metrics).decode())
 
 
 def test_the_alert_for_a_driver_that_is_gone_knows_those_that_have_stopped_or_ended(promtool, tmp_path):

@@ -8,8 +8,18 @@ from samzapy.coordinator.status import ContainerStatus, JobStatus, RestoredStore
 
 
 def status(phase="running", processed=0, remaining=None, restored=(), restoring=None) -> JobStatus:
-    container = ContainerStatus("0", "running", phase, 1, 5, processed, 2, remaining, restoring)
-    return JobStatus("job", False, 2.0, (container,), tuple(restored), ())
+    container = ContainerStatus(
+        id="0",
+        state="running",
+        phase=phase,
+        attempts=1,
+        epoch=5,
+        processed=processed,
+        commits=2,
+        remaining=remaining,
+        restoring=restoring,
+    )
+    return JobStatus(name="job", seconds=2.0, containers=(container,), restored=tuple(restored))
 
 
 RESTORED = RestoredStore("0", "Partition 0/s", 5, 1_200, 0.5, "changelog")
@@ -48,8 +58,8 @@ def test_what_has_no_end_has_no_time_left():
 
 
 def test_another_attempt_is_told():
-    again = ContainerStatus("0", "running", "starting", 2, 6, 0, 0, None, None)
-    told = shown(status(), JobStatus("job", False, 2.0, (again,), (), ()))
+    again = ContainerStatus(id="0", state="running", phase="starting", attempts=2, epoch=6)
+    told = shown(status(), JobStatus(name="job", seconds=2.0, containers=(again,)))
     assert "container 0: attempt 2" in told.splitlines()
 
 

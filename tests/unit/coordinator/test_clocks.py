@@ -1,8 +1,6 @@
 """The job's clocks: the least of its tasks', the checkpoint time that all of them have, and who holds them."""
 
-import json
 import logging
-import zlib
 
 import pytest
 from jobs.job_models import job_model
@@ -10,7 +8,7 @@ from jobs.job_page import page_of
 
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
-from samzapy.coordinator.wire import Details, JobSpec, WireError, pack, unpack
+from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, TaskProgress
 from samzapy.testing import ManualClock
 
@@ -89,14 +87,6 @@ def test_a_stalled_clock_names_the_task_and_the_partition_once(clocks, hand, cap
     assert [record.getMessage() for record in caplog.records] == [told]
     clocks.update({"b": TaskProgress(60, "m.in[3]")})
     assert clocks.status().stalled is None
-
-
-def test_details_carry_clocks_over_the_wire():
-    told = Details(7, clocks={"a": TaskProgress(50, "m.in[3]", True, (0, 20), True), "b": TaskProgress()})
-    assert unpack(pack(told)) == told
-    for broken in ({"a": 1}, {"a": {"clock": "x"}}, {"a": {"checkpoints": 7}}, {"a": {"checkpoints": ["x"]}}):
-        with pytest.raises(WireError, match=r"^clocks\[\.\.\.\]"):
-            unpack(zlib.compress(json.dumps({"epoch": 7, "clocks": broken}).encode()))
 
 
 def test_the_status_and_its_page_show_the_clocks(hand):

@@ -1,7 +1,6 @@
 import json
 import socket
 import time
-import zlib
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from samzapy.coordinator.client import ANSWER_S, CONNECT_S, CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.web.views import Pauses, Rendered
-from samzapy.coordinator.wire import DETAILS_LIMIT, AttemptProcess, JobSpec, Place
+from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.version import VERSION
@@ -58,8 +57,8 @@ def test_a_call_waits_for_a_connection_and_for_its_answer_each_as_long_as_it_may
 
     monkeypatch.setattr(urllib3.PoolManager, "request", noted)
     client.status()
-    with pytest.raises(EnvironmentFailure):
-        client.details("/containers/0/details", b"", 7.0)
+    with pytest.raises(TaskMigrated):
+        client.questions("/containers/0/questions", b"", 7.0)
     assert waits == [(None, CONNECT_S, ANSWER_S), (None, CONNECT_S, 7.0)]
 
 
@@ -79,7 +78,6 @@ def test_a_container_registers_reports_and_hears_what_to_do(client, coordinator)
         commits=1,
     )
     assert lease.report(told) is Directive.CONTINUE
-    lease.details(told)
     status = client.status()
     assert (status["processed"], status["commits"]) == (5, 1)
     assert status["restored"][0]["source"] == "changelog"
@@ -108,9 +106,11 @@ def test_the_reason_of_a_failure_reaches_the_driver(client, coordinator):
 
 def test_metrics_that_json_cannot_hold_are_left_out_and_numpys_are_numbers(client):
     lease, _ = client.register("0")
-    metrics = {"g": {"nan": float("nan"), "inf": float("inf"), "n": 3, "x": np.float64(2.5)}}
-    lease.details(ContainerReport("0", lease.epoch, "running", metrics=metrics))
-    assert client.call(dict, "GET", "/containers/0/metrics") == {"g": {"n": 3, "x": 2.5}}
+    metrics = {
+        "container": {"threads": float("nan"), "starts": float("inf"), "open-files": 3, "cpu-s": np.float64(2.5)}
+    }
+    lease.report(ContainerReport("0", lease.epoch, "running", metrics=metrics))
+    assert client.call(dict, "GET", "/containers/0/metrics") == {"container": {"open-files": 3, "cpu-s": 2.5}}
 
 
 def test_a_failure_that_quotes_a_lone_surrogate_reaches_the_driver(client, coordinator):
@@ -121,7 +121,7 @@ def test_a_failure_that_quotes_a_lone_surrogate_reaches_the_driver(client, coord
 
 @pytest.mark.parametrize(
     "path",
-    ["/containers/0/attempts", "/containers/0/heartbeat", "/containers/0/details", "/containers/0/failure", "/stop"],
+    ["/containers/0/attempts", "/containers/0/heartbeat", "/containers/0/failure", "/stop"],
 )
 def test_a_change_without_the_token_is_forbidden(service, coordinator, path):
     assert ask(service, "POST", path, token=None).status == 403
@@ -292,11 +292,6 @@ def test_a_body_of_the_wrong_shape_is_refused_with_the_fields_name(service):
     assert ask(service, "POST", "/containers/0/heartbeat", body=b"[" * 100_000).status == 400
 
 
-def test_details_that_do_not_decompress_or_grow_beyond_all_bounds_are_refused(service):
-    for body in (b"{}", zlib.compress(b'{"epoch": 1}')[:-3], zlib.compress(b" " * (DETAILS_LIMIT + 1))):
-        assert ask(service, "POST", "/containers/0/details", body=body).status == 400
-
-
 def test_a_bug_in_the_coordinator_is_an_answer_and_the_next_report_is_heard(client, coordinator, monkeypatch):
     lease, _ = client.register("0")
     report = ContainerReport("0", lease.epoch, "running")
@@ -349,7 +344,6 @@ def test_the_page_names_the_task_of_a_partition_and_the_host_of_its_container(se
     process = AttemptProcess("machine", 7, 1, place=Place("worker-7"))
     lease, _ = client.register("0", process)
     lease.report(ContainerReport("0", lease.epoch, "running", positions={"m.in[0]": 5}))
-    lease.details(ContainerReport("0", lease.epoch, "running", positions={"m.in[0]": 5}))
     service._board.refresh()
     page = ask(service, "GET", "/").data.decode()
     assert '<td data-label="Task">Partition 0</td>' in page

@@ -10,7 +10,7 @@ from jobs.job_models import job_model
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator, Oversight
 from samzapy.coordinator.service import CoordinatorService
-from samzapy.coordinator.wire import Details, JobSpec, pack
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError, TaskFailed
 from samzapy.job.lease import ContainerReport, Directive, Facts, LogLine
 from samzapy.testing import ManualClock
@@ -28,9 +28,6 @@ class Client(CoordinatorClient):
 
     def call(self, kind, method, path, body=None):
         return self._sent(lambda: CoordinatorClient.call(self, kind, method, path, body))
-
-    def details(self, path, body, answer_s):
-        return self._sent(lambda: CoordinatorClient.details(self, path, body, answer_s))
 
     def arrive(self):
         """Deliver the requests that got no answer, and return the answers, which nobody reads any more."""
@@ -135,19 +132,14 @@ def test_a_late_heartbeat_is_answered_with_the_present_directive(client, coordin
     assert {answer.directive for answer in client.arrive()} == {Directive.ABANDON}
 
 
-def test_late_details_change_nothing_and_later_metrics_keep_their_names(client, coordinator, lease, facts):
+def test_the_lines_of_a_late_heartbeat_come_with_the_next_one_only(client, coordinator, lease, facts):
     line = LogLine(1, 30, "here", "it is slow")
-    lease.details(told(lease, 1, "starting", positions={"m.in[0]": 30}, metrics={"g": {"a": 1.0}}))
-    metrics = {"g": {"a": 1.0, "b": 2.0}}
-    late = told(lease, 1, "restoring", positions={"m.in[0]": 40}, metrics=metrics, facts=Facts(lines=(line,)))
-    lost(client, lease.details, late)
-    lease.details(told(lease, 2, "running", positions={"m.in[0]": 50}, metrics=metrics))
+    late = told(lease, 1, "restoring", positions={"m.in[0]": 40}, facts=Facts(lines=(line,)))
+    lost(client, lease.report, late)
+    lease.report(told(lease, 2, "running", positions={"m.in[0]": 50}))
     client.arrive()
-    lease.details(told(lease, 3, "stopping", positions={"m.in[0]": 50}, metrics={**metrics, "h": {"c": 77.0}}))
-    container = coordinator.status().containers[0]
-    assert container.positions == {"m.in[0]": 50}
-    assert {group: dict(values) for group, values in container.metrics.items()} == {**metrics, "h": {"c": 77.0}}
-    assert [each for one in facts for each in one.lines] == [line], "its lines came with the later details"
+    assert coordinator.status().containers[0].positions == {"m.in[0]": 50}
+    assert [each for one in facts for each in one.lines] == [line]
 
 
 def test_reports_without_a_sequence_number_count_as_they_come(service, coordinator):
@@ -164,6 +156,3 @@ def test_reports_without_a_sequence_number_count_as_they_come(service, coordinat
         beat = {"epoch": epoch, "phase": "running", "processed": processed, "commits": 0}
         assert post("heartbeat", json.dumps(beat))["directive"] == "continue"
     assert coordinator.status().processed == 204
-    for position in (9, 7):
-        assert post("details", pack(Details(epoch, first=True, positions={"m.in[0]": position}))) == {"again": False}
-        assert coordinator.status().containers[0].positions == {"m.in[0]": position}

@@ -42,7 +42,7 @@ def test_a_new_registration_supersedes_the_older_attempt_at_its_next_report(leas
     new = leases.grant("0")
     assert leases.renew("0", old) is Directive.ABANDON
     assert leases.renew("0", new) is Directive.CONTINUE
-    assert leases.attempts("0") == 2
+    assert leases.standing("0").attempts == 2
 
 
 def test_an_attempt_of_an_earlier_driver_is_told_to_abandon(leases):
@@ -66,7 +66,7 @@ def test_a_late_report_revives_the_lease_if_nobody_has_taken_over(leases, clock)
 
 def test_after_a_stop_every_report_is_answered_stop_also_to_those_who_register_later(leases):
     early = leases.grant("0")
-    leases.stop()
+    leases.stopping = True
     late = leases.grant("1")
     assert leases.renew("0", early) is Directive.STOP
     assert leases.renew("1", late) is Directive.STOP
@@ -75,7 +75,7 @@ def test_after_a_stop_every_report_is_answered_stop_also_to_those_who_register_l
 def test_a_superseded_attempt_is_told_to_abandon_even_during_a_stop(leases):
     old = leases.grant("0")
     leases.grant("0")
-    leases.stop()
+    leases.stopping = True
     assert leases.renew("0", old) is Directive.ABANDON
 
 
@@ -107,13 +107,14 @@ def test_a_released_attempt_is_asked_to_stop_and_its_successor_and_the_others_ar
     assert leases.renew("0", leases.grant("0")) is Directive.CONTINUE
 
 
-def test_the_standings_of_many_containers_are_of_one_moment(leases, clock):
+def test_a_standing_has_state_attempts_and_epoch(leases, clock):
     epoch = leases.grant("0")
-    assert leases.standings(["1", "0"]) == [("waiting", 0, None), ("running", 1, epoch)]
+    assert leases.standing("1") == (ContainerState.WAITING, 0, None)
+    assert leases.standing("0") == (ContainerState.RUNNING, 1, epoch)
     clock.advance_to(15.0)
-    assert leases.standings(["0"]) == [("lost", 1, epoch)]
+    assert leases.standing("0") == (ContainerState.LOST, 1, epoch)
     leases.finish("0", epoch, ContainerState.DONE)
-    assert leases.standings(["0"]) == [("done", 1, epoch)]
+    assert leases.standing("0") == (ContainerState.DONE, 1, epoch)
 
 
 def test_only_expired_leases_without_a_report_of_their_end_are_overdue(leases, clock):
@@ -134,35 +135,11 @@ def test_only_expired_leases_without_a_report_of_their_end_are_overdue(leases, c
     assert leases.overdue == ()
 
 
-def test_a_lease_that_was_granted_after_a_look_at_all_of_them_runs_out_in_its_time(leases, clock):
-    assert leases.overdue == ()
-    clock.advance_to(3.0)
-    leases.grant("0")
-    clock.advance_to(17.9)
-    assert leases.overdue == ()
-    clock.advance_to(18.0)
-    assert leases.overdue == ("0",)
-    assert leases.state("0") is ContainerState.LOST
-
-
 def test_an_expired_attempt_with_a_greater_epoch_is_still_lost(leases, clock):
     epoch = leases.grant("0")
     clock.advance_to(15.0)
     assert leases.overdue == ("0",)
     grown = leases.outgrow("0", epoch, 2_000_000)
-    assert leases.standings(["0"]) == [("lost", 1, grown)]
+    assert leases.standing("0") == (ContainerState.LOST, 1, grown)
     assert leases.renew("0", grown) is Directive.CONTINUE
-    assert leases.standings(["0"]) == [("running", 1, grown)]
-
-
-def test_a_standing_is_passed_on_once_after_each_change(leases, clock):
-    assert leases.take_moved() == {"0": ("waiting", 0, None), "1": ("waiting", 0, None)}
-    epoch = leases.grant("0")
-    leases.renew("0", epoch)
-    assert leases.take_moved() == {"0": ("running", 1, epoch)}
-    leases.renew("0", epoch)
-    assert leases.take_moved() == {}
-    clock.advance_to(15.0)
-    assert leases.take_moved() == {"0": ("lost", 1, epoch)}
-    leases.renew("0", epoch)
-    assert leases.take_moved() == {"0": ("running", 1, epoch)}
+    assert leases.standing("0") == (ContainerState.RUNNING, 1, grown)

@@ -9,10 +9,9 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Measured
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
-from samzapy.coordinator.status import ChangelogSize, ContainerFailure
+from samzapy.coordinator.status import ChangelogSize, ContainerFailure, PartitionStatus
 from samzapy.coordinator.wire import JobSpec, Registration, read, registration
 from samzapy.job.lease import ContainerReport, Directive, Facts, PartitionLag, Stall, UserFailure
-from samzapy.metrics.series import PartitionSnapshot
 from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("memory", "in", 0)
@@ -51,7 +50,7 @@ def test_until_a_new_attempt_reports_it_starts_and_has_the_positions_of_the_one_
     job = coordinator()
     first = LocalLease(job, "0")
     stall = Stall("in process of m.in[0]@3", 60.0)
-    known = {"positions": {"m.in[0]": 40}, "ends": {"m.in[0]": 100}, "metrics": {"g": {"n": 1.0}}}
+    known = {"positions": {"m.in[0]": 40}, "ends": {"m.in[0]": 100}, "metrics": {"container": {"threads": 1.0}}}
     lags = {"m.in[0]": PartitionLag(40, 90, 50, 7)}
     restoring = {"Partition 0/s": (1, 9)}
     first.report(report(first, processed=30, restoring=restoring, facts=Facts(Measured(lags, job.now), stall), **known))
@@ -61,7 +60,7 @@ def test_until_a_new_attempt_reports_it_starts_and_has_the_positions_of_the_one_
     status = job.status().containers[0]
     assert (status.state, status.phase) == ("running", "starting")
     assert (status.stalled, status.restoring, status.remaining) == (None, None, None)
-    assert status.partitions == {"m.in[0]": PartitionSnapshot(40, 90, 50, 0.007)}
+    assert status.partitions == {"m.in[0]": PartitionStatus(40, 90, 50, 0.007)}
     assert (status.processed, status.ends, status.metrics) == (30, known["ends"], known["metrics"])
     second.report(report(second, phase="restoring", restoring=restoring))
     assert (job.status().containers[0].phase, job.status().containers[0].restoring) == ("restoring", (1, 9))
@@ -176,29 +175,14 @@ def test_a_partition_has_the_position_of_the_time_when_its_end_was_measured():
     lease = LocalLease(job, "0")
     lease.report(report(lease, positions={"m.in[0]": 9, "m.in[1]": 1}, ends={"m.in[0]": 20}))
     first = job.status().containers[0]
-    assert first.partitions == {"m.in[0]": PartitionSnapshot(9, 20, 11), "m.in[1]": PartitionSnapshot(1)}
+    assert first.partitions == {"m.in[0]": PartitionStatus(9, 20, 11), "m.in[1]": PartitionStatus(1)}
     assert first.lag == 11
     seen = {"m.in[0]": PartitionLag(3, 10, 7, 1_500), "m.in[2]": PartitionLag(4, 6, 2)}
     lease.report(report(lease, positions={"m.in[0]": 9, "m.in[1]": 1}, facts=Facts(Measured(seen, job.now))))
     then = job.status().containers[0]
-    assert then.partitions["m.in[0]"] == PartitionSnapshot(3, 10, 7, 1.5)
-    assert then.partitions["m.in[2]"] == PartitionSnapshot(4, 6, 2)
+    assert then.partitions["m.in[0]"] == PartitionStatus(3, 10, 7, 1.5)
+    assert then.partitions["m.in[2]"] == PartitionStatus(4, 6, 2)
     assert then.lag == 9
-
-
-def test_partitions_are_made_anew_only_when_something_has_come_to_them():
-    job = coordinator()
-    lease = LocalLease(job, "0")
-    positions, lags = {"m.in[0]": 3}, {"m.in[0]": PartitionLag(3, 10, 7)}
-    lease.report(report(lease, positions=positions, facts=Facts(Measured(lags, job.now))))
-    first = job.status().containers[0]
-    assert (first.lag, first.processed) == (7, 0)
-    lease.report(report(lease, positions=positions, processed=5))
-    then = job.status().containers[0]
-    assert then.processed == 5
-    assert then.partitions is first.partitions
-    lease.report(report(lease, positions={"m.in[0]": 4, "m.in[1]": 1}, processed=5))
-    assert job.status().containers[0].partitions["m.in[1]"] == PartitionSnapshot(1)
 
 
 def test_a_stall_ends_with_the_report_that_no_longer_has_it_and_a_failure_stays():
@@ -218,9 +202,9 @@ def test_a_stall_ends_with_the_report_that_no_longer_has_it_and_a_failure_stays(
 def test_containers_that_are_to_hear_of_something_soon_report_ten_times_as_often():
     job = coordinator()
     lease = LocalLease(job, "0")
-    assert (lease.pace_s, job.pace.details_s) == (1.0, 1.0)
+    assert lease.pace_s == 1.0
     job.hurry(hurried=True)
-    assert (lease.pace_s, job.pace.details_s) == (0.1, 1.0)
+    assert lease.pace_s == 0.1
     job.hurry(hurried=False)
     assert lease.pace_s == 1.0
 
@@ -228,30 +212,14 @@ def test_containers_that_are_to_hear_of_something_soon_report_ten_times_as_often
 def test_a_standby_reports_four_times_as_often_so_that_it_hears_soon_that_it_has_to_make_room():
     standby = replace(MODEL.containers[0], id="0-1")
     job = Coordinator("job", JobSpec(replace(MODEL, standbys=(standby,)), {}), 15.0)
-    assert job.pace_of("0") == job.pace
-    assert (job.pace_of("0-1").heartbeat_s, job.pace_of("0-1").details_s) == (0.25, 1.0)
+    assert (job.pace_s("0"), job.pace_s("0-1")) == (1.0, 0.25)
     job.hurry(hurried=True)
-    assert job.pace_of("0-1").heartbeat_s == 0.1
+    assert job.pace_s("0-1") == 0.1
 
 
-def test_both_forms_of_a_status_show_the_same_of_a_container_but_for_its_metrics():
-    job = coordinator()
-    lease = LocalLease(job, "0")
-    lag = PartitionLag(40, 100, 60, 1_500)
-    stall = Stall("broker unreachable", 45.0)
-    facts = Facts(Measured({"memory.in[0]": lag}, job.now), stall)
-    lease.report(
-        report(
-            lease, positions={"memory.in[0]": 40}, ends={"memory.in[0]": 100}, facts=facts, metrics={"mine": {"a": 1.0}}
-        )
-    )
-    job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", "it failed", 1))
-    status = job.status()
-    shown = json.loads(json.dumps(status.to_json()))
-    assert [each.pop("metrics") for each in shown["containers"]] == [{"mine": {"a": 1.0}}, {}]
-    assert shown["metrics_left_out"] == 0
-    assert json.loads(status.encoded(lambda: None)) == {**shown, "metrics_left_out": 1}
-    assert shown["containers"][0]["lags"]["memory.in[0]"]["age_ms"] == 1_500
+@pytest.mark.parametrize(("containers", "pace_s"), [(2, 1.0), (200, 1.0), (650, 3.25), (100_000, 5.0)])
+def test_a_larger_job_reports_less_often_but_three_times_per_lease(containers, pace_s):
+    assert Coordinator("job", JobSpec(job_model(containers), {}), 15.0).pace_s("0") == pace_s
 
 
 @pytest.fixture
@@ -282,7 +250,7 @@ def test_a_stale_lag_is_null_in_the_status_however_often_its_container_reports(d
     shown = dated.status().to_json()
     container = shown["containers"][0]
     assert (container["lag"], container["lags"], container["lag_age_s"], shown["lag"]) == (None, None, 16.0, None)
-    assert dated.status().containers[0].partitions == {"memory.in[0]": PartitionSnapshot(46)}
+    assert dated.status().containers[0].partitions == {"memory.in[0]": PartitionStatus(46)}
     lease.report(report(lease, **measured(dated)))
     assert dated.status().to_json()["containers"][0]["lag_age_s"] == 0.0
     assert dated.status().containers[0].lag == 50
@@ -291,24 +259,24 @@ def test_a_stale_lag_is_null_in_the_status_however_often_its_container_reports(d
 def test_a_stale_container_has_neither_lag_nor_metrics_without_any_report(dated, hand):
     lease = LocalLease(dated, "0")
     lease.report(report(lease, **measured(dated, metrics={"container": {"resident-bytes": 7.0}})))
-    hand.advance(29)
-    # A heartbeat repeats the details of an earlier report.
-    dated.report(report(lease, metrics={"container": {"resident-bytes": 7.0}}), has_details=False)
+    hand.advance(15)
     assert dated.status().containers[0].metrics
-    hand.advance(2)
-    dated.report(report(lease, metrics={"container": {"resident-bytes": 7.0}}), has_details=False)
+    hand.advance(1)
     status = dated.status().containers[0]
-    assert (status.lag, status.metrics, status.lag_age_s(dated.now)) == (None, {}, 31.0)
+    assert (status.lag, status.metrics, status.lag_age_s(dated.now)) == (None, {}, 16.0)
 
 
 def test_a_container_that_is_done_is_not_stale(dated, hand):
     lease = LocalLease(dated, "0")
-    lease.report(report(lease, phase="done", **measured(dated, metrics={"g": {"n": 1.0}})))
+    lease.report(report(lease, phase="done", **measured(dated, metrics={"container": {"threads": 1.0}})))
     other = LocalLease(dated, "1")
     hand.advance(1_000)
     other.report(report(other, "1", **measured(dated)))
     status = dated.status()
-    assert (status.containers[0].metrics, status.containers[0].lag_age_s(status.at)) == ({"g": {"n": 1.0}}, None)
+    assert (status.containers[0].metrics, status.containers[0].lag_age_s(status.at)) == (
+        {"container": {"threads": 1.0}},
+        None,
+    )
     assert status.lag == 50
 
 
@@ -325,7 +293,7 @@ def test_a_stale_standby_does_not_say_how_far_it_is_behind(hand):
     job = Coordinator("job", JobSpec(replace(MODEL, standbys=(standby,)), {}), 15.0, hand)
     lease = LocalLease(job, "0-1")
     lease.report(ContainerReport("0-1", lease.epoch, "running", positions={"m.log[0]": 3}, ends={"m.log[0]": 5}))
-    hand.advance(30)
+    hand.advance(15)
     assert (job.status().standbys[0].lag, job.status().standbys[0].lag_age_s(job.now)) == (2, None)
     hand.advance(1)
     assert job.status().standbys[0].lag is None
@@ -334,19 +302,14 @@ def test_a_stale_standby_does_not_say_how_far_it_is_behind(hand):
 def test_a_large_status_has_the_newest_history_and_counts_what_it_leaves_out():
     job = coordinator()
     lease = LocalLease(job, "0")
-    metrics = {f"Partition {task}": {f"store.s{n}.gets": 1.0 for n in range(100)} for task in range(101)}
     restored = {f"Partition {task}/s": (task, 0.1, "changelog") for task in range(1_000)}
-    lease.report(report(lease, metrics=metrics, restored=restored))
+    lease.report(report(lease, restored=restored))
     other = LocalLease(job, "1")
-    other.report(
-        report(other, "1", metrics={"g": {"n": 1.0}}, restored={"Partition 1000/s": (1_000, 0.1, "changelog")})
-    )
+    other.report(report(other, "1", restored={"Partition 1000/s": (1_000, 0.1, "changelog")}))
     for number in range(150):
         job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", f"no {number}", 1))
     shown = job.status().to_json()
-    assert shown == {**json.loads(job.status().encoded(lambda: None)), "containers": shown["containers"]}
-    assert [each["metrics"] for each in shown["containers"]] == [{}, {}]
-    assert (shown["metrics_left_out"], shown["restored_left_out"], shown["failed"]) == (10_101, 1, 150)
+    assert (shown["restored_left_out"], shown["failed"]) == (1, 150)
     assert (len(shown["restored"]), shown["restored"][-1]["records"]) == (1_000, 1_000)
     assert [each["message"] for each in shown["failures"]] == [f"no {number}" for number in range(50, 150)]
     assert len(json.dumps(shown)) < 200_000

@@ -8,15 +8,15 @@ from click.testing import CliRunner
 
 from docs.generator.metrics import alerts as generated
 from samzapy.cli.commands.keys import metrics
+from samzapy.coordinator.job_series import OF_THE_DRIVER
 from samzapy.metrics.dashboard import dashboard, expressions, rules
 from samzapy.metrics.families import known_families
-from samzapy.metrics.series import OF_THE_JOB, family_names
 
 _METRIC = re.compile(r"samzapy_\w+")
 
 
 def exported():
-    return family_names((*known_families(), *OF_THE_JOB))
+    return {name for family in (*known_families(), *OF_THE_DRIVER) for name in family.sample_names}
 
 
 def test_every_metric_of_the_dashboard_is_exported():

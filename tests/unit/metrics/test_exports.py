@@ -13,9 +13,9 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.metrics import Registry, SnapshotHeader, UserMetrics, reporters
-from samzapy.metrics.opentelemetry import OpenTelemetryReporter
 from samzapy.metrics.prometheus import served
-from samzapy.metrics.series import ContainerSnapshot, container_series
+from samzapy.metrics.reporters import OpenTelemetryReporter
+from samzapy.metrics.series import as_text, container_series
 from samzapy.testing import ManualClock
 from samzapy.verify.processes import until
 
@@ -39,13 +39,12 @@ def free_port():
 
 
 def test_a_container_serves_its_metrics_while_it_runs(registry):
-    pytest.importorskip("prometheus_client")
     port = free_port()
 
-    def series():
-        return container_series("counts", ContainerSnapshot("0", TASKS, registry.snapshot()))
+    def metrics():
+        return as_text(container_series("counts", "0", TASKS, registry))
 
-    with served("127.0.0.1", port, series), urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+    with served("127.0.0.1", port, metrics), urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         text = answer.read().decode()
     assert "# TYPE samzapy_messages_processed_total counter" in text
     assert 'container="0",job="counts",stream="kafka.in",task="Partition 0"} 7.0' in text
@@ -63,7 +62,7 @@ def ask(port, path="/metrics", method="GET", **headers):
 
 def test_a_scrape_shows_a_token_where_one_is_wanted():
     port = free_port()
-    with served("127.0.0.1", port, list, ["reads", "acts"]):
+    with served("127.0.0.1", port, bytes, ["reads", "acts"]):
         assert ask(port) == ask(port, Authorization="Bearer wrong") == ask(port, Authorization="reads") == 403
         assert ask(port, Authorization="Bearer reads") == ask(port, Authorization="Bearer acts") == 200
         assert ask(port, "/other", Authorization="Bearer reads") == 404
@@ -72,13 +71,13 @@ def test_a_scrape_shows_a_token_where_one_is_wanted():
 
 def test_without_any_token_nobody_gets_an_answer():
     port = free_port()
-    with served("127.0.0.1", port, list, ()):
+    with served("127.0.0.1", port, bytes, ()):
         assert ask(port) == ask(port, Authorization="Bearer ") == 403
 
 
 def test_silent_connections_are_limited_and_do_not_hold_up_the_end_of_a_container():
     port = free_port()
-    with served("127.0.0.1", port, list):
+    with served("127.0.0.1", port, bytes):
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
         assert any(each.recv(1) == b"" for each in silent[-1:])
     for each in silent:
@@ -90,7 +89,7 @@ def test_a_connection_for_which_the_system_has_no_thread_takes_no_place(monkeypa
         raise RuntimeError("can't start new thread")
 
     port = free_port()
-    with served("127.0.0.1", port, list, ["reads"]):
+    with served("127.0.0.1", port, bytes, ["reads"]):
         with monkeypatch.context() as short:
             short.setattr(threading.Thread, "start", refuse)
             for _ in range(16):
@@ -109,7 +108,7 @@ def is_answered(port):
 
 def test_a_connection_that_drips_its_request_is_closed_in_time_and_makes_room():
     port, clock = free_port(), ManualClock()
-    with served("127.0.0.1", port, list, ["reads"], clock):
+    with served("127.0.0.1", port, bytes, ["reads"], clock):
         dripping = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(16)]
         for each in dripping:
             each.sendall(b"G")
@@ -123,11 +122,10 @@ def test_a_connection_that_drips_its_request_is_closed_in_time_and_makes_room():
 
 
 def test_a_port_that_is_taken_costs_the_metrics_and_not_the_container(caplog):
-    pytest.importorskip("prometheus_client")
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         caplog.at_level(logging.WARNING, "samzapy.metrics"),
-        served("127.0.0.1", taken.getsockname()[1], list),
+        served("127.0.0.1", taken.getsockname()[1], bytes),
     ):
         pass
     assert caplog.records[0].message.startswith("metrics.prometheus.port: no metrics are served on 127.0.0.1:")
@@ -162,16 +160,12 @@ def test_opentelemetry_gets_a_counter_of_the_jobs_own_code_as_a_sum_that_grows()
     registry, got = Registry(), []
     UserMetrics(registry).counter("orders", "refused").inc(5)
     UserMetrics(registry).gauge("orders", "open").set(3)
-    for blacklist in (None, "x"):
-        OpenTelemetryReporter(
-            registry, TASKS, HEADER, lambda data: not got.append(data), SYSTEM_CLOCK, 10, blacklist
-        ).report()
-    for data in got:
-        (of_resource,) = data.resource_metrics
-        found = {metric.name: metric.data for metric in of_resource.scope_metrics[0].metrics}
-        assert found["samzapy_user_orders_refused"].is_monotonic
-        assert found["samzapy_user_orders_refused"].data_points[0].value == 5
-        assert isinstance(found["samzapy_user_orders_open"], export.Gauge)
+    OpenTelemetryReporter(registry, TASKS, HEADER, lambda data: not got.append(data), SYSTEM_CLOCK).report()
+    (of_resource,) = got[0].resource_metrics
+    found = {metric.name: metric.data for metric in of_resource.scope_metrics[0].metrics}
+    assert found["samzapy_user_orders_refused"].is_monotonic
+    assert found["samzapy_user_orders_refused"].data_points[0].value == 5
+    assert isinstance(found["samzapy_user_orders_open"], export.Gauge)
 
 
 def test_an_export_that_fails_is_a_warning(registry, caplog):

@@ -11,7 +11,7 @@ import pytest
 from samzapy.api.stream import SystemStream
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import ProducerError, SamzapyError
-from samzapy.metrics import Registry, SnapshotHeader, SnapshotReporter, log_publisher, reporters
+from samzapy.metrics import Registry, SnapshotHeader, SnapshotReporter, reporters
 
 HEADER = SnapshotHeader("views", "1", "0", "here")
 
@@ -120,7 +120,8 @@ def test_metrics_on_the_blacklist_are_left_out(clock):
     registry = Registry()
     registry.counter("store", "gets")
     registry.counter("commit", "commits")
-    SnapshotReporter(registry, HEADER, published.append, clock, 10, r"store\..*").report()
+    config = ReporterConfig("a", "snapshot", SystemStream("kafka", "metrics"), 5, r"store\..*")
+    reporters([config], registry, HEADER, lambda stream: published.append, clock)[0].report()
     assert json.loads(published[0])["metrics"] == {"store": {}, "commit": {"commits": 0}}
 
 
@@ -149,12 +150,6 @@ def test_reporters_are_made_from_the_job_file(clock, caplog):
     assert json.loads(caplog.messages[0])["header"]["job-name"] == "views"
 
 
-def test_the_log_publisher_writes_text(caplog):
-    with caplog.at_level(logging.INFO):
-        log_publisher()(b"{}")
-    assert caplog.messages == ["{}"]
-
-
 def test_the_stores_of_a_task_are_told_under_samzas_names_too(clock):
     published = []
     registry = Registry()
@@ -162,7 +157,8 @@ def test_the_stores_of_a_task_are_told_under_samzas_names_too(clock):
     for task in ("Partition 0", "Partition 1"):
         for name, value in (("counts.gets", 3), ("counts.hits", 2), ("other.entries", 7), ("more.others.size", 1)):
             registry.gauge(task, f"store.{name}").set(value)
-    SnapshotReporter(registry, HEADER, published.append, clock, 10, r".*StoreMetrics\.more.others-size.*").report()
+    config = ReporterConfig("a", "snapshot", SystemStream("k", "m"), 5, r".*StoreMetrics\.more.others-size.*")
+    reporters([config], registry, HEADER, lambda stream: published.append, clock)[0].report()
     whole, *tasks = map(json.loads, published)
     assert whole["metrics"]["Partition 0"]["store.counts.gets"] == 3
     assert [each["header"]["source"] for each in tasks] == ["TaskName-Partition 0", "TaskName-Partition 1"]

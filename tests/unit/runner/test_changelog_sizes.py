@@ -8,14 +8,14 @@ from jobs.memory_job import MemoryJob
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.job_series import job_series
 from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec
-from samzapy.metrics.prometheus import render
+from samzapy.metrics.series import as_text
 from samzapy.runner import changelogs
 from samzapy.runner.changelogs import watch_changelogs
 from samzapy.runner.checks import Checks
 from samzapy.runner.prepare import prepare
-from samzapy.runner.serving import job_snapshot
 
 DEADLINE_S = 60.0
 
@@ -66,7 +66,7 @@ def test_the_status_and_the_metrics_have_the_offsets_of_each_changelog(job):
     assert offsets_of(job) >= 3
     assert status.changelogs == {"counts": ChangelogSize(2, offsets_of(job))}
     assert status.to_json()["changelogs"] == {"counts": {"partitions": 2, "offsets": offsets_of(job)}}
-    text = render(job_snapshot(status, frozenset())).decode()
+    text = as_text(job_series(status)).decode()
     assert f'samzapy_job_changelog_offsets{{job="job",store="counts"}} {float(offsets_of(job))}' in text
 
 

@@ -8,12 +8,12 @@ import pytest
 from samzapy import StreamTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
+from samzapy.coordinator.job_series import job_series
 from samzapy.errors import TaskFailed
-from samzapy.metrics.prometheus import render
+from samzapy.metrics.series import as_text
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.runner.serving import job_snapshot
 from samzapy.system.factories import system_factory
 
 
@@ -49,7 +49,7 @@ class Runs:
 
     @property
     def metrics(self):
-        text = render(job_snapshot(self.seen[-1], frozenset(["Partition 0"]))).decode()
+        text = as_text(job_series(self.seen[-1])).decode()
         return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
 
 

@@ -8,14 +8,15 @@ from jobs.job_models import job_model
 
 from samzapy.clock import Measured
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.job_series import job_series
 from samzapy.coordinator.service import Addresses
 from samzapy.coordinator.status import ContainerStatus
 from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import NO_FACTS, ContainerReport, Facts, PartitionLag
-from samzapy.metrics.prometheus import render
+from samzapy.metrics.series import as_text
 from samzapy.runner.base import run_token
-from samzapy.runner.serving import are_ready, job_snapshot, serve
+from samzapy.runner.serving import are_ready, serve
 from samzapy.testing import ManualClock
 
 
@@ -26,7 +27,7 @@ def coordinator():
 
 @pytest.fixture
 def service(coordinator):
-    running = serve(coordinator, Records(), "token", Addresses(page_port=0), max_series=1_000)
+    running = serve(coordinator, Records(), "token", Addresses(page_port=0))
     yield running
     running.close()
 
@@ -66,7 +67,7 @@ def test_a_probe_needs_no_token_and_hears_one_word(service, coordinator):
 )
 def test_a_job_is_ready_when_every_container_processes(state, phase, ready):
     processing, other = (
-        ContainerStatus(name, at[0], at[1], 1, 1, 0, 0, None, None)
+        ContainerStatus(id=name, state=at[0], phase=at[1], attempts=1, epoch=1)
         for name, at in (("0", ("running", "running")), ("1", (state, phase)))
     )
     assert are_ready([processing, other]) == ready
@@ -94,8 +95,8 @@ def test_a_job_with_a_stale_or_unknown_lag_is_not_ready():
     assert is_ready({"kafka.in[0]": PartitionLag(3, 10, 7)})
     hand.advance(16)
     assert not is_ready()
-    text = render(job_snapshot(coordinator.status(), frozenset())).decode()
-    assert 'samzapy_lag_age_seconds{job="job",container="0"} 16.0' in text
+    text = as_text(job_series(coordinator.status())).decode()
+    assert 'samzapy_lag_age_seconds{container="0",job="job"} 16.0' in text
     assert "samzapy_partition_position{" in text
     for name in ("partition_end_offset", "partition_lag", "container_lag_max", "partition_oldest_unread"):
         assert f"samzapy_{name}" not in text

@@ -1,5 +1,6 @@
 """The bytes that a store appends to its changelog, as its metrics have them."""
 
+import json
 import uuid
 from contextlib import closing
 
@@ -14,7 +15,7 @@ from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.factories import system_factory
 
-LOG = SystemStreamPartition("sys", "counts-log", 0)
+LOG, METRICS = SystemStreamPartition("sys", "counts-log", 0), SystemStreamPartition("sys", "metrics", 0)
 
 
 class Keeping(InitableTask, StreamTask):
@@ -49,6 +50,9 @@ def test_a_store_counts_the_bytes_of_the_keys_and_values_in_its_changelog(ttl):
             "stores.counts.key.serde": "string",
             "stores.counts.msg.serde": "string",
             "stores.counts.changelog": "sys.counts-log",
+            "metrics.reporters": "all",
+            "metrics.reporter.all.class": "snapshot",
+            "metrics.reporter.all.stream": "sys.metrics",
             **ttl,
         }
     )
@@ -60,9 +64,10 @@ def test_a_store_counts_the_bytes_of_the_keys_and_values_in_its_changelog(ttl):
     with closing(factory.producer(settings, "test")) as producer:
         producer.send([OutgoingRecord("in", key.encode(), value.encode(), 0) for key, value in messages])
         producer.flush()
-    status = LocalRunner().run(prepare(config, until_end=True), RunOptions()).status
-    counted = status.containers[0].metrics["Partition 0"]["store.counts.changelog-bytes"]
-    assert counted == sum(map(size, records(factory, settings, admin.offsets([LOG])[LOG])))
+    LocalRunner().run(prepare(config, until_end=True), RunOptions())
+    snapshots = [json.loads(value)["metrics"] for _, value in records(factory, settings, admin, METRICS)]
+    (*_, counted) = [each["Partition 0"]["store.counts.changelog-bytes"] for each in snapshots if "commit" in each]
+    assert counted == sum(map(size, records(factory, settings, admin, LOG)))
     assert counted > 1_000
 
 
@@ -71,12 +76,12 @@ def size(record):
     return len(key) + len(value or b"")
 
 
-def records(factory, settings, log):
-    found = []
+def records(factory, settings, admin, ssp):
+    found, log = [], admin.offsets([ssp])[ssp]
     with closing(factory.consumer(settings, "test")) as consumer:
-        consumer.register(LOG, log.oldest)
+        consumer.register(ssp, log.oldest)
         consumer.start()
-        while consumer.position(LOG) < log.upcoming:
+        while consumer.position(ssp) < log.upcoming:
             for batch in consumer.poll(0.1, 1_000):
                 found += zip(batch.keys, batch.values, strict=True)
     return found

@@ -79,18 +79,3 @@ def test_a_report_that_cannot_be_made_is_the_last_one_that_could_with_the_phase_
     heartbeat.finish("done")
     assert lease.reports[0].phase == "starting"
     assert any(each == report("running") for each in lease.reports[1:])
-
-
-def test_details_that_a_lease_sends_are_those_of_the_newest_report():
-    sent = []
-
-    class Detailed(FailingLease):
-        def details(self, report):
-            sent.append(report)
-
-    lease = Detailed()
-    heartbeat = Heartbeat(lease, report, ManualClock())
-    heartbeat.start()
-    last = heartbeat.finish("done")
-    assert sent[-1] is last
-    assert lease.reports[-1] is last

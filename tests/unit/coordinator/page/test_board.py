@@ -20,7 +20,6 @@ from samzapy.coordinator.page.board import SECTIONS, SHARE, Board
 from samzapy.coordinator.page.history import SAMPLES, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector, NoInspector
 from samzapy.coordinator.page.routes import READERS, page_routes
-from samzapy.coordinator.page.view import StoreSums
 from samzapy.coordinator.status import ChangelogSize
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.lease import PartitionLag
@@ -204,26 +203,11 @@ def test_readers_who_come_at_once_get_no_more_places_than_there_are():
     assert asyncio.run(statuses()) == ([200] * READERS, [503] * 5, 200)
 
 
-def test_stores_are_added_up_over_tasks_and_containers():
-    status = job(container(0, 5, [0, 1]), container(1, 5, [2]))
-    rows, tasks = StoreSums().rows(status)
-    assert [(row.name, row.tasks, row.entries, row.hit_ratio) for row in rows] == [("counts", 3, 30, 0.75)]
-    assert tasks == 3
-
-
 def test_a_store_shows_the_length_of_its_changelog_once_it_is_known():
     status = job(container(0, 5, [0]))
-    assert StoreSums().rows(status)[0][0].changelog is None
     known = replace(status, changelogs={"counts": ChangelogSize(2, 1_234_567)})
     board = Board(lambda: known, NoInspector(), ManualClock())
     assert "1,234,567" in board.sections()["stores"]
-
-
-def test_a_container_that_sends_new_metrics_is_added_up_anew():
-    sums, status = StoreSums(), job(container(0, 5, [0]))
-    assert sums.rows(status) == sums.rows(status)
-    newer = replace(status.containers[0], metrics={"Partition 0": {"store.counts.estimate-num-keys": 99}})
-    assert sums.rows(replace(status, containers=(newer,)))[0][0].entries == 99
 
 
 def test_a_partition_may_have_any_name():
@@ -270,8 +254,3 @@ def test_a_lag_that_went_stale_is_not_the_last_known_one_of_the_history():
     del statuses[0]
     board.refresh()
     assert 'class="figure">\u2013<' in board.sections()["overview"]
-
-
-def test_the_stores_of_a_stale_container_have_dashes():
-    unknown = container(0, partitions=[0], metrics={"Partition 0": {"store.counts.hits": 3}})
-    assert board_of(job(unknown)).sections()["stores"].count(">\u2013<") == 5
