@@ -18,7 +18,7 @@ from typing import Any
 
 from samzapy.admin.streams import Literal, as_text
 from samzapy.api.checkpoint import CheckpointManager
-from samzapy.api.engine import EngineSettings, StorageEngineFactory
+from samzapy.api.engine import EngineSettings
 from samzapy.api.serde import Serde
 from samzapy.checkpoint.records import read_changelog_partitions
 from samzapy.checkpoint.topic import wait_at_most
@@ -31,7 +31,7 @@ from samzapy.job.files import TemporaryFolder
 from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import as_json, serde_registry
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult
-from samzapy.storage.engines import entry_serdes, load_engines
+from samzapy.storage.engines import StoreEngine, entry_serdes, load_engines
 from samzapy.storage.inspection import (
     ChangelogReader,
     Contents,
@@ -192,7 +192,7 @@ def _changelog(
 
 
 def _files(
-    config: JobConfig, store: StoreConfig, engine: StorageEngineFactory, local: Path, say: Callable[[str], None]
+    config: JobConfig, store: StoreConfig, engine: StoreEngine, local: Path, say: Callable[[str], None]
 ) -> Contents:
     contents = read_files(store, engine, local_directories(config.job_name, store.name, local), SYSTEM_CLOCK)
     for number, marker in sorted(contents.as_of.items()):

@@ -11,7 +11,6 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.serde import Serde
 from samzapy.api.task import AnyTask
@@ -25,7 +24,7 @@ from samzapy.errors import ConfigError, ConfigProblem, noted
 from samzapy.job.transactions import StateTransactions, state_transactions
 from samzapy.plugins import import_also_from
 from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
-from samzapy.storage.engines import load_engines
+from samzapy.storage.engines import StoreEngine, load_engines
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.factories import has_transactions, system_factory
 
@@ -70,7 +69,7 @@ class JobCode:
 
     state: StateTransactions
     task_class: type[AnyTask]
-    engines: Mapping[str, StorageEngineFactory]
+    engines: Mapping[str, StoreEngine]
     serdes: Mapping[str, Serde]
     streams: StreamSerdes
 

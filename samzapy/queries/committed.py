@@ -2,7 +2,7 @@
 
 1. A commit writes to an engine once, after its records and its checkpoint are durable. So all entries of an engine are
    committed. Readers never touch the object caches and the uncommitted bytes above it.
-2. The entries and the marker of one read belong to one commit, as `StorageEngine.read_committed` promises.
+2. The entries and the marker of one read belong to one commit: they are of one `StorageEngine.snapshot`.
 3. Tasks are read one after the other. Once their entries fill a page, the other tasks are read only up to the page's
    last key. So an answer needs the memory of a few pages, however many tasks there are.
 4. The container publishes its stores when they are restored, and withdraws them before it closes them. In between,
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from samzapy.api.engine import StorageEngine
@@ -103,12 +104,22 @@ def _page(question: Question, parts: Iterable[tuple[int, PublishedStore]]) -> An
 
 
 def _read(question: Question, partition: int, store: PublishedStore) -> Answer:
-    page = store.engine.read_committed(question.lower_of(partition), question.upper, question.most, question.most_bytes)
-    offset = -1 if page.marker is None else Marker.from_bytes(page.marker).changelog_offset
+    pairs: list[tuple[bytes, bytes]] = []
+    more, room = False, question.most_bytes
+    with closing(store.engine.snapshot()) as snapshot:
+        marker = snapshot.marker()
+        with snapshot.iterate(question.lower_of(partition), question.upper) as found:
+            for pair in found:
+                if len(pairs) >= question.most or (pairs and room <= 0):
+                    more = True
+                    break
+                pairs.append(pair)
+                room -= len(pair[0]) + len(pair[1])
+    offset = -1 if marker is None else Marker.from_bytes(marker).changelog_offset
     end = store.end()
     lag = None if end is None else max(0, end - offset - 1)
-    for key, value in page.pairs:
+    for key, value in pairs:
         if len(key) + len(value) > LARGEST_ENTRY:
             raise StoreError(f"an entry has {len(key) + len(value):,} B, expected at most {LARGEST_ENTRY:,} B")
-    entries = tuple(Entry(partition, key, value) for key, value in page.pairs)
-    return Answer(entries, {partition: offset}, page.more, lag)
+    entries = tuple(Entry(partition, key, value) for key, value in pairs)
+    return Answer(entries, {partition: offset}, more, lag)

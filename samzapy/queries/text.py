@@ -19,7 +19,7 @@ from uuid import UUID
 
 import msgspec
 
-from samzapy.api.engine import EngineSettings, StorageEngineFactory
+from samzapy.api.engine import EngineSettings
 from samzapy.api.serde import Serde, hinted
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
@@ -37,7 +37,7 @@ from samzapy.serializers import (
     serde_registry,
     task_serdes,
 )
-from samzapy.storage.engines import entry_serdes, load_engines
+from samzapy.storage.engines import StoreEngine, entry_serdes, load_engines
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 
 
@@ -133,7 +133,7 @@ def store_texts(config: JobConfig) -> dict[str, StoreText]:
     """The texts of a job's stores, by name. Imports the classes of keys and values. Raises ConfigError."""
     engines, typed, plain = load_engines(config), task_serdes(config), serde_registry(config)
 
-    def text(store: StoreConfig, engine: StorageEngineFactory) -> StoreText:
+    def text(store: StoreConfig, engine: StoreEngine) -> StoreText:
         settings = EngineSettings(store.name, store.properties)
         key, _ = entry_serdes(store, engine, settings, typed)
         return StoreText(store, key, *entry_serdes(store, engine, settings, plain))

@@ -40,7 +40,7 @@ from samzapy.replay.past import Past, PastCheckpoints
 from samzapy.replay.recording import Input, RecordingEngines, Step, Values
 from samzapy.replay.user_class import Debugger, Watch, watched
 from samzapy.serializers import task_serdes
-from samzapy.storage.engines import load_engines
+from samzapy.storage.engines import StoreEngine, load_engines
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import job_clients
 from samzapy.testing.attempt import PatientEventLoop, UncontestedLease
@@ -134,9 +134,9 @@ class ReplayAttempt:
         self._values = Values(job, engines)
         self._watch = Watch(task.name, past.recorder, debugger, stop)
         clients = job_clients(job, "replay", factory_of=past.factory_of)
-        self._engines = {name: RecordingEngines(engine, past.recorder) for name, engine in engines.items()}
+        self._engines = {name: RecordingEngines(engine.factory, past.recorder) for name, engine in engines.items()}
         plugins = Plugins(
-            self._engines,
+            {name: StoreEngine(self._engines[name], engine.view) for name, engine in engines.items()},
             task_serdes(job),
             watched(kind, self._watch),
             partial(PatientEventLoop, PATIENCE_S),

@@ -14,16 +14,14 @@ from typing import Any, NamedTuple
 
 from samzapy.api.engine import (
     Changes,
-    CommittedPage,
+    CommittedEntries,
     Cursor,
     EngineSettings,
-    EngineSnapshot,
-    EntrySerdes,
-    Load,
+    Part,
+    Problems,
     StorageEngine,
     StorageEngineFactory,
 )
-from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord
@@ -31,7 +29,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.streams.serdes import typed_name
 from samzapy.job.lease import UserFailure
 from samzapy.serializers import as_json, serde_registry
-from samzapy.storage.engines import entry_serdes
+from samzapy.storage.engines import StoreEngine, entry_serdes
 from samzapy.storage.kv.expiring import unstamped
 
 
@@ -105,7 +103,7 @@ class Step:
 class Values:
     """Decodes bytes with the serdes of the job file, to plain values. Bytes that do not decode are shown as bytes."""
 
-    def __init__(self, config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> None:
+    def __init__(self, config: JobConfig, engines: Mapping[str, StoreEngine]) -> None:
         self._config = config
         self._registry = serde_registry(config)
         self._of_store = {
@@ -209,13 +207,10 @@ class RecordingEngines(StorageEngineFactory):
         self._recorder = recorder
         self._opened: RecordingEngine | None = None
         self.persistent = real.persistent
-        self.makes_checkpoints = real.makes_checkpoints
-        self.opens_in_any_thread = real.opens_in_any_thread
-        self.has_view = real.has_view
-        self.changes_in_place = real.changes_in_place
 
-    def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
-        self._opened = RecordingEngine(self._real.open(directory, settings), settings.store, self._recorder)
+    def open(self, directory: Path | None, settings: EngineSettings, *, read_only: bool = False) -> StorageEngine:
+        opened = self._real.open(directory, settings, read_only=read_only)
+        self._opened = RecordingEngine(opened, settings.store, self._recorder)
         return self._opened
 
     def entries(self) -> dict[bytes, bytes]:
@@ -225,17 +220,8 @@ class RecordingEngines(StorageEngineFactory):
         with self._opened.iterate(None, None) as pairs:
             return dict(pairs)
 
-    def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
-        return self._real.open_read_only(directory, settings)
-
-    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
+    def check(self, settings: EngineSettings) -> Problems:
         return self._real.check(settings)
-
-    def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
-        return self._real.entry_serdes(settings)
-
-    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
-        return self._real.view(store, settings)
 
 
 class RecordingEngine(StorageEngine):
@@ -262,32 +248,17 @@ class RecordingEngine(StorageEngine):
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
         return self._real.iterate(lower, upper)
 
-    def is_empty(self) -> bool:
-        return self._real.is_empty()
-
-    def snapshot(self) -> EngineSnapshot:
+    def snapshot(self) -> CommittedEntries:
         return self._real.snapshot()
 
-    def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
-        return self._real.read_committed(lower, upper, most, most_bytes)
-
-    def load(self, changes: Changes, marker: bytes) -> None:
-        self._real.load(changes, marker)
-
-    def begin_load(self, memory_bytes: int) -> Load | None:
-        return self._real.begin_load(memory_bytes)
+    def load(self, parts: Iterable[Part], marker: bytes) -> None:
+        self._real.load(parts, marker)
 
     def marker(self) -> bytes | None:
         return self._real.marker()
 
-    def flush(self) -> None:
-        self._real.flush()
-
-    def begin_flush(self) -> bool:
-        return self._real.begin_flush()
-
-    def checkpoint(self, directory: Path) -> None:
-        self._real.checkpoint(directory)
+    def flush(self, *, wait: bool = True) -> bool:
+        return self._real.flush(wait=wait)
 
     def close(self) -> None:
         self._real.close()

@@ -7,9 +7,18 @@ the double 4.9e-323.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.engine import EngineSettings, StorageEngineFactory, StoreViewFactory
+from samzapy.api.engine import (
+    EngineSettings,
+    EntrySerdes,
+    Problems,
+    StorageEngine,
+    StorageEngineFactory,
+    StoreViewFactory,
+)
 from samzapy.api.serde import Serde, hinted, serde_at
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -18,12 +27,44 @@ from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.backup import BackupUnavailable, check_folder
 from samzapy.storage.local.marker import SerdePair, serde_changes
-from samzapy.storage.views.engine import ViewEngineFactory
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 
-def load_engines(config: JobConfig) -> dict[str, StorageEngineFactory]:
-    """A factory per store, to be shared by the tasks of a container. Raises ConfigError with every problem."""
-    engines: dict[str, StorageEngineFactory] = {}
+class StoreEngine(StorageEngineFactory):
+    """How a store keeps its entries, and what it shows of them: the engine of the bytes, and the view over the entries,
+    None for the key-value store itself."""
+
+    def __init__(self, factory: StorageEngineFactory, view: StoreViewFactory | None = None) -> None:
+        self.factory = factory
+        self.view = view
+        self.persistent = factory.persistent
+        #: Whether its engines make checkpoints, and any thread may open and load them.
+        self.is_rocksdb = isinstance(factory, RocksDbStorageEngineFactory)
+
+    def open(self, directory: Path | None, settings: EngineSettings, *, read_only: bool = False) -> StorageEngine:
+        """Open the engine of the bytes."""
+        return self.factory.open(directory, settings, read_only=read_only)
+
+    def check(self, settings: EngineSettings) -> Problems:
+        """The problems of the settings."""
+        return [*self.factory.check(settings), *(() if self.view is None else self.view.check(settings))]
+
+    def entries(self, settings: EngineSettings) -> EntrySerdes:
+        """The entries of the view; of a key-value store the job file has the serdes."""
+        return _PLAIN if self.view is None else self.view.entry_serdes(settings)
+
+    def seen(self, store: Any, settings: EngineSettings) -> Any:
+        """The object that the task gets for its key-value `store`."""
+        return store if self.view is None else self.view.view(store, settings)
+
+
+#: The entries of a store of keys and values.
+_PLAIN = EntrySerdes(None, None, stand_alone=True)
+
+
+def load_engines(config: JobConfig) -> dict[str, StoreEngine]:
+    """The engine of each store, to be shared by the tasks of a container. Raises ConfigError with every problem."""
+    engines: dict[str, StoreEngine] = {}
     problems: list[ConfigProblem] = []
     for name, store in config.stores.items():
         key = f"stores.{name}.factory"
@@ -36,15 +77,15 @@ def load_engines(config: JobConfig) -> dict[str, StorageEngineFactory]:
         settings = EngineSettings(name, store.properties)
         for leaf, value, allowed in (*factory.check(settings), *serde_problems(store, factory, settings)):
             problems.append(ConfigProblem(f"stores.{name}.{leaf}", value, allowed))
-        problems += _lost_entry_problems(store, factory)
+        problems += _lost_entry_problems(store, factory.entries(settings))
         problems += _backup_problems(store, factory)
     if problems:
         raise ConfigError(problems)
     return engines
 
 
-def _lost_entry_problems(store: StoreConfig, factory: StorageEngineFactory) -> Iterator[ConfigProblem]:
-    if factory.entries_stand_alone:
+def _lost_entry_problems(store: StoreConfig, entries: EntrySerdes) -> Iterator[ConfigProblem]:
+    if entries.stand_alone:
         return
     for key, given, lost in (
         ("rocksdb.ttl.ms", store.ttl_ms, "expires"),
@@ -57,11 +98,11 @@ def _lost_entry_problems(store: StoreConfig, factory: StorageEngineFactory) -> I
             yield ConfigProblem(f"stores.{store.name}.{key}", str(given).lower(), message)
 
 
-def _backup_problems(store: StoreConfig, factory: StorageEngineFactory) -> Iterator[ConfigProblem]:
+def _backup_problems(store: StoreConfig, factory: StoreEngine) -> Iterator[ConfigProblem]:
     if store.backup is None:
         return
     key = f"stores.{store.name}.backup.path"
-    if not factory.makes_checkpoints:
+    if not factory.is_rocksdb:
         yield ConfigProblem(key, store.backup.path, f"is for engines that make checkpoints, not {store.factory}")
     try:
         check_folder(store.backup.path)
@@ -69,20 +110,20 @@ def _backup_problems(store: StoreConfig, factory: StorageEngineFactory) -> Itera
         yield ConfigProblem(key, store.backup.path, str(cause))
 
 
-def _factory(store: StoreConfig) -> StorageEngineFactory:
+def _factory(store: StoreConfig) -> StoreEngine:
     found = load_class(store.factory)
     if issubclass(found, StoreViewFactory):
         below = load_class(store.base)
         if not issubclass(below, StorageEngineFactory):
             raise PluginError(f"its base {store.base} must be a StorageEngineFactory")
-        return ViewEngineFactory(found(), below())
+        return StoreEngine(below(), found())
     if not issubclass(found, StorageEngineFactory):
         raise PluginError("must be a StorageEngineFactory or a StoreViewFactory")
-    return found()
+    return StoreEngine(found())
 
 
 def entry_serdes(
-    config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings, known: Mapping[str, Serde]
+    config: StoreConfig, factory: StoreEngine, settings: EngineSettings, known: Mapping[str, Serde]
 ) -> tuple[Serde, Serde]:
     """The serdes of a store's keys and values, of the classes in the job file if `known` has serdes of classes."""
     key, value = chosen_serdes(config, factory, settings)
@@ -93,7 +134,7 @@ def entry_serdes(
     )
 
 
-def make_ready(config: JobConfig, engines: Mapping[str, StorageEngineFactory], known: Mapping[str, Serde]) -> None:
+def make_ready(config: JobConfig, engines: Mapping[str, StoreEngine], known: Mapping[str, Serde]) -> None:
     """Let the serdes of a job's stores fetch their requirements. Raises ConfigError with every problem, or
     EnvironmentFailure."""
     problems = []
@@ -109,10 +150,10 @@ def make_ready(config: JobConfig, engines: Mapping[str, StorageEngineFactory], k
 
 
 def chosen_serdes(
-    config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
+    config: StoreConfig, factory: StoreEngine, settings: EngineSettings
 ) -> tuple[Serde | str, Serde | str]:
     """The serdes of a store's keys and values: the view's own, else the names in the job file."""
-    wanted = factory.entry_serdes(settings)
+    wanted = factory.entries(settings)
     return (
         config.key_serde or "string" if wanted.key is None else wanted.key,
         config.msg_serde or "json" if wanted.value is None else wanted.value,
@@ -120,10 +161,10 @@ def chosen_serdes(
 
 
 def serde_problems(
-    config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
+    config: StoreConfig, factory: StoreEngine, settings: EngineSettings
 ) -> Iterator[tuple[str, str | None, str]]:
     """(key below the store, value, allowed values) for serdes that are missing, or that the engine would ignore."""
-    wanted = factory.entry_serdes(settings)
+    wanted = factory.entries(settings)
     named = (
         ("key.serde", config.key_serde, wanted.key, "string"),
         ("msg.serde", config.msg_serde, wanted.value, "json"),
@@ -131,11 +172,11 @@ def serde_problems(
     for leaf, name, fixed, example in named:
         if fixed is not None and name:
             yield leaf, name, "the engine has an encoding of its own; leave it out"
-        if not name and not factory.has_view:
+        if not name and factory.view is None:
             yield leaf, None, f"required, e.g. {example}"
 
 
-def entry_serde_names(config: JobConfig, store: StoreConfig, factory: StorageEngineFactory) -> SerdePair:
+def entry_serde_names(config: JobConfig, store: StoreConfig, factory: StoreEngine) -> SerdePair:
     """The serdes of the store's keys and values by their identities, as the job file and the store's engine give them."""
     settings = EngineSettings(store.name, store.properties)
     key, value = chosen_serdes(store, factory, settings)
@@ -143,7 +184,7 @@ def entry_serde_names(config: JobConfig, store: StoreConfig, factory: StorageEng
 
 
 def check_checkpoints(
-    config: JobConfig, engines: Mapping[str, StorageEngineFactory], checkpoints: Iterable[Checkpoint | None]
+    config: JobConfig, engines: Mapping[str, StoreEngine], checkpoints: Iterable[Checkpoint | None]
 ) -> None:
     """Raise ConfigError if a store has a changelog that was written with other serdes, as a task's checkpoint says."""
     logged = [store for store in config.stores.values() if store.changelog is not None]

@@ -31,6 +31,7 @@ from samzapy.storage.engines import load_engines
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.local.directory import lies_beside, store_directory, wipe
+from samzapy.storage.local.files import is_empty
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -54,7 +55,7 @@ def key_value_store(config: JobConfig, name: str, *, changelog_for: str, engine_
     if store.changelog is None:
         message = f"is required: {changelog_for}"
         raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, message)])
-    if load_engines(config)[name].has_view:
+    if load_engines(config)[name].view is not None:
         message = f"has an encoding of its own; only key-value stores (rocksdb, inmemory) {engine_for}"
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, message)])
     return store
@@ -303,7 +304,7 @@ def read_files(
         unmarked: list[Path] = []
         empty: list[Path] = []
         for directory in directories:
-            engine = factory.open_read_only(directory, settings)
+            engine = factory.open(directory, settings, read_only=True)
             cleanup.callback(engine.close)
             marker = _marker(engine, directory, config)
             # Only the marker holds the partition's number, and the store has none before its first entries.
@@ -312,7 +313,7 @@ def read_files(
                 if number in parts:
                     raise EnvironmentFailure(f"{directory}: another directory has partition {number} of the store, too")
                 parts[number], as_of[number] = engine, marker
-            elif engine.is_empty():
+            elif is_empty(engine):
                 empty.append(directory)
             else:
                 parts[-1 - len(parts)] = engine

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import EngineSettings, StorageEngine
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin, SystemConsumer
@@ -28,7 +28,7 @@ from samzapy.storage.changelog.topic import (
     delete_retention_ms,
     max_record_bytes,
 )
-from samzapy.storage.engines import entry_serde_names, entry_serdes
+from samzapy.storage.engines import StoreEngine, entry_serde_names, entry_serdes
 from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
@@ -91,7 +91,7 @@ class JobStores:
 
     job: str
     configs: Mapping[str, StoreConfig]
-    engines: Mapping[str, StorageEngineFactory]
+    engines: Mapping[str, StoreEngine]
     serdes: Mapping[str, Serde]
     written_with: Mapping[str, SerdePair]
     logged_base: Path
@@ -108,7 +108,7 @@ def job_stores(
     config: JobConfig,
     *,
     serdes: Mapping[str, Serde],
-    engines: Mapping[str, StorageEngineFactory],
+    engines: Mapping[str, StoreEngine],
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
@@ -211,7 +211,7 @@ class StoreOpener:
             task=self._task.name,
             expiry=expiry,
             known_end=store.known_end if bound == store.bound else None,
-            in_any_thread=self._job.engines[store.config.name].opens_in_any_thread,
+            in_any_thread=self._job.engines[store.config.name].is_rocksdb,
         )
 
     def finish(self, read: Restored, consumer_of: Callable[[str], SystemConsumer]) -> TaskStores:
@@ -234,7 +234,7 @@ class StoreOpener:
         engine = self._non_logged.open_empty(factory, settings, self._job.clock.wall_ms())
         return OpenedStore(config, engine, self._identity(config, stamped=config.ttl_ms is not None))
 
-    def _engine_of(self, config: StoreConfig) -> tuple[StorageEngineFactory, EngineSettings]:
+    def _engine_of(self, config: StoreConfig) -> tuple[StoreEngine, EngineSettings]:
         settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
         return self._job.engines[config.name], settings
 
@@ -243,7 +243,7 @@ class StoreOpener:
         return StoreIdentity(self._job.job, config.name, self._task.changelog_partition, source, stamped, *serdes)
 
     def _open_sourced(
-        self, config: StoreConfig, source: StoreSource, factory: StorageEngineFactory, settings: EngineSettings
+        self, config: StoreConfig, source: StoreSource, factory: StoreEngine, settings: EngineSettings
     ) -> OpenedStore:
         task = self._task
         plan = SideInputPlan(config.name, source, task.name, task.ssps, task.starts, self._job.admin_of)
@@ -264,7 +264,7 @@ class StoreOpener:
         self,
         config: StoreConfig,
         stream: SystemStream,
-        factory: StorageEngineFactory,
+        factory: StoreEngine,
         settings: EngineSettings,
         *,
         provisional: bool,
@@ -311,7 +311,7 @@ class StoreOpener:
         return None if known is None else max(known, log.oldest)
 
     def _local(
-        self, factory: StorageEngineFactory, settings: EngineSettings, accepted: Acceptance, *, provisional: bool
+        self, factory: StoreEngine, settings: EngineSettings, accepted: Acceptance, *, provisional: bool
     ) -> tuple[LocalStore, bool]:
         """The furthest store to begin with: files of this machine, a snapshot, or an empty one; and whether a standby's
         files were taken over."""
@@ -350,7 +350,7 @@ class StoreOpener:
                 job.budget,
             ),
             job.clock,
-            view=(lambda entries: factory.view(entries, settings)) if factory.has_view else None,
+            view=None if factory.view is None else partial(factory.seen, settings=settings),
             end=None
             if store.changelog is None
             else ChangelogEnd(config.name, store.changelog, store.bound, consumer_of),
@@ -358,10 +358,10 @@ class StoreOpener:
             directory=directory if factory.persistent else None,
         )
 
-    def _copying(self, config: StoreConfig, factory: StorageEngineFactory) -> StoreConfig:
+    def _copying(self, config: StoreConfig, factory: StoreEngine) -> StoreConfig:
         """The settings with a cache of copies, if a view changes its values in place and failed messages are undone: an undo
         restores the old value, which must be unchanged."""
-        if self._job.undoes_messages and factory.changes_in_place:
+        if self._job.undoes_messages and factory.entries(self._engine_of(config)[1]).changed_in_place:
             return replace(config, object_cache_mode="copy")
         return config
 

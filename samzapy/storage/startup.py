@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
 
-from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemAdmin, SystemConsumer
@@ -28,6 +27,7 @@ from samzapy.storage.changelog.restore import (
     run_restores,
 )
 from samzapy.storage.changelog.topic import Changelogs
+from samzapy.storage.engines import StoreEngine
 from samzapy.storage.opening import StoreOpener, TaskSettings, job_stores
 from samzapy.storage.task_stores import TaskStores
 
@@ -40,7 +40,7 @@ def begin_task_stores(
     task: TaskSettings,
     *,
     serdes: Mapping[str, Serde],
-    engines: Mapping[str, StorageEngineFactory],
+    engines: Mapping[str, StoreEngine],
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
@@ -57,7 +57,7 @@ def begin_all_stores(
     tasks: Sequence[TaskSettings],
     *,
     serdes: Mapping[str, Serde],
-    engines: Mapping[str, StorageEngineFactory],
+    engines: Mapping[str, StoreEngine],
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
@@ -95,9 +95,9 @@ def begin_all_stores(
     return openers
 
 
-def _may_open_at_once(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> bool:
+def _may_open_at_once(config: JobConfig, engines: Mapping[str, StoreEngine]) -> bool:
     """Whether other threads may open the stores: no engine, and no admin of streams that fill one, is bound to a thread."""
-    return all(engines[name].opens_in_any_thread and store.source is None for name, store in config.stores.items())
+    return all(engines[name].is_rocksdb and store.source is None for name, store in config.stores.items())
 
 
 def restore_together(

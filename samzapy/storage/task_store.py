@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from samzapy.api.engine import Changes, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
@@ -21,7 +22,9 @@ from samzapy.storage.kv.stack import StoreStack
 from samzapy.storage.local.directory import set_aside
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.side_inputs import StoreFilling
-from samzapy.storage.views.engine import View
+
+#: Makes the task's view from its key-value store.
+View = Callable[[Any], Any]
 
 #: Seconds after which a commit without changes still writes a marker, which must stay younger than the changelog's
 #: delete.retention.ms.
@@ -68,7 +71,7 @@ class Flushing:
             or together > files.flush_records
             or age_ms >= files.flush_interval_ms / 2
         ):
-            if self._engine.begin_flush():
+            if self._engine.flush(wait=False):
                 self._begun, self._unflushed = self._unflushed, 0
             elif together > files.flush_records:
                 self.flush()

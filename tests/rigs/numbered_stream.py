@@ -165,7 +165,7 @@ def expected(written: int) -> tuple[dict[str, int], Counter[str]]:
 def is_on_disk(folder: Path) -> bool:
     """Whether a kill would leave a commit in the local store; whoever has it open goes on. A table's file alone says
     little: until the store's manifest names it, it is not there."""
-    engine = RocksDbStorageEngineFactory().open_read_only(folder, EngineSettings(folder.parent.name))
+    engine = RocksDbStorageEngineFactory().open(folder, EngineSettings(folder.parent.name), read_only=True)
     try:
         return engine.marker() is not None
     finally:

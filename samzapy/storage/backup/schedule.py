@@ -19,6 +19,7 @@ from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, open_
 from samzapy.storage.backup.snapshot import SnapshotUploader, UploadStopped, newest_snapshot
 from samzapy.storage.local.directory import checkpoints_beside, new_checkpoint
 from samzapy.storage.local.marker import Marker
+from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
 
 _LOG = logging.getLogger(__name__)
 #: Limits the uploads of a process: it may have many tasks, but has one network.
@@ -37,7 +38,7 @@ class StoreBackup:
 
     def __init__(
         self,
-        engine: StorageEngine,
+        engine: RocksDbStorageEngine,
         directory: Path,
         marker_of: Callable[[Path], bytes | None],
         open_folder: Callable[[], BackupFolder],
@@ -171,11 +172,11 @@ class TaskBackups:
         directory: Path,
     ) -> StoreBackup | None:
         """The maker of the store's snapshots; None if the job file asks for none."""
-        if config.backup is None:
+        if config.backup is None or not isinstance(engine, RocksDbStorageEngine):
             return None
 
         def marker_of(checkpoint: Path) -> bytes | None:
-            with closing(factory.open_read_only(checkpoint, settings)) as opened:
+            with closing(factory.open(checkpoint, settings, read_only=True)) as opened:
                 return opened.marker()
 
         return StoreBackup(engine, directory, marker_of, partial(self._folder, config), config.backup, self._clock)

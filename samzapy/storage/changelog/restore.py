@@ -8,24 +8,20 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
-from samzapy.api.engine import Load, StorageEngine
+from samzapy.api.engine import StorageEngine
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
-from samzapy.errors import RestoreError, RestoreStalled, SamzapyError, StoreError
+from samzapy.errors import RestoreError, RestoreStalled, SamzapyError
 from samzapy.failpoints import reach
 from samzapy.storage.changelog.end import foreign_records
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
-#: Bytes of memory of an entry beside the bytes of its key and value: the heads of two objects, rounded up, and its places in
-#: the dictionary and in the sorted list.
-_ENTRY_BYTES = 140
-
-#: If an exact count leaves less room than this share, the buffer counts as full: the next count would come too soon.
-_ROOM = 0.75
+if TYPE_CHECKING:
+    from samzapy.storage.changelog.gathering import SortedRecords
 
 #: Called with (store as `task/store`, records read so far in offsets, offsets to read).
 ProgressCallback = Callable[[str, int, int], None]
@@ -33,12 +29,13 @@ ProgressCallback = Callable[[str, int, int], None]
 #: Called between two polls; returns True to give a restore up, or raises the reason.
 ShouldStop = Callable[[], bool]
 
-#: Bytes of memory in which a container gathers records to restore: enough for a million entries of 100 bytes in a
-#: dictionary, so that a store of that size is written once, however often its keys occur.
+#: Bytes of memory in which a container gathers records to restore, so that a store of a million entries of 100 bytes is
+#: written once, however often its keys occur.
 CHUNK_BYTES = 402_653_184
-#: Offsets to read from which on the engine gathers the records, if it has a way of its own: below it a dictionary is as
-#: fast, and needs no files.
-MANY_OFFSETS = 100_000
+#: Bytes of memory of an entry of a dictionary, besides the bytes of its key and value.
+_ENTRY_BYTES = 140
+#: Records, and bytes of memory, below which a dictionary is as fast as arenas.
+_FEW, _FEW_BYTES = 50_000, 16_777_216
 #: The number of stores that finish their restores at once.
 _FINISHED_AT_ONCE = 4
 _POLL_S = 0.1
@@ -87,14 +84,10 @@ class RestoreResult:
 class StoreRestore:
     """One store on its way from offset `start` to `bound` (exclusive) of its changelog partition.
 
-    Only a key's last value of a chunk is written. Each chunk goes in with a marker of its own: a crash costs the chunk, not
-    the restore. Until the bound is reached the marker carries the time of the last record, because older deletions may
-    still follow it in the log.
+    Only a key's last value of a chunk is written. Each chunk goes in with a marker of its own: a crash costs the chunk,
+    not the restore. Until the bound is reached the marker carries the time of the last record, because older deletions
+    may still follow it in the log.
     """
-
-    __slots__ = (
-        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_known_end", "_last", "_load", "_loaded_bytes", "_memory_bytes", "bound", "in_any_thread", "label", "needs_times", "records", "ssp", "start",
-    )  # fmt: skip
 
     def __init__(  # noqa: PLR0913  # a store, a range of offsets, and their meaning
         self,
@@ -110,42 +103,35 @@ class StoreRestore:
         known_end: int | None = None,
         in_any_thread: bool = False,
     ) -> None:
-        """`task`: for the label in progress and errors, `task/store`. With an `expiry` the values get the times of
-        their records, and expired ones are left out. From `known_end` on no record is the task's own, and any is
-        refused; None: unknown. `in_any_thread`: the engine may be called by threads other than its opener's."""
+        """`chunk_bytes`: memory for records that are not written yet. `task`: for the label in progress and errors,
+        `task/store`. With an `expiry` the values get the times of their records, and expired ones are left out. From
+        `known_end` on no record is the task's own, and any is refused; None: unknown. `in_any_thread`: the engine may
+        be called by threads other than its opener's."""
         self.label = f"{task}/{identity.store}" if task else identity.store
         self.ssp = ssp
         self.start = start
         self.bound = bound
-        self.records = 0
-        self._loaded_bytes = 0
+        self.records = self.bytes = 0
         self.needs_times = expiry is not None
         self.in_any_thread = in_any_thread
         self._engine = engine
         self._expiry = expiry
         self._identity = identity
         self._chunk_bytes = chunk_bytes
-        self._memory_bytes = chunk_bytes
-        self._gathered = RestoreBuffer(chunk_bytes)
-        self._load: Load | None = None
+        # The first records of a chunk; then all of them, once they are many.
+        self._first: dict[bytes, bytes | None] = {}
+        self._first_bytes = 0
+        self._sorted: SortedRecords | None = None
         self._last = (start - 1, 0)
         self._known_end = known_end
 
     def share(self, stores: int) -> None:
         """Gather only so much that `stores` of them together stay within one store's chunk. Before the first `add`."""
-        self._memory_bytes = self._chunk_bytes // stores
-        self._gathered = RestoreBuffer(self._memory_bytes)
-
-    def begin(self) -> None:
-        """Prepare the first `add` of a restore to the bound: the engine may gather a large amount itself."""
-        self._begin_load(self.start)
-
-    def _begin_load(self, position: int) -> None:
-        self._load = self._engine.begin_load(self._memory_bytes) if self.bound - position > MANY_OFFSETS else None
+        self._chunk_bytes //= stores
 
     def add(self, batch: RecordBatch) -> None:
-        """Take the batch's records below the bound. Raises RestoreError for one without a key, ForeignRecords for one
-        behind the task's own."""
+        """Accept the batch's records below the bound. Raises RestoreError for one without a key, ForeignRecords for one
+        past the task's own."""
         count = len(batch.offsets)
         if self._known_end is not None and batch.offsets[-1] >= self._known_end:
             first = batch.offsets[bisect_left(batch.offsets, self._known_end)]
@@ -157,38 +143,48 @@ class StoreRestore:
         keys, values = batch.keys[:count], batch.values[:count]
         if self._expiry is not None:
             values = self._expiry.restored(values, batch.timestamps[:count])
-        full = self._gather(keys, values, batch.offsets)
+        try:
+            full = self._gather(keys, values)  # type: ignore[arg-type]  # a key of None raises
+        except TypeError:
+            where = f"{self.ssp}@{batch.offsets[keys.index(None)]}"
+            raise RestoreError(f"{where}: changelog record without a key") from None
         self.records += count
         self._last = (batch.offsets[count - 1], batch.timestamps[count - 1])
         if full and count == len(batch.offsets):
             self._write(*self._last)
         reach("restore.batch")
 
-    def _gather(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], offsets: Sequence[int]) -> bool:
-        try:
-            if self._load is not None:
-                return self._load.add(keys, values)
-            full = self._gathered.add(keys, values)
-            if None not in self._gathered.values:
-                return full
-        except StoreError:
-            if None not in keys:
-                raise
-        raise RestoreError(f"{self.ssp}@{offsets[keys.index(None)]}: changelog record without a key")
+    def _gather(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> bool:
+        """Returns whether it is time to write."""
+        if self._sorted is None:
+            size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
+            self._first.update(zip(keys, values, strict=True))
+            self._first_bytes += size + _ENTRY_BYTES * len(keys)
+            self.bytes += size
+            if len(self._first) < _FEW and self._first_bytes < min(_FEW_BYTES, self._chunk_bytes):
+                return False
+            # Only a long restore needs numpy, and its import takes a tenth of a second.
+            from samzapy.storage.changelog.gathering import SortedRecords  # noqa: PLC0415
 
-    @property
-    def bytes(self) -> int:
-        """The bytes of the keys and values of all records that were added, once they are written."""
-        return self._loaded_bytes + self._gathered.taken_bytes
+            self._sorted = SortedRecords()
+            self._sorted.add(list(self._first), list(self._first.values()))
+            self._first = {}
+        else:
+            self.bytes += self._sorted.add(keys, values)
+        return self._sorted.is_full(self._chunk_bytes)
 
     def write_gathered(self) -> None:
         """Write the gathered records, as of the last of them."""
-        if self._gathered.values:
+        if self._first or self._sorted is not None:
             self._write(*self._last)
 
     def complete(self, offset: int, now_ms: int) -> None:
         """Write the gathered records. The store then has everything up to `offset`, which was the end at `now_ms`."""
         self._write(offset, now_ms)
+
+    def finish(self, now_ms: int) -> None:
+        """Write the gathered records. The store then has everything below the bound, as of `now_ms`."""
+        self._write(self.bound - 1, now_ms)
 
     def flush(self) -> None:
         """Flush the engine's memory to disk."""
@@ -196,23 +192,18 @@ class StoreRestore:
 
     def give_up(self) -> None:
         """Make a running `finish` end soon, with StoreError; from another thread."""
-        load = self._load
-        if load is not None:
-            load.give_up()
-
-    def finish(self, now_ms: int) -> None:
-        """Write the gathered records. The store then has everything below the bound, as of `now_ms`."""
-        self._write(self.bound - 1, now_ms)
+        if (gathered := self._sorted) is not None:
+            gathered.give_up()
 
     def _write(self, offset: int, time_ms: int) -> None:
         marker = Marker(self._identity, offset, max(time_ms, 0)).to_bytes()
         reach("restore.chunk")
-        if self._load is not None:
-            self._load.finish(marker)
-            self._loaded_bytes += self._load.taken_bytes
-            self._begin_load(offset + 1)
+        if self._sorted is not None:
+            self._engine.load(self._sorted.parts(), marker)
         else:
-            self._engine.load(self._gathered.take(), marker)  # type: ignore[arg-type]  # no key is None
+            keys = sorted(self._first)
+            self._engine.load([(keys, [self._first[key] for key in keys])], marker)
+        self._first, self._first_bytes, self._sorted = {}, 0, None
 
 
 @final
@@ -283,7 +274,6 @@ def run_restores(
         raise RestoreError(f"two stores have one changelog partition: {', '.join(sorted(r.label for r in restores))}")
     for restore in restores:
         restore.share(len(restores))
-        restore.begin()
         consumer.register(restore.ssp, restore.start)
     consumer.coarse = not any(restore.needs_times for restore in restores)
     consumer.start()
@@ -335,41 +325,3 @@ def _advanced(
 def _stalled(active: Iterable[StoreRestore], positions: dict[SystemStreamPartition, int], stall_s: float) -> str:
     where = ", ".join(f"{r.ssp} at {positions[r.ssp]} of {r.bound} (store '{r.label}')" for r in active)
     return f"restore made no progress for {stall_s:g} s: {where}"
-
-
-class RestoreBuffer:
-    """The records that a restore has read and not written yet: the last value of each key, None for a deletion.
-
-    It holds `max_bytes` of memory. It counts the bytes of arriving records as if every key were new, and counts exactly
-    only when that sum reaches the limit. So a record costs next to nothing, and a repeated key takes no room.
-    `taken_bytes`: the bytes of all keys and values that arrived.
-    """
-
-    __slots__ = ("_bytes", "_max_bytes", "taken_bytes", "values")
-
-    def __init__(self, max_bytes: int) -> None:
-        self.values: dict[bytes | None, bytes | None] = {}
-        self._max_bytes = max_bytes
-        self.taken_bytes = 0
-        self._bytes = 0
-
-    def add(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
-        """Take the records, in order; returns whether it is time to `take` everything. A record without a key shows as the
-        key None."""
-        self.values.update(zip(keys, values, strict=True))
-        size = _size(keys, values)
-        self._bytes += size
-        self.taken_bytes += size - len(keys) * _ENTRY_BYTES
-        if self._bytes < self._max_bytes:
-            return False
-        self._bytes = _size(self.values.keys(), self.values.values())
-        return self._bytes >= _ROOM * self._max_bytes
-
-    def take(self) -> dict[bytes | None, bytes | None]:
-        """Take all records, and leave none."""
-        taken, self.values, self._bytes = self.values, {}, 0
-        return taken
-
-
-def _size(keys: Collection[bytes | None], values: Iterable[bytes | None]) -> int:
-    return len(keys) * _ENTRY_BYTES + sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))

@@ -5,27 +5,26 @@ from __future__ import annotations
 import threading
 import weakref
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from samzapy.api.engine import (
     Changes,
-    CommittedPage,
+    CommittedEntries,
     Cursor,
     EngineSettings,
-    EngineSnapshot,
     StorageEngine,
     StorageEngineFactory,
 )
-from samzapy.errors import StoreClosed
+from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.kv.ordered import KeyOrder, Pair
 
 
 class InMemoryStorageEngine(StorageEngine):
     """A dict and its sorted keys. Cursors and snapshots share the dict; a write copies it first while one is open.
 
-    Other threads read committed entries under a lock that writes and scans take, once each; gets do not.
+    Other threads take snapshots under a lock that writes and scans take, once each; gets do not.
     """
 
     __slots__ = ("_changing", "_data", "_marker", "_open", "_order", "_store")
@@ -51,23 +50,23 @@ class InMemoryStorageEngine(StorageEngine):
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
         """The present pairs with lower <= key < upper."""
-        return self._view(lower, upper).iterate(None, None)
+        return self.snapshot().iterate(lower, upper)
 
-    def is_empty(self) -> bool:
-        """Whether there is no entry."""
-        self._views()
-        return not self._data
-
-    def snapshot(self) -> EngineSnapshot:
+    def snapshot(self) -> _View:
         """The present contents."""
-        return self._view(None, None)
-
-    def _view(self, lower: bytes | None, upper: bytes | None) -> _View:
-        views = self._views()
         with self._changing:
-            view = _View(self._store, self._data, self._order.between(lower, upper))
-        views.add(view)
+            views = self._views()
+            view = _View(self._store, self._data, self._marker, self._keys_of)
+            views.add(view)
         return view
+
+    def _keys_of(self, data: Mapping[bytes, bytes], lower: bytes | None, upper: bytes | None) -> list[bytes]:
+        with self._changing:
+            if data is self._data:
+                return self._order.between(lower, upper)
+        keys = sorted(data)
+        stop = len(keys) if upper is None else bisect_left(keys, upper)
+        return keys[0 if lower is None else bisect_left(keys, lower) : stop]
 
     def _views(self) -> weakref.WeakSet[_View]:
         if self._open is None:
@@ -76,9 +75,8 @@ class InMemoryStorageEngine(StorageEngine):
 
     def write(self, changes: Changes, marker: bytes) -> None:
         """Apply `changes` and replace the marker."""
-        copied = any(view.reads(self._data) for view in self._views())
         with self._changing:
-            if copied:
+            if any(view.reads(self._data) for view in self._views()):
                 self._data = dict(self._data)
                 self._order.rebind(self._data)
             self._data.update((key, value) for key, value in changes.items() if value is not None)
@@ -88,32 +86,15 @@ class InMemoryStorageEngine(StorageEngine):
             self._order.forget(deleted)
             self._marker = marker
 
-    def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
-        """A write that comes meanwhile waits for the page."""
-        with self._changing:
-            self._views()
-            if lower is not None and upper == lower + b"\x00":
-                # One key needs no order, which may take a sort of all new keys.
-                keys = [lower] if lower in self._data else []
-            else:
-                keys = self._order.first(lower, upper, most + 1)
-            pairs: list[Pair] = []
-            room = most_bytes
-            for key in keys[:most]:
-                if pairs and room <= 0:
-                    break
-                pairs.append((key, self._data[key]))
-                room -= len(key) + len(pairs[-1][1])
-            return CommittedPage(pairs, self._marker, len(pairs) < len(keys))
-
     def marker(self) -> bytes | None:
         """The marker of the last write."""
         self._views()
         return self._marker
 
-    def flush(self) -> None:
+    def flush(self, *, wait: bool = True) -> bool:
         """Do nothing: there is nowhere to flush to."""
         self._views()
+        return True
 
     def close(self) -> None:
         """Forget everything."""
@@ -127,53 +108,59 @@ class InMemoryStorageEngine(StorageEngine):
         return {"entries": len(self._data)}
 
 
-class _View(EngineSnapshot):
-    """The dict as of the snapshot, with its keys in order; a closed one is empty."""
+#: The keys of a dict in a range, in order.
+_KeysOf = Callable[[Mapping[bytes, bytes], "bytes | None", "bytes | None"], list[bytes]]
 
-    __slots__ = ("_data", "_keys", "_store")
 
-    def __init__(self, store: str, data: Mapping[bytes, bytes], keys: list[bytes]) -> None:
+class _View(CommittedEntries):
+    """The dict as of the snapshot; a closed one raises StoreClosed."""
+
+    __slots__ = ("_data", "_keys_of", "_marker", "_store")
+
+    def __init__(self, store: str, data: Mapping[bytes, bytes], marker: bytes | None, keys_of: _KeysOf) -> None:
         self._store = store
         self._data: Mapping[bytes, bytes] | None = data
-        self._keys = keys
+        self._marker = marker
+        self._keys_of = keys_of
 
     def reads(self, data: Mapping[bytes, bytes]) -> bool:
         return self._data is data
 
-    def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        self._contents()
-        order = self._keys
-        start = 0 if lower is None else bisect_left(order, lower)
-        stop = len(order) if upper is None else bisect_left(order, upper)
-        return _MemoryCursor(self, range(start, stop))
+    def get(self, key: bytes) -> bytes | None:
+        return self.contents().get(key)
 
-    def _contents(self) -> Mapping[bytes, bytes]:
+    def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
+        return _MemoryCursor(self, self._keys_of(self.contents(), lower, upper))
+
+    def marker(self) -> bytes | None:
+        return self._marker
+
+    def contents(self) -> Mapping[bytes, bytes]:
         if self._data is None:
             raise StoreClosed(f"store '{self._store}': the iterator or snapshot is closed")
         return self._data
 
-    def pairs(self, positions: range) -> Iterator[Pair]:
-        for position in positions:
-            data = self._contents()
-            key = self._keys[position]
-            yield key, data[key]
-
     def close(self) -> None:
         self._data = None
-        self._keys = []
 
 
 class _MemoryCursor:
-    __slots__ = ("_positions", "_view")
+    """The pairs of a view with these keys; it keeps the view alive."""
 
-    def __init__(self, view: _View, positions: range) -> None:
+    __slots__ = ("_keys", "_view")
+
+    def __init__(self, view: _View, keys: list[bytes]) -> None:
         self._view: _View | None = view
-        self._positions = positions
+        self._keys = keys
 
     def __enter__(self) -> Iterator[Pair]:
         if self._view is None:
             raise StoreClosed("the cursor is closed")
-        return self._view.pairs(self._positions)
+        return self._pairs(self._view)
+
+    def _pairs(self, view: _View) -> Iterator[Pair]:
+        for key in self._keys:
+            yield key, view.contents()[key]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._view = None
@@ -182,8 +169,8 @@ class _MemoryCursor:
 class InMemoryStorageEngineFactory(StorageEngineFactory):
     """`stores.NAME.factory = inmemory`: a changelog (if there is one) is read from its beginning at every start."""
 
-    persistent = False
-
-    def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
+    def open(self, directory: Path | None, settings: EngineSettings, *, read_only: bool = False) -> StorageEngine:
         """A new, empty engine."""
+        if read_only:
+            raise StoreError(f"store '{settings.store}': its engine cannot be read from outside of its job")
         return InMemoryStorageEngine(settings.store)

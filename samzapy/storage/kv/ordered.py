@@ -39,14 +39,10 @@ class KeyOrder:
 
     def between(self, lower: bytes | None, upper: bytes | None) -> list[bytes]:
         """The keys with lower <= key < upper, in order, in a new list."""
-        return self.first(lower, upper, len(self._data))
-
-    def first(self, lower: bytes | None, upper: bytes | None, most: int) -> list[bytes]:
-        """Like `between`, at most the first `most` keys."""
         keys = self._fresh()
         start = 0 if lower is None else bisect_left(keys, lower)
         stop = len(keys) if upper is None else bisect_left(keys, upper)
-        return keys[start : min(stop, start + most)]
+        return keys[start:stop]
 
     def _fresh(self) -> list[bytes]:
         if self._forgotten:

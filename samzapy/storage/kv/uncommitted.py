@@ -7,7 +7,7 @@ from itertools import islice
 from operator import lt
 from types import TracebackType
 
-from samzapy.api.engine import Cursor, EngineSnapshot, StorageEngine
+from samzapy.api.engine import CommittedEntries, Cursor, StorageEngine
 from samzapy.errors import RecordTooLarge, StoreClosed, StoreError
 from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.ordered import Change, KeyOrder, Pair, merged
@@ -270,7 +270,7 @@ class UncommittedSnapshot:
     __slots__ = ("_below", "_lower", "_overlay", "_upper")
 
     def __init__(
-        self, overlay: Sequence[Change], below: EngineSnapshot, lower: bytes | None, upper: bytes | None
+        self, overlay: Sequence[Change], below: CommittedEntries, lower: bytes | None, upper: bytes | None
     ) -> None:
         self._overlay = overlay
         self._below = below

@@ -60,7 +60,7 @@ class LocalStores:
         try:
             engine = self._open(factory, path, settings)
             data = engine.marker()
-            if data is None and engine.is_empty():
+            if data is None and is_empty(engine):
                 return LocalStore(engine, None)
             marker = None if data is None else Marker.from_bytes(data)
             reason = _NO_MARKER if marker is None else refuse(marker) or ""
@@ -118,7 +118,7 @@ class LocalStores:
             # Opened before it is deleted: another process that has it open holds its lock.
             engine = self._open(factory, path, settings)
             marked = engine.marker() is not None
-            if not marked and engine.is_empty():
+            if not marked and is_empty(engine):
                 return engine
             reason = "" if marked else _NO_MARKER
         except StoreCorrupted as damage:
@@ -144,6 +144,12 @@ class LocalStores:
             except StoreLocked:
                 pause.wait(_LOCK_RETRY_S)
         return factory.open(path, settings)
+
+
+def is_empty(engine: StorageEngine) -> bool:
+    """Whether the engine has no entries; the marker does not count. Raises StoreCorrupted."""
+    with engine.iterate(None, None) as pairs:
+        return next(pairs, None) is None
 
 
 def _put_out_of_the_way(path: Path, kind: RefusedAs, reason: str, now_ms: int) -> None:

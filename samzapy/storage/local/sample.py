@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Iterator
 from itertools import islice
 
-from samzapy.api.engine import EngineSnapshot, StorageEngine
+from samzapy.api.engine import CommittedEntries, StorageEngine
 from samzapy.api.serde import Serde, hinted
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
@@ -36,7 +36,7 @@ def check_sample(config: StoreConfig, engine: StorageEngine, key_serde: Serde, v
         snapshot.close()
 
 
-def sample(snapshot: EngineSnapshot) -> Iterator[Entry]:
+def sample(snapshot: CommittedEntries) -> Iterator[Entry]:
     """Read a few hundred entries at most, from the whole range of the keys."""
     first = _entries(snapshot, None, _FIRST)
     yield from first
@@ -55,7 +55,7 @@ def sample(snapshot: EngineSnapshot) -> Iterator[Entry]:
             return
 
 
-def _entries(snapshot: EngineSnapshot, lower: bytes | None, most: int) -> list[Entry]:
+def _entries(snapshot: CommittedEntries, lower: bytes | None, most: int) -> list[Entry]:
     with snapshot.iterate(lower, None) as pairs:
         return list(islice(pairs, most))
 

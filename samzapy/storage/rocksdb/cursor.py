@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
 from rocksdict import Rdict, RdictIter, ReadOptions
 
-from samzapy.api.engine import CommittedPage
+from samzapy.api.engine import CommittedEntries, Cursor
 from samzapy.errors import StoreClosed
-from samzapy.storage.rocksdb.failures import translated
+from samzapy.storage.rocksdb.ownership import translated
 
 #: One reserved key in the column family of the data: memtables of several families are flushed independently, so only in the
 #: same family the marker of a commit is on disk exactly when its data is.
@@ -102,25 +103,44 @@ def pinned_rows(db: Rdict, path: Path, upper: bytes | None = None) -> RdictIter:
         raise translated(cause, path, "reading a range") from cause
 
 
-def committed_page(
-    rows: RdictIter, path: Path, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int
-) -> CommittedPage:
-    """See `StorageEngine.read_committed`. `rows` is pinned and has no bound, so the marker belongs to the entries."""
-    pairs: list[tuple[bytes, bytes]] = []
-    more, room = False, most_bytes
-    with RocksDbCursor(rows, path, lower, upper, shared=True) as found:
-        for pair in found:
-            if len(pairs) >= most or (pairs and room <= 0):
-                more = True
-                break
-            pairs.append(pair)
-            room -= len(pair[0]) + len(pair[1])
-    try:
-        rows.seek(MARKER_KEY)
-        marker = rows.value() if rows.valid() and rows.key() == MARKER_KEY else None
-        rows.status()
-    except Exception as cause:
-        raise translated(cause, path, "reading the marker") from cause
-    finally:
-        del rows
-    return CommittedPage(pairs, marker, more)
+class RocksDbSnapshot(CommittedEntries):
+    """The contents at one instant, until it or the engine is closed.
+
+    All cursors share one iterator of RocksDB, which is pinned to the instant when it was made: the iterators of
+    rocksdict's snapshots read the present.
+    """
+
+    __slots__ = ("_open", "_path", "_rows")
+
+    def __init__(self, rows: RdictIter, path: Path, opened: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot]) -> None:
+        self._rows: RdictIter | None = rows
+        self._path = path
+        self._open = opened
+
+    def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
+        """The pairs with lower <= key < upper at the time of the snapshot."""
+        cursor = RocksDbCursor(self._pinned(), self._path, lower, upper, shared=True)
+        self._open.add(cursor)
+        return cursor
+
+    def marker(self) -> bytes | None:
+        """The marker that belongs to the entries."""
+        rows = self._pinned()
+        try:
+            rows.seek(MARKER_KEY)
+            marker = rows.value() if rows.valid() and rows.key() == MARKER_KEY else None
+            rows.status()
+        except Exception as cause:
+            raise translated(cause, self._path, "reading the marker") from cause
+        finally:
+            del rows
+        return marker
+
+    def _pinned(self) -> RdictIter:
+        if self._rows is None:
+            raise StoreClosed(f"{self._path}: the snapshot is closed")
+        return self._rows
+
+    def close(self) -> None:
+        """Release it; cursors over it stay usable."""
+        self._rows = None

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-import logging
 import operator
 import threading
 import weakref
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rocksdict import Checkpoint, Options, Rdict, RdictIter, SstFileWriter, WriteBatch, WriteOptions
+from rocksdict import (
+    Checkpoint,
+    IngestExternalFileOptions,
+    Options,
+    Rdict,
+    SstFileWriter,
+    WriteBatch,
+    WriteOptions,
+)
 
-from samzapy.api.engine import Changes, CommittedPage, Cursor, EngineSnapshot, Load, StorageEngine
+from samzapy.api.engine import Changes, Cursor, Part, StorageEngine
 from samzapy.errors import StoreClosed, StoreError
-from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, committed_page, pinned_rows
-from samzapy.storage.rocksdb.failures import IN_USE, translated
-from samzapy.storage.rocksdb.ingestion import FEWEST, ingest, write_changes
-from samzapy.storage.rocksdb.ownership import Ownership
+from samzapy.failpoints import reach
+from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, RocksDbSnapshot, pinned_rows
+from samzapy.storage.rocksdb.ownership import IN_USE, Ownership, translated
 
-if TYPE_CHECKING:
-    from samzapy.storage.rocksdb.loading import SortedLoad
-
-_LOG = logging.getLogger(__name__)
+#: The file of a load while it is written, in the store's directory so that RocksDB can ingest it by a link.
+_LOADED = "loading.sst"
+_NONE = type(None)
 _LONGEST_CALL_S = 10.0
 _CLOSE_RETRY_S = 0.01
 
@@ -49,7 +55,7 @@ class RocksDbStorageEngine(StorageEngine):
     3. One process may use it, but none of its forked children. Every cursor and snapshot is released before it closes.
     """
 
-    __slots__ = ("_db", "_gauges", "_load", "_open", "_options", "_ownership", "_path", "_write_options")
+    __slots__ = ("_db", "_gauges", "_open", "_options", "_ownership", "_path", "_write_options")
 
     def __init__(
         self,
@@ -68,7 +74,6 @@ class RocksDbStorageEngine(StorageEngine):
         self._path = path
         self._options = options
         self._ownership = ownership
-        self._load: SortedLoad | None = None
         self._open: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot] = weakref.WeakSet()
         self._write_options = WriteOptions()
         self._write_options.disable_wal = not wal
@@ -102,15 +107,11 @@ class RocksDbStorageEngine(StorageEngine):
         self._open.add(cursor)
         return cursor
 
-    def snapshot(self) -> EngineSnapshot:
+    def snapshot(self) -> RocksDbSnapshot:
         """The present contents."""
         snapshot = RocksDbSnapshot(pinned_rows(self._opened(), self._path), self._path, self._open)
         self._open.add(snapshot)
         return snapshot
-
-    def read_committed(self, lower: bytes | None, upper: bytes | None, most: int, most_bytes: int) -> CommittedPage:
-        """Read by a separate iterator, pinned to the present: no other thread waits for it."""
-        return committed_page(pinned_rows(self._opened(), self._path), self._path, lower, upper, most, most_bytes)
 
     def write(self, changes: Changes, marker: bytes) -> None:
         """Write `changes` and the marker as one WriteBatch. Raises StoreError for the one reserved key."""
@@ -132,42 +133,30 @@ class RocksDbStorageEngine(StorageEngine):
         except Exception as cause:
             raise self._failure(cause, "writing a commit") from cause
 
-    def load(self, changes: Changes, marker: bytes) -> None:
-        """One file with `changes` and the marker; few of them by a batch."""
-        if len(changes) < FEWEST:
-            super().load(changes, marker)
-            return
-        self._refuse_reserved(changes)
-        if self.marker() is None:
-            # Deletions have no effect on an empty store.
-            changes = {key: value for key, value in changes.items() if value is not None}
-        self._ingest(lambda writer: write_changes(writer, changes, marker))
+    def load(self, parts: Iterable[Part], marker: bytes) -> None:
+        """Make one file of the parts and the marker, and ingest it past the memtable.
 
-    def begin_load(self, memory_bytes: int) -> Load | None:
-        """Records are gathered and sorted in memory, and loaded as one file. None if the memory cannot be reserved."""
-        # Only a long restore needs numpy, and its import takes a tenth of a second.
-        from samzapy.storage.rocksdb.loading import SortedLoad  # noqa: PLC0415
-
-        self._discard_load()
-        over_others = self.marker() is not None
+        RocksDB ingests a file by one entry of its manifest, after it has flushed the memtable with the previous marker.
+        So data and marker are loaded together or not at all, and then survive a kill.
+        """
+        db, file = self._opened(), self._path / _LOADED
+        # An empty store has nothing that a deletion could delete.
+        deletes = self.marker() is not None
         try:
-            self._load = SortedLoad(self._path, memory_bytes, self._ingest, over_others=over_others)
-        except OSError as cause:
-            _LOG.warning(
-                "%s is loaded in chunks: reserving 2 x %d bytes of memory: %s", self._path, memory_bytes, cause
-            )
-        return self._load
-
-    def _discard_load(self) -> None:
-        load, self._load = self._load, None
-        if load is not None:
-            load.discard()
-
-    def _ingest(self, fill: Callable[[SstFileWriter], None]) -> None:
-        try:
-            ingest(self._opened(), self._path, self._options, fill)
+            writer = SstFileWriter(self._options)
+            writer.open(str(file))
+            for keys, values in _with_marker(parts, marker):
+                _fill(writer, keys, values, deletes=deletes)
+            writer.finish()
+            reach("restore.file")
+            how = IngestExternalFileOptions()
+            how.set_move_files(True)
+            db.ingest_external_file([str(file)], how)
+            reach("restore.loaded")
         except Exception as cause:
             raise self._failure(cause, "loading a file") from cause
+        finally:
+            file.unlink(missing_ok=True)
 
     def _refuse_reserved(self, changes: Changes) -> None:
         if MARKER_KEY in changes:
@@ -180,19 +169,12 @@ class RocksDbStorageEngine(StorageEngine):
         except Exception as cause:
             raise self._failure(cause, "reading the marker") from cause
 
-    def flush(self) -> None:
-        """Flush the memtable and wait for it."""
+    def flush(self, *, wait: bool = True) -> bool:
+        """Flush the memtable; without `wait` by RocksDB's threads, unless they are still flushing earlier ones."""
         try:
-            self._db.flush(True)
-        except Exception as cause:
-            raise self._failure(cause, "flushing") from cause
-
-    def begin_flush(self) -> bool:
-        """Let RocksDB's threads flush the memtable, unless they are still flushing earlier ones."""
-        try:
-            if self._db.property_int_value("rocksdb.num-immutable-mem-table"):
+            if not wait and self._db.property_int_value("rocksdb.num-immutable-mem-table"):
                 return False
-            self._db.flush(False)
+            self._db.flush(wait)
         except Exception as cause:
             raise self._failure(cause, "flushing") from cause
         return True
@@ -214,10 +196,7 @@ class RocksDbStorageEngine(StorageEngine):
             opened.close()
         db, self._db = self._db, _Gone(StoreClosed(f"{self._path} is closed"))
         try:
-            try:
-                _close_once_unused(db)
-            finally:
-                self._discard_load()
+            _close_once_unused(db)
         except Exception as cause:
             raise self._failure(cause, "closing") from cause
         finally:
@@ -234,7 +213,7 @@ class RocksDbStorageEngine(StorageEngine):
     def disown(self) -> Any:
         """Give the handle up without a close, in a forked child, and refuse every later call."""
         db, self._db = self._db, _Gone(StoreError(f"{self._path} was opened by the parent of this process"))
-        return db, self._load
+        return db
 
     def _opened(self) -> Rdict:
         if isinstance(self._db, _Gone):
@@ -243,6 +222,40 @@ class RocksDbStorageEngine(StorageEngine):
 
     def _failure(self, cause: Exception, doing: str) -> StoreError:
         return cause if isinstance(cause, StoreError) else translated(cause, self._path, doing)
+
+
+def remove_leftover(path: Path) -> None:
+    """Delete the file that a process left in the store at `path` when it was killed during a load."""
+    (path / _LOADED).unlink(missing_ok=True)
+
+
+def _with_marker(parts: Iterable[Part], marker: bytes) -> Iterator[Part]:
+    """The parts, with the marker in its place."""
+    placed = False
+    for keys, values in parts:
+        if not placed and keys and keys[-1] >= MARKER_KEY:
+            placed, at = True, bisect_left(keys, MARKER_KEY)
+            if keys[at] == MARKER_KEY:
+                raise StoreError(f"key {MARKER_KEY!r} is reserved")
+            yield keys[:at], values[:at]
+            yield [MARKER_KEY], [marker]
+            yield keys[at:], values[at:]
+        else:
+            yield keys, values
+    if not placed:
+        yield [MARKER_KEY], [marker]
+
+
+def _fill(writer: SstFileWriter, keys: Sequence[bytes], values: Sequence[bytes | None], *, deletes: bool) -> None:
+    # A map that is drained runs without a Python frame per record.
+    if _NONE not in set(map(type, values)):
+        deque(map(operator.setitem, repeat(writer), keys, values), maxlen=0)
+        return
+    for key, value in zip(keys, values, strict=True):
+        if value is not None:
+            writer[key] = value
+        elif deletes:
+            del writer[key]
 
 
 def _close_once_unused(db: Rdict) -> None:
@@ -268,30 +281,3 @@ class _Gone:
 
     def __getattr__(self, name: str) -> Any:
         raise self.error
-
-
-class RocksDbSnapshot(EngineSnapshot):
-    """The contents at one instant, until it or the engine is closed.
-
-    All cursors share one iterator of RocksDB, which is pinned to the instant when it was made: the iterators of rocksdict's
-    snapshots read the present.
-    """
-
-    __slots__ = ("_open", "_path", "_rows")
-
-    def __init__(self, rows: RdictIter, path: Path, opened: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot]) -> None:
-        self._rows: RdictIter | None = rows
-        self._path = path
-        self._open = opened
-
-    def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        """The pairs with lower <= key < upper at the time of the snapshot."""
-        if self._rows is None:
-            raise StoreClosed(f"{self._path}: the snapshot is closed")
-        cursor = RocksDbCursor(self._rows, self._path, lower, upper, shared=True)
-        self._open.add(cursor)
-        return cursor
-
-    def close(self) -> None:
-        """Release it; cursors over it stay usable."""
-        self._rows = None

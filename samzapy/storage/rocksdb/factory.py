@@ -1,46 +1,86 @@
-"""Opens RocksDB stores; one factory per store and container, so that the container's tasks share its memory.
+"""Opens RocksDB stores, for their task or for reading; one factory per store and container.
 
-Stores without memory of their own share it with each other, too (`samzapy.storage.rocksdb.memory`).
+The stores of a container share one block cache and one limit of all memtables. A container is a process, so its share
+is found by the process; it is given back with the last store's factory.
+
+1. Stores without a `container.cache.size.bytes` of their own share one cache of the blocks used last.
+2. Stores without a `container.write.buffer.size.bytes` of their own count their memtables together. Past seven eighths
+   of the limit, a write flushes the memtable of its own store; RocksDB does not flush an idle store's. So memory stays
+   near the limit, no write waits, and many idle stores with full memtables make the files of the others small.
+
+Each part of a store that was written to has at least an arena block: an eighth of its write buffer, and 1 MiB at most.
+A limit below the sum of these has no further effect. Filters and indexes of open tables are outside of both: about 1.5
+bytes per key of the store, for as long as a table is open.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
 
-from rocksdict import AccessType, Cache, Options, Rdict
+from rocksdict import AccessType, Cache, Options, Rdict, WriteBufferManager
 
-from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import EngineSettings, Problems, StorageEngineFactory
 from samzapy.errors import ConfigError, ConfigProblem, StoreCorrupted, StoreDiskFailed, StoreError
-from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
-from samzapy.storage.rocksdb.failures import OPENING, noted_damage, translated
-from samzapy.storage.rocksdb.ingestion import remove_leftover
-from samzapy.storage.rocksdb.memory import SharedMemory, shared_memory
+from samzapy.storage.rocksdb.engine import RocksDbStorageEngine, remove_leftover
 from samzapy.storage.rocksdb.options import RocksDbOptions
-from samzapy.storage.rocksdb.ownership import Ownership
-from samzapy.storage.rocksdb.reading import links_to, written_folder
+from samzapy.storage.rocksdb.ownership import OPENING, Ownership, noted_damage, translated
 
 _READING_ATTEMPTS = 100
+#: Files that a reader leaves out: the owner's lock and message log, and the file that rocksdict writes.
+_NOT_READ: Final = ("LOCK", "LOG", "rocksdict-config.json")
+#: Linux shows the open files of this process here, including deleted ones.
+_OPEN_FILES: Final = Path("/proc/self/fd")
+
+
+class SharedMemory:
+    """`cache` is None for none; `memtables` counts all memtables that are opened with it."""
+
+    def __init__(self, cache_bytes: int, memtable_bytes: int) -> None:
+        self.cache = Cache(cache_bytes) if cache_bytes else None
+        # A stall would make writers wait for a flush that, with many stores, only another store's write begins.
+        self.memtables = WriteBufferManager(memtable_bytes, False)
+
+
+_SHARED: WeakValueDictionary[tuple[int, int, int], SharedMemory] = WeakValueDictionary()
+_LOCK = threading.Lock()
+
+
+def shared_memory(cache_bytes: int, memtable_bytes: int) -> SharedMemory:
+    """The memory that the stores of this process share, as long as one of them holds it; the same for the same sizes."""
+    key = os.getpid(), cache_bytes, memtable_bytes
+    with _LOCK:
+        found = _SHARED.get(key)
+        if found is None:
+            found = _SHARED[key] = SharedMemory(cache_bytes, memtable_bytes)
+        return found
 
 
 class RocksDbStorageEngineFactory(StorageEngineFactory):
     """`stores.NAME.factory = rocksdb`. The block cache is made at the first open, in the process that opens."""
 
     persistent = True
-    makes_checkpoints = True
-    opens_in_any_thread = True
 
     def __init__(self) -> None:
         self._caches: dict[tuple[int, str, int], Cache] = {}
         self._shared: SharedMemory | None = None
 
-    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
+    def check(self, settings: EngineSettings) -> Problems:
         """Problems of the `rocksdb.*` and memory keys."""
         return RocksDbOptions.read(settings)[1]
 
-    def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
-        """Open the directory, and create missing parts. See `StorageEngineFactory.open`."""
+    def open(
+        self, directory: Path | None, settings: EngineSettings, *, read_only: bool = False
+    ) -> RocksDbStorageEngine:
+        """Open the directory, and create missing parts; or, for reading, as of its last flush, without disturbing its
+        owner and without writing there."""
         options, problems = RocksDbOptions.read(settings)
         if problems:
             raise ConfigError(
@@ -48,6 +88,8 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             )
         if directory is None:
             raise StoreError(f"store '{settings.store}': RocksDB needs a directory")
+        if read_only:
+            return self._open_read_only(directory, settings)
         path = _private(directory)
         damage = noted_damage(path)
         if damage is not None:
@@ -65,8 +107,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             raise failure from cause
         return RocksDbStorageEngine(db, path, wanted, ownership, options.gauges, wal=options.wal)
 
-    def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
-        """Open the directory as of its last flush, without disturbing its owner and without writing there."""
+    def _open_read_only(self, directory: Path, settings: EngineSettings) -> RocksDbStorageEngine:
         path = directory.resolve()
         if not (path / "CURRENT").is_file():
             raise StoreError(f"{directory}: there is no RocksDB store here")
@@ -117,3 +158,47 @@ def _private(directory: Path) -> Path:
     except OSError as cause:
         raise StoreDiskFailed(f"{directory}: cannot make the store's directory: {cause.strerror or cause}") from cause
     return path
+
+
+def written_folder() -> Path | None:
+    """The folder in which `links_to` makes its folders; None before the first one."""
+    return None if tempfile.tempdir is None else Path(os.fsdecode(tempfile.tempdir))
+
+
+@contextmanager
+def links_to(path: Path) -> Iterator[Path]:
+    """Make a temporary folder with a copy of the store's manifest and links to its files, for the time of an opening.
+
+    1. rocksdict writes its own file at each opening, also for reading. In the store's directory it would need the right
+       to write, and a full disk would leave the owner's file empty.
+    2. The copy ends where the manifest ended before the files were listed. So every table that it names has a link,
+       whatever the owner flushes meanwhile. On Linux the tables are also held open against compactions.
+    3. If a table or a write-ahead log disappears too early, the opening fails and can be tried again. A missing log
+       must not pass without an error, since RocksDB would read the later logs all the same.
+    4. RocksDB's errors name the store's directory instead of the folder.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="samzapy-read-"))
+    try:
+        with ExitStack() as held:
+            logs = {file.name for file in path.glob("*.log")}
+            name = (path / "CURRENT").read_text().strip()
+            manifest = held.enter_context((path / name).open("rb"))
+            length = os.fstat(manifest.fileno()).st_size
+            with os.scandir(path) as found:
+                names = {each.name for each in found if each.name not in _NOT_READ and each.is_file()}
+            tables = {each for each in names if each.endswith(".sst")} if _OPEN_FILES.is_dir() else set()
+            for table in tables:
+                opened = held.enter_context((path / table).open("rb", buffering=0))
+                (folder / table).symlink_to(_OPEN_FILES / str(opened.fileno()))
+            for other in (names | logs) - tables - {name, "CURRENT"}:
+                (folder / other).symlink_to(path / other)
+            (folder / name).write_bytes(manifest.read(length))
+            (folder / "CURRENT").write_text(f"{name}\n")
+            yield folder
+    except OSError:
+        # The error names its file: one of the store, or one in the folder if there was no room for it.
+        raise
+    except Exception as cause:
+        raise StoreError(str(cause).replace(str(folder), str(path))) from cause
+    finally:
+        shutil.rmtree(folder)

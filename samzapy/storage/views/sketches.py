@@ -21,7 +21,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
 from samzapy.config.stores.engines import BloomKeys, HyperLogLogKeys, QuantilesKeys, read_engine
 from samzapy.errors import EnvironmentFailure, StoreRefused
-from samzapy.storage.views.engine import check_lengths
+from samzapy.storage.views.entries import check_lengths
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
@@ -74,10 +74,6 @@ class DataSketchSerde(SketchSerde):
 class SketchesFactory(StoreViewFactory):
     """Keys are the job's (`key.serde`, string by default), values are sketches."""
 
-    #: Sketches are updated in place; a copy for each update would cost more than the update.
-    changes_in_place = True
-    entries_stand_alone = True
-
     engine: ClassVar[str]
     package: ClassVar[str]
     keys: ClassVar[type]
@@ -91,7 +87,8 @@ class SketchesFactory(StoreViewFactory):
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
         """See `StoreViewFactory.entry_serdes`."""
-        return EntrySerdes(None, self.serde())
+        # Sketches are updated in place; a copy for each update would cost more than the update.
+        return EntrySerdes(None, self.serde(), stand_alone=True, changed_in_place=True)
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """Problems of the keys of this kind, and a missing package."""

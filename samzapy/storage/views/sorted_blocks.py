@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from samzapy.api.kv import KeyValueStore
-from samzapy.storage.views.entry_keys import key
+from samzapy.storage.views.entries import key
 
 #: A score and the item's bytes; the bytes decide between equal scores.
 Ranked = list[Any]

@@ -1,21 +1,20 @@
 """What other threads see of an engine, and of a task's stores: committed entries, all of one commit, and never more."""
 
 import threading
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jobs.memory_job import MemoryJob
 
 from samzapy import failpoints
-from samzapy.api.engine import EngineSettings, StorageEngine
+from samzapy.api.engine import EngineSettings
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.container.supervision.watch import ContainerProcess
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import StoreError, TaskFailed
+from samzapy.errors import TaskFailed
 from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.queries.questions import Question
 from samzapy.runner.prepare import prepare
@@ -38,86 +37,9 @@ def engine(request, tmp_path):
     made.close()
 
 
-def test_a_new_engine_shows_no_entries_and_no_marker(engine):
-    page = engine.read_committed(None, None, 10, NO_LIMIT)
-    assert (list(page.pairs), page.marker, page.more) == ([], None, False)
-
-
-def test_entries_come_with_the_marker_of_their_write(engine):
-    engine.write({b"a": b"1", b"b": b"2"}, b"first")
-    engine.write({b"a": None, b"c": b"3"}, b"second")
-    page = engine.read_committed(None, None, 10, NO_LIMIT)
-    assert (list(page.pairs), page.marker, page.more) == ([(b"b", b"2"), (b"c", b"3")], b"second", False)
-
-
-def test_one_key_is_read_with_the_marker_whether_it_is_there_or_not(engine):
-    engine.write({b"a": b"1", b"a\x00": b"2", b"b": b"3"}, b"m")
-    for key, expected in ((b"a", [(b"a", b"1")]), (b"aa", []), (b"b", [(b"b", b"3")]), (b"c", [])):
-        page = engine.read_committed(key, key + b"\x00", 5, NO_LIMIT)
-        assert (list(page.pairs), page.marker, page.more) == (expected, b"m", False)
-
-
-def test_a_page_ends_at_its_number_of_entries_and_says_that_more_follow(engine):
-    engine.write({b"%d" % n: b"v" for n in range(5)}, b"m")
-    page = engine.read_committed(b"1", None, 2, NO_LIMIT)
-    assert ([key for key, _ in page.pairs], page.more) == ([b"1", b"2"], True)
-    page = engine.read_committed(b"3", None, 2, NO_LIMIT)
-    assert ([key for key, _ in page.pairs], page.more) == ([b"3", b"4"], False)
-
-
-def test_a_page_ends_at_its_bytes_but_has_one_entry(engine):
-    engine.write({b"%d" % n: b"v" * 100 for n in range(5)}, b"m")
-    assert len(engine.read_committed(None, None, 10, 150).pairs) == 2
-    page = engine.read_committed(None, None, 10, 1)
-    assert (len(page.pairs), page.more) == (1, True)
-
-
-def test_the_reserved_key_of_the_marker_is_no_entry(engine):
-    engine.write({b"\x00": b"0", b"\x01": b"1"}, b"m")
-    assert [key for key, _ in engine.read_committed(None, None, 10, NO_LIMIT).pairs] == [b"\x00", b"\x01"]
-
-
-def test_a_closed_engine_is_refused(engine):
-    engine.close()
-    with pytest.raises(StoreError):
-        engine.read_committed(None, None, 1, 1)
-
-
-def test_an_engine_that_cannot_be_read_by_other_threads_refuses_in_one_line():
-    with pytest.raises(StoreError, match=r"^its engine cannot be read by other threads than the task's$"):
-        StorageEngine.read_committed(object(), None, None, 1, 1)
-
-
-keys = st.binary(max_size=3)
-writes = st.lists(st.dictionaries(keys, st.none() | st.binary(max_size=4), max_size=8), max_size=6)
-
-
-@settings(max_examples=30)
-@given(writes, st.none() | keys, st.none() | keys, st.integers(1, 4), st.integers(1, 12))
-@pytest.mark.parametrize("kind", FACTORIES, ids=["memory", "rocksdb"])
-def test_pages_put_together_are_the_range_of_a_dict(kind, tmp_path_factory, changes, lower, upper, most, most_bytes):
-    engine, model = opened(kind, tmp_path_factory.mktemp("engine")), {}
-    try:
-        for number, each in enumerate(changes):
-            engine.write(each, b"%d" % number)
-            model.update(each)
-        expected = sorted(
-            (key, value)
-            for key, value in model.items()
-            if value is not None and (lower is None or lower <= key) and (upper is None or key < upper)
-        )
-        found, start = [], lower
-        while True:
-            page = engine.read_committed(start, upper, most, most_bytes)
-            assert 0 < len(page.pairs) <= most or not page.more
-            found += page.pairs
-            if not page.more:
-                break
-            start = page.pairs[-1][0] + b"\x00"
-        assert found == expected
-        assert page.marker == (b"%d" % (len(changes) - 1) if changes else None)
-    finally:
-        engine.close()
+def read(engine):
+    with closing(engine.snapshot()) as snapshot, snapshot.iterate(None, None) as pairs:
+        return list(pairs), snapshot.marker()
 
 
 def test_a_reader_beside_the_writer_never_sees_half_a_write(engine):
@@ -125,13 +47,13 @@ def test_a_reader_beside_the_writer_never_sees_half_a_write(engine):
     engine.write(dict.fromkeys(written, b"0"), b"0")
     failures, done = [], threading.Event()
 
-    def read():
+    def read_on():
         while not done.is_set():
-            page = engine.read_committed(None, None, 100, NO_LIMIT)
-            if {value for _, value in page.pairs} != {page.marker} or len(page.pairs) != len(written):
-                failures.append(page)
+            found, marker = read(engine)
+            if {value for _, value in found} != {marker} or len(found) != len(written):
+                failures.append((found, marker))
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read_on)
     reader.start()
     for number in range(1, rounds):
         engine.write(dict.fromkeys(written, b"%d" % number), b"%d" % number)

@@ -1,5 +1,7 @@
 """What every storage engine does."""
 
+from contextlib import closing
+
 import pytest
 
 from samzapy.api.engine import EngineSettings
@@ -23,22 +25,16 @@ def pairs(cursor):
         return list(found)
 
 
+def parts(changes):
+    keys = sorted(changes)
+    some = [keys[at : at + 7_000] for at in range(0, len(keys), 7_000)]
+    return [(part, [changes[key] for key in part]) for part in some]
+
+
 def test_a_new_engine_is_empty_and_has_no_marker(engine):
     assert engine.marker() is None
     assert engine.get(b"a") is None
     assert pairs(engine.iterate(None, None)) == []
-
-
-def test_an_engine_is_empty_until_it_has_an_entry_and_again_when_all_are_deleted(engine):
-    assert engine.is_empty()
-    engine.write({}, b"marker alone")
-    assert engine.is_empty()
-    engine.write({b"": b""}, b"m")
-    assert not engine.is_empty()
-    engine.flush()
-    assert not engine.is_empty()
-    engine.write({b"": None}, b"m")
-    assert engine.is_empty()
 
 
 def test_a_write_brings_values_deletions_and_the_marker(engine):
@@ -113,14 +109,14 @@ def test_many_changes_are_loaded_over_what_there_is(engine):
     kept = {b"a": b"1", b"b": b"2", b"zz": b"3"}
     engine.write(kept, b"before")
     changes = {b"k%06d" % (n * 7919 % MANY): b"%d" % n if n % 10 else None for n in range(MANY)}
-    engine.load({**changes, b"b": None, b"zz": b"4", b"never": None}, b"loaded")
+    engine.load(parts({**changes, b"b": None, b"zz": b"4", b"never": None}), b"loaded")
     expected = {key: value for key, value in changes.items() if value is not None} | {b"a": b"1", b"zz": b"4"}
     assert pairs(engine.iterate(None, None)) == sorted(expected.items())
     assert engine.marker() == b"loaded"
 
 
 def test_a_load_into_an_empty_engine_leaves_deletions_out(engine):
-    engine.load({b"k%06d" % n: b"v" if n % 2 else None for n in range(MANY)}, b"loaded")
+    engine.load(parts({b"k%06d" % n: b"v" if n % 2 else None for n in range(MANY)}), b"loaded")
     assert len(pairs(engine.iterate(None, None))) == MANY // 2
     assert engine.get_all([b"k000000", b"k000001"]) == [None, b"v"]
 
@@ -128,7 +124,7 @@ def test_a_load_into_an_empty_engine_leaves_deletions_out(engine):
 def test_keys_on_both_sides_of_the_marker_are_loaded(engine):
     around = [b"", b"\x00", b"\x00samzapy", b"\x00samzapy\x00marker\x00", b"\xff\xff"]
     changes = dict.fromkeys([*around, *(b"%05d" % n for n in range(MANY))], b"v")
-    engine.load(changes, b"loaded")
+    engine.load(parts(changes), b"loaded")
     assert [key for key, _ in pairs(engine.iterate(None, None))] == sorted(changes)
     assert engine.marker() == b"loaded"
 
@@ -136,10 +132,10 @@ def test_keys_on_both_sides_of_the_marker_are_loaded(engine):
 @pytest.mark.parametrize("count", [3, MANY])
 def test_loads_and_writes_follow_each_other(engine, count):
     keys = [b"k%06d" % n for n in range(count)]
-    engine.load(dict.fromkeys(keys, b"1"), b"first")
+    engine.load(parts(dict.fromkeys(keys, b"1")), b"first")
     engine.write({keys[0]: b"2", keys[1]: None}, b"second")
     before = engine.snapshot()
-    engine.load({**dict.fromkeys(keys[1:], b"3"), keys[2]: None}, b"third")
+    engine.load(parts({**dict.fromkeys(keys[1:], b"3"), keys[2]: None}), b"third")
     engine.write({keys[2]: b"4"}, b"fourth")
     assert engine.get_all(keys[:3]) == [b"2", b"3", b"4"]
     assert engine.marker() == b"fourth"
@@ -166,9 +162,8 @@ def test_every_call_after_close_says_that_the_store_is_closed(engine):
         engine.snapshot,
         lambda: engine.write({}, b"m"),
         engine.marker,
-        engine.is_empty,
         engine.flush,
-        engine.begin_flush,
+        lambda: engine.flush(wait=False),
         lambda: snapshot.iterate(None, None),
         lambda: pairs(cursor),
     ]
@@ -182,18 +177,34 @@ def test_metrics_are_numbers_by_name(engine):
     assert all(isinstance(value, (int, float)) for value in engine.metrics().values())
 
 
-def test_a_checkpoint_opens_as_the_engine_was_and_does_not_change(tmp_path):
-    for factory in (made() for made in FACTORIES):
-        engine = factory.open(tmp_path / "store" if factory.persistent else None, EngineSettings("s"))
-        engine.write({b"a": b"1", b"b": b"2"}, b"first")
-        if not factory.makes_checkpoints:
-            with pytest.raises(StoreError):
-                engine.checkpoint(tmp_path / "checkpoint")
-            engine.close()
-            continue
-        engine.checkpoint(tmp_path / "checkpoint")
+def test_a_snapshot_has_the_entries_and_the_marker_of_its_time(engine):
+    engine.write({b"a": b"1", b"b": b"2"}, b"first")
+    with closing(engine.snapshot()) as snapshot:
         engine.write({b"a": None, b"c": b"3"}, b"second")
-        engine.close()
-        opened = factory.open(tmp_path / "checkpoint", EngineSettings("s"))
-        assert (pairs(opened.iterate(None, None)), opened.marker()) == ([(b"a", b"1"), (b"b", b"2")], b"first")
-        opened.close()
+        assert (snapshot.get(b"a"), snapshot.get_all([b"c", b"b"]), snapshot.marker()) == (b"1", [None, b"2"], b"first")
+        assert pairs(snapshot.iterate(b"b", None)) == [(b"b", b"2")]
+    assert (engine.get(b"a"), engine.marker()) == (None, b"second")
+
+
+def test_an_error_of_the_parts_of_a_load_changes_nothing(engine):
+    engine.write({b"a": b"1"}, b"first")
+
+    def failing():
+        yield [b"b"], [b"2"]
+        raise StoreError("given up")
+
+    with pytest.raises(StoreError, match="given up"):
+        engine.load(failing(), b"second")
+    assert (pairs(engine.iterate(None, None)), engine.marker()) == ([(b"a", b"1")], b"first")
+
+
+def test_a_checkpoint_opens_as_the_engine_was_and_does_not_change(tmp_path):
+    factory = RocksDbStorageEngineFactory()
+    engine = factory.open(tmp_path / "store", EngineSettings("s"))
+    engine.write({b"a": b"1", b"b": b"2"}, b"first")
+    engine.checkpoint(tmp_path / "checkpoint")
+    engine.write({b"a": None, b"c": b"3"}, b"second")
+    engine.close()
+    opened = factory.open(tmp_path / "checkpoint", EngineSettings("s"))
+    assert (pairs(opened.iterate(None, None)), opened.marker()) == ([(b"a", b"1"), (b"b", b"2")], b"first")
+    opened.close()

@@ -54,7 +54,7 @@ def on_disk(folder):
     name it."""
     for store in folder.glob("state/*/counts/*"):
         try:
-            with closing(RocksDbStorageEngineFactory().open_read_only(store, EngineSettings("counts"))) as engine:
+            with closing(RocksDbStorageEngineFactory().open(store, EngineSettings("counts"), read_only=True)) as engine:
                 if engine.marker() is not None:
                     return True
         except StoreError:

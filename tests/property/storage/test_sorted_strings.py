@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samzapy.api.engine import EngineSettings
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory, arena, loading
-from samzapy.storage.rocksdb import key_order as order_module
-from samzapy.storage.rocksdb.arena import Arena
-from samzapy.storage.rocksdb.key_order import key_order, unreplaced
+from samzapy.storage.changelog import gathering
+from samzapy.storage.changelog.gathering import Arena, SortedRecords, key_order, unreplaced
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 #: Few letters, the first and the last byte among them, so that many strings begin alike or differ in zeros only.
 LETTERS = st.sampled_from([b"\x00", b"\x01", b"a", b"b", b"\xff"])
@@ -25,15 +24,14 @@ STRINGS = st.one_of(*(st.lists(each, max_size=60) for each in (SHORT, ONE_LENGTH
 
 @pytest.fixture(autouse=True)
 def few_columns_and_small_parts(monkeypatch):
-    monkeypatch.setattr(order_module, "_COLUMNS", 32)
-    monkeypatch.setattr(order_module, "_STEP", 7)
-    monkeypatch.setattr(arena, "_PART", 3)
-    monkeypatch.setattr(arena, "_PART_BYTES", 40)
-    monkeypatch.setattr(loading, "_FEW", 4)
+    monkeypatch.setattr(gathering, "COLUMNS", 32)
+    monkeypatch.setattr(gathering, "_STEP", 7)
+    monkeypatch.setattr(gathering, "_PART", 3)
+    monkeypatch.setattr(gathering, "_PART_BYTES", 40)
 
 
 def filled(strings, cuts=3):
-    held = Arena(16)
+    held = Arena()
     for first in range(0, len(strings), cuts):
         part = strings[first : first + cuts]
         held.append(part, b"".join(part))
@@ -91,13 +89,14 @@ def test_a_store_that_is_loaded_twice_holds_the_last_value_of_each_key(tmp_path_
     path, expected = tmp_path_factory.mktemp("store"), dict[bytes, bytes]()
     engine = RocksDbStorageEngineFactory().open(path, EngineSettings("s"))
     for batches in (first, second):
-        load = engine.begin_load(memory)
+        gathered = SortedRecords()
         for batch in batches:
-            if load.add([key for key, _ in batch], [value for _, value in batch]):
-                load.finish(b"on the way")
-                load = engine.begin_load(memory)
+            gathered.add([key for key, _ in batch], [value for _, value in batch])
+            if gathered.is_full(memory):
+                engine.load(gathered.parts(), b"on the way")
+                gathered = SortedRecords()
             expected.update(batch)
-        load.finish(b"done")
+        engine.load(gathered.parts(), b"done")
     with engine.iterate(None, None) as pairs:
         assert dict(pairs) == {key: value for key, value in sorted(expected.items()) if value is not None}
     assert engine.marker() == b"done"

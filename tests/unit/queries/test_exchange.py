@@ -1,6 +1,8 @@
 """Questions reach the attempt that holds the lease, and nobody else's answer counts."""
 
 import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from jobs.query_job import engine_with
@@ -212,19 +214,33 @@ def test_published_stores_answer_until_they_are_withdrawn():
     assert stores.answer(QUESTION).problem is Problem.MOVING
 
 
+class Noting:
+    """Counts the pairs that are read of snapshots."""
+
+    def __init__(self, taken, read):
+        self._taken, self._read = taken, read
+
+    def snapshot(self):
+        snapshot = self._taken()
+        iterate = snapshot.iterate
+
+        def noted(lower, upper):
+            with iterate(lower, upper) as pairs:
+                for pair in pairs:
+                    self._read.append(1)
+                    yield pair
+
+        return SimpleNamespace(
+            marker=snapshot.marker, close=snapshot.close, iterate=lambda *bounds: nullcontext(noted(*bounds))
+        )
+
+
 def test_a_page_of_many_tasks_reads_little_more_than_a_page():
     keys = sorted(b"%04d" % number for number in range(5_000))
     read = []
 
     def noting(engine):
-        page_of = engine.read_committed
-
-        def read_committed(*asked):
-            page = page_of(*asked)
-            read.append(len(page.pairs))
-            return page
-
-        engine.read_committed = read_committed
+        engine.snapshot = Noting(engine.snapshot, read).snapshot
         return engine
 
     stores = CommittedStores()

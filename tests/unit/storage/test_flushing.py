@@ -16,16 +16,12 @@ class Slow(InMemoryStorageEngine):
         self.calls = []
         self.busy = False
 
-    def begin_flush(self):
-        if self.busy:
+    def flush(self, *, wait=True):
+        if not wait and self.busy:
             return False
-        self.calls.append("begin")
-        self.busy = True
+        self.calls.append("wait" if wait else "begin")
+        self.busy = not wait
         return True
-
-    def flush(self):
-        self.calls.append("wait")
-        self.busy = False
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def test_files_are_read_under_a_writers_compactions_and_always_show_one_commit(t
         assert writer.stdout.readline() == "open\n"
         seen = set()
         while len(seen) < 20:
-            engine = factory.open_read_only(path, EngineSettings("s", {"rocksdb.max.open.files": "8"}))
+            engine = factory.open(path, EngineSettings("s", {"rocksdb.max.open.files": "8"}), read_only=True)
             marker = engine.marker()
             with engine.iterate(None, None) as pairs:
                 values = {value.strip() for _, value in pairs}
@@ -135,7 +135,7 @@ def numbered(owner):
 
 
 def assert_one_commit(factory, path):
-    reader = factory.open_read_only(path, EngineSettings("s"))
+    reader = factory.open(path, EngineSettings("s"), read_only=True)
     with reader.iterate(None, None) as pairs:
         assert [key for key, _ in pairs] == [b"%03d" % each for each in range(1, int(reader.marker()) + 1)]
     reader.close()
@@ -202,7 +202,7 @@ def test_damage_that_a_reader_finds_is_not_noted_in_the_store(tmp_path):
     for table in (tmp_path / "s").glob("*.sst"):
         table.write_bytes(bytes(table.stat().st_size))
     with pytest.raises(StoreError):
-        factory.open_read_only(tmp_path / "s", EngineSettings("s"))
+        factory.open(tmp_path / "s", EngineSettings("s"), read_only=True)
     assert not (tmp_path / "s" / "samzapy.damage").exists()
 
 
@@ -220,7 +220,7 @@ def test_a_reader_writes_nothing_into_the_directory_of_the_owner(tmp_path, monke
         }
 
     before = written()
-    reader = factory.open_read_only(path, EngineSettings("s"))
+    reader = factory.open(path, EngineSettings("s"), read_only=True)
     assert (reader.get(b"a"), reader.marker()) == (b"1", b"m")
     del before["LOG"]
     assert {name: now for name, now in written().items() if name != "LOG"} == before
@@ -241,7 +241,7 @@ def test_what_a_reader_cannot_open_is_named_with_its_place_in_the_store(tmp_path
     (manifest,) = path.glob("MANIFEST-*")
     manifest.unlink()
     with pytest.raises(StoreError, match=f"{path}: opening for reading: .*{manifest}"):
-        factory.open_read_only(path, EngineSettings("s"))
+        factory.open(path, EngineSettings("s"), read_only=True)
 
 
 def test_files_say_how_far_they_are(tmp_path):

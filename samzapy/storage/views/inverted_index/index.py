@@ -10,7 +10,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.config.stores.engines import IndexKeys, read_engine
 from samzapy.errors import StoreRefused
 from samzapy.plugins import PluginError, load_class
-from samzapy.storage.views.engine import check_lengths
+from samzapy.storage.views.entries import check_lengths
 from samzapy.storage.views.inverted_index.matching import Hit, Matching, Postings, best
 from samzapy.storage.views.inverted_index.query import Tokenizer, WordTokenizer, parse
 

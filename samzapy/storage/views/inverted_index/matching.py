@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from samzapy.api.kv import KeyValueStore
-from samzapy.storage.views.entry_keys import is_name, key, names
+from samzapy.storage.views.entries import is_name, key, names
 from samzapy.storage.views.inverted_index.query import AllOf, AnyOf, Phrase, Query, phrases
 
 _K1 = 1.2

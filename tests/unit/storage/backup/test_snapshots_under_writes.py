@@ -29,7 +29,7 @@ def test_every_snapshot_is_the_store_after_one_commit(tmp_path, place):
     whole = []
 
     def marker_of(checkpoint):
-        opened = FACTORY.open_read_only(checkpoint, SETTINGS)
+        opened = FACTORY.open(checkpoint, SETTINGS, read_only=True)
         marker = opened.marker()
         # Each commit writes its number to every key.
         whole.append(set(opened.get_all(KEYS)) == {b"%d" % Marker.from_bytes(marker).changelog_offset * 20})

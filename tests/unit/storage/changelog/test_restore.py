@@ -10,12 +10,13 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
+from samzapy.storage.changelog import gathering
 from samzapy.storage.changelog import restore as restore_module
 from samzapy.storage.changelog.restore import StoreRestore, run_restores
 from samzapy.storage.changelog.topic import check_beginning, check_end, ensure_changelog
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.local.marker import Marker, StoreIdentity
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory, loading
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
 from samzapy.testing import ManualClock, open_store
@@ -123,16 +124,16 @@ def test_an_open_transaction_is_a_typed_error_that_names_position_and_bound(syst
         restored(system)
 
 
-@pytest.fixture(params=["one load", "a load a poll"])
+@pytest.fixture(params=["one load", "a load per poll"])
 def sorted_from_the_first_record(request, monkeypatch):
-    monkeypatch.setattr(restore_module, "MANY_OFFSETS", 0)
-    if request.param == "a load a poll":
-        monkeypatch.setattr(loading, "_ROOM", 0)
-        monkeypatch.setattr(loading, "_ROW_BYTES", 1 << 30)
+    monkeypatch.setattr(restore_module, "_FEW", 0)
+    if request.param == "a load per poll":
+        monkeypatch.setattr(gathering, "_ROOM", 0)
+        monkeypatch.setattr(gathering, "_ROW_BYTES", 1 << 30)
 
 
 @pytest.mark.usefixtures("sorted_from_the_first_record")
-def test_a_long_changelog_is_sorted_by_the_engine_on_the_way(system, tmp_path):
+def test_a_long_changelog_is_sorted_on_the_way(system, tmp_path):
     changes = [(b"k%d" % (n % 700), b"%d" % n if n % 5 else None) for n in range(12_000)]
     logged(system, changes)
     engine = RocksDbStorageEngineFactory().open(tmp_path / "store", EngineSettings("s"))
@@ -152,7 +153,6 @@ def test_a_long_changelog_is_sorted_by_the_engine_on_the_way(system, tmp_path):
 def test_a_record_without_a_key_in_a_long_changelog_is_named(tmp_path):
     engine = RocksDbStorageEngineFactory().open(tmp_path / "store", EngineSettings("s"))
     restore = StoreRestore(engine, IDENTITY, SSP, 0, 9)
-    restore.begin()
     with pytest.raises(RestoreError, match=r"log\.s\[0\]@4: changelog record without a key"):
         restore.add(RecordBatch(SSP, [3, 4], [b"a", None], [b"1", b"1"], [1, 1]))
     engine.close()
@@ -366,23 +366,23 @@ def test_many_stores_of_a_container_share_the_memory_of_a_restore():
     written = []
 
     class Engine(type(InMemoryStorageEngineFactory().open(None, EngineSettings("s")))):
-        def load(self, changes, marker):
-            written.append(len(changes))
+        def load(self, parts, marker):
+            written.append(sum(len(keys) for keys, _ in parts))
 
-    restores = [StoreRestore(Engine("s"), IDENTITY, SSP, 0, 10_000, 1_000_000) for _ in range(2)]
+    restores = [StoreRestore(Engine("s"), IDENTITY, SSP, 0, 30_000, 1_000_000) for _ in range(2)]
     restores[0].share(4)
-    keys = [b"k%05d" % n for n in range(5_000)]
+    keys = [b"k%05d" % n for n in range(20_000)]
     for restore in restores:
-        for first in range(0, 5_000, 10):
+        for first in range(0, 20_000, 10):
             offsets = range(first, first + 10)
             restore.add(RecordBatch(SSP, offsets, keys[first : first + 10], [b"v" * 60] * 10, [1] * 10))
     assert len(written) > 4
     assert written[-1] > 2 * written[0]
 
 
-@pytest.mark.parametrize("many", [1, 100_000])
-def test_the_bytes_of_every_record_read_are_counted_whoever_gathers_them(system, tmp_path, monkeypatch, many):
-    monkeypatch.setattr(restore_module, "MANY_OFFSETS", many)
+@pytest.mark.parametrize("few", [1, 100_000])
+def test_the_bytes_of_every_record_read_are_counted(system, tmp_path, monkeypatch, few):
+    monkeypatch.setattr(restore_module, "_FEW", few)
     logged(system, [(b"k%d" % (n % 7), b"%03d" % n if n % 5 else None) for n in range(1_000)])
     for name, factory in (("m", InMemoryStorageEngineFactory()), ("r", RocksDbStorageEngineFactory())):
         with closing(factory.open(tmp_path / name, EngineSettings("s"))) as engine:

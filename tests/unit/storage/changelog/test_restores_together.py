@@ -9,9 +9,11 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import StoreError
+from samzapy.storage.changelog import gathering
 from samzapy.storage.changelog import restore as restore_module
 from samzapy.storage.changelog.restore import RestoreStopped, StoreRestore, run_restores
 from samzapy.storage.kv import InMemoryStorageEngineFactory
+from samzapy.storage.local.files import is_empty
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.memory.cluster import MemoryCluster
@@ -130,20 +132,19 @@ def test_a_store_is_finished_while_another_is_still_read(log):
 
 
 def test_stores_that_are_restored_together_stay_within_the_memory_of_one(log, monkeypatch):
-    held, most = {}, []
+    most, sizes = [], {}
+    is_full = gathering.SortedRecords.is_full
 
-    class Buffer(restore_module.RestoreBuffer):
-        def add(self, keys, values):
-            full = super().add(keys, values)
-            held[id(self)] = self._bytes
-            most.append(sum(held.values()))
-            return full
+    def noted(self, memory_bytes):
+        sizes[id(self)] = self.size
+        most.append(sum(sizes.values()))
+        full = is_full(self, memory_bytes)
+        if full:
+            del sizes[id(self)]
+        return full
 
-        def take(self):
-            held.pop(id(self), None)
-            return super().take()
-
-    monkeypatch.setattr(restore_module, "RestoreBuffer", Buffer)
+    monkeypatch.setattr(gathering.SortedRecords, "is_full", noted)
+    monkeypatch.setattr(restore_module, "_FEW", 0)
     limit = 200_000
     engines = [InMemoryEngine("s") for _ in range(4)]
     log(4).run(engines, chunk_bytes=limit)
@@ -194,12 +195,12 @@ def test_a_stop_is_heard_while_stores_are_finished_and_ends_them_first(log):
 
 def test_a_load_that_is_given_up_leaves_the_store_as_it_was(tmp_path):
     engine = RocksDbStorageEngineFactory().open(tmp_path / "s", EngineSettings("s"))
-    load = engine.begin_load(1 << 20)
-    load.add([b"k%d" % n for n in range(200)], [b"v"] * 200)
-    load.give_up()
+    gathered = gathering.SortedRecords()
+    gathered.add([b"k%d" % n for n in range(200)], [b"v"] * 200)
+    gathered.give_up()
     with pytest.raises(StoreError, match="given up"):
-        load.finish(b"marker")
-    assert engine.is_empty()
+        engine.load(gathered.parts(), b"marker")
+    assert is_empty(engine)
     assert engine.marker() is None
     engine.close()
     assert not list((tmp_path / "s").glob("*.sst"))

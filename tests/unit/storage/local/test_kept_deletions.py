@@ -138,9 +138,9 @@ def test_a_store_that_grows_too_old_while_another_process_has_it_locked_is_rebui
         opened.close()
         opening = RocksDbStorageEngineFactory.open
 
-        def late(*arguments):
+        def late(*arguments, **more):
             clock.advance(60)
-            return opening(*arguments)
+            return opening(*arguments, **more)
 
         monkeypatch.setattr(RocksDbStorageEngineFactory, "open", late)
         opened.reopen()

@@ -13,7 +13,7 @@ from rocksdict import Options, Rdict
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreDiskFailed, StoreError, StoreLocked
 from samzapy.storage.local.directory import set_aside, set_asides, standbys_beside, store_directory
-from samzapy.storage.local.files import LocalStores
+from samzapy.storage.local.files import LocalStores, is_empty
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -131,7 +131,7 @@ def test_data_without_a_marker_is_set_aside_with_a_warning_and_never_used(stores
     left_by_samza(stores)
     engine = OPENINGS[opening](stores)
     assert engine.get(b"000001") is None
-    assert engine.is_empty()
+    assert is_empty(engine)
     engine.close()
     (aside,) = set_asides(directory(stores))
     assert aside.name == "Partition_0.stale-17"
@@ -180,7 +180,7 @@ def test_a_snapshot_at_the_marker_of_its_index_is_used(stores):
 def test_a_snapshot_that_is_not_at_the_marker_of_its_index_gives_an_empty_store(stores, found, caplog):
     local = stores.replace_empty(FACTORY, SETTINGS, opened(stores), snapshot_at(found))
     assert (local.marker, local.snapshot) == (None, False)
-    assert local.engine.is_empty()
+    assert is_empty(local.engine)
     assert local.engine.marker() is None
     local.engine.close()
     assert "its contents differ from its index" in caplog.text

@@ -12,7 +12,7 @@ from samzapy.api.engine import EngineSettings
 from samzapy.errors import StoreCorrupted, StoreLocked
 from samzapy.storage.local.directory import locking_pid
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.storage.rocksdb.failures import OPENING, translated
+from samzapy.storage.rocksdb.ownership import OPENING, translated
 
 #: Locks a file as RocksDB does, says so, and waits for the end of its input.
 HOLD = """

@@ -32,7 +32,7 @@ def test_a_log_that_is_the_only_file_a_flush_changes_during_the_opening_is_looke
             yield links
 
     monkeypatch.setattr(factory, "links_to", beside_the_end_of_a_flush)
-    reader = stores.open_read_only(tmp_path / "s", EngineSettings("s"))
+    reader = stores.open(tmp_path / "s", EngineSettings("s"), read_only=True)
     assert gone
     assert reader.marker() == (b"m" if wal == "true" else None)
     reader.close()
@@ -58,7 +58,7 @@ def test_a_folder_of_temporary_files_without_room_is_named(tmp_path, monkeypatch
 
     monkeypatch.setattr(Path, call, refused)
     with pytest.raises(StoreError) as caught:
-        stores.open_read_only(tmp_path / "s", EngineSettings("s"))
+        stores.open(tmp_path / "s", EngineSettings("s"), read_only=True)
     expected = re.escape(said).replace(r"\{file\}", f"'{temporary}/samzapy-read-.*'")
     expected = expected.replace(r"\{free\}", rf"[0-9,]+ B free in {temporary}")
     assert re.fullmatch(rf"{tmp_path}/s: opening for reading: \[Errno {code}\] {expected}", str(caught.value))

@@ -1,10 +1,13 @@
-"""Encodes names as ordered bytes, behind a letter for the kind of entry.
+"""The keys of the entries of views.
 
-Each name is in UTF-8 and ends with a zero byte, which no name may contain. So entries of one kind, and entries with the same
-first names, are neighbours, and a key is the prefix of everything below it.
+Names are ordered bytes behind a letter for the kind of entry. Each name is in UTF-8 and ends with a zero byte, which no
+name may contain. So entries of one kind, and entries with the same first names, are neighbours, and a key is the prefix
+of everything below it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sized
 
 from samzapy.errors import StoreRefused
 
@@ -37,3 +40,9 @@ def is_name(name: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_lengths(*columns: Sized) -> None:
+    """Raise ValueError for columns of different lengths."""
+    if len(lengths := set(map(len, columns))) > 1:
+        raise ValueError(f"expected columns of one length, got {sorted(lengths)}")
