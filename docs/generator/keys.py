@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from docs.generator.markdown import cell, code, table
-from samzapy.config.known_keys import ALL_KEYS
+from samzapy.config.known_keys import ALL_KEYS, texts
 from samzapy.config.reading.keys import Key
 from samzapy.config.samza_keys import unsupported
 
@@ -40,8 +40,9 @@ _OTHER = "More"
 
 def keys() -> str:
     """A table for each topic."""
+    about = texts()
     return "\n".join(
-        f"## {title}\n\n{table(('key', 'default', 'meaning'), [_row(key) for key in found])}"
+        f"## {title}\n\n{table(('key', 'default', 'meaning'), [_row(key, about[key.name]) for key in found])}"
         for title, found in _by_topic(ALL_KEYS).items()
         if found
     )
@@ -53,9 +54,9 @@ def unsupported_keys() -> str:
     return table(("key", "a job with it", "why"), rows)
 
 
-def _row(key: Key[Any]) -> tuple[str, ...]:
+def _row(key: Key[Any], text: str) -> tuple[str, ...]:
     default = "" if key.default_text == "-" else cell(key.default_text)
-    meaning = f"{cell(key.doc)} *Takes {cell(key.kind.allowed)}.*"
+    meaning = f"{cell(text)} *Takes {cell(key.kind.allowed)}.*"
     if key.leaves:
         meaning += f" The names: {', '.join(map(code, key.leaves))}."
     if key.otherwise:

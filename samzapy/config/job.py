@@ -38,18 +38,10 @@ BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"
 class PlacementConfig:
     """Where containers run. `copies` of each task's logged stores, including the active one."""
 
-    host_affinity: bool = key(
-        "job.host-affinity.enabled",
-        BOOLEAN,
-        False,
-        "Whether a container returns, if possible, to the host with the local state of its tasks.",
-    )
-    copies: int = key(
-        "job.standbytasks.replication.factor",
-        integer(1, 10),
-        1,
-        "Copies of each task's state, including the active one. 2 and more keep standby containers in other executors.",
-    )
+    host_affinity: bool = key("job.host-affinity.enabled", BOOLEAN, False)
+    """Whether a container returns, if possible, to the host with the local state of its tasks."""
+    copies: int = key("job.standbytasks.replication.factor", integer(1, 10), 1)
+    """Copies of each task's state, including the active one. 2 and more keep standby containers in other executors."""
 
     @property
     def standbys(self) -> int:
@@ -70,19 +62,14 @@ class JobClockConfig:
         "task.watermark.idle.timeout.ms",
         integer(),
         60_000,
-        "Milliseconds after which a silent input partition, or a silent sender of an intermediate stream, no longer "
-        "holds back the task's event time. A task with only such partitions no longer holds back the job's clock. <= "
-        "0: never.",
-        "60000; -1 for a job with timers or an intermediate input",
+        shown="60000; -1 for a job with timers or an intermediate input",
     )
-    max_ahead_ms: int = key(
-        "task.event.time.max.ahead.ms",
-        integer(),
-        86_400_000,
-        "Milliseconds by which a message may be ahead of the wall clock and still advance event time. One that is "
-        "further ahead is counted and advances nothing: a task processes it as usual, windows send it to their late "
-        "stream, joins leave it out. <= 0: no limit.",
-    )
+    """Milliseconds after which a silent input partition, or a silent sender of an intermediate stream, no longer holds
+    back the task's event time. A task with only such partitions no longer holds back the job's clock. <= 0: never."""
+    max_ahead_ms: int = key("task.event.time.max.ahead.ms", integer(), 86_400_000)
+    """Milliseconds by which a message may be ahead of the wall clock and still advance event time. One that is further
+    ahead is counted and advances nothing: a task processes it as usual, windows send it to their late stream, joins
+    leave it out. <= 0: no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,81 +84,40 @@ class JobConfig:
     job imports modules; None for a job of pairs.
     """
 
-    name: str = required(
-        "job.name",
-        NAME,
-        "page-views",
-        "The job's name: part of the checkpoint topic, the transactional ids and the folders of its stores.",
-        otherwise=("app.name",),
-    )
-    id: str = key("job.id", NAME, "1", "Distinguishes jobs of one name.", otherwise=("app.id",))
-    default_system: str | None = key(
-        "job.default.system", TEXT, None, "The system of streams without a system in their name."
-    )
-    changelog_system: str | None = key(
-        "job.changelog.system",
-        TEXT,
-        None,
-        "The system of changelogs without a system in their name.",
-        "job.default.system",
-    )
-    container_count: int = key(
-        "job.container.count",
-        integer(1, 100_000),
-        1,
-        "Number of containers for the tasks.",
-        otherwise=("yarn.container.count",),
-    )
-    cache_max_bytes: int = key(
-        "container.cache.max.bytes",
-        integer(1, 2**53),
-        268_435_456,
-        "Bytes of memory for the object caches of one container. Its stores without object.cache.size share this "
-        "memory by use.",
-    )
-    grouper: str = key(
-        "job.systemstreampartition.grouper.factory",
-        GROUPER,
-        "partition",
-        "How partitions become tasks: partition (one task per partition number), ssp (one per partition of each "
-        "stream), single, or Samza's Java class name.",
-    )
-    logged_store_base_dir: Path = key(
-        "job.logged.store.base.dir",
-        FOLDER,
-        _STATE,
-        f"Folder of the stores with a changelog. The variable {BASE_DIR_VARIABLE} overrides it.",
-    )
-    non_logged_store_base_dir: Path = key(
-        "job.non-logged.store.base.dir", FOLDER, _STATE, "Folder of the stores without a changelog."
-    )
-    startpoints: bool = key(
-        "job.startpoint.enabled", BOOLEAN, True, "Whether a start follows the startpoints of `samzapy startpoint set`."
-    )
-    page_port: int | None = key(
-        "job.page.port",
-        integer(0, 65_535),
-        None,
-        "The port of the status page, `/metrics` and the probes on this machine's loopback address (0: any free "
-        "port). With Spark the coordinator's port serves them as well.",
-        "no page with `--runner local`",
-    )
-    page_hosts: tuple[str, ...] = key(
-        "job.page.hosts",
-        HOSTS,
-        (),
-        "Names by which requests reach the status page and the coordinator, next to their own address: those of a "
-        "Kubernetes Service, of a proxy. A request by any other name is refused, since a foreign page could have "
-        "pointed it here.",
-    )
-    handover_ms: int = key(
-        "job.handover.ms",
-        integer(0, 3_600_000),
-        10_000,
-        "Milliseconds that a new run of the job waits for the previous run to commit and stop, once everything else is "
-        "ready. After that the new run fences the previous one. 0: at once.",
-    )
-    metrics_reporters: tuple[ReporterConfig, ...] = key("metrics.reporters", NAMED_LIST, (), "Names of the reporters.")
+    name: str = required("job.name", NAME, "page-views", otherwise=("app.name",))
+    """The job's name: part of the checkpoint topic, the transactional ids and the folders of its stores."""
+    id: str = key("job.id", NAME, "1", otherwise=("app.id",))
+    """Distinguishes jobs of one name."""
+    default_system: str | None = key("job.default.system", TEXT, None)
+    """The system of streams without a system in their name."""
+    changelog_system: str | None = key("job.changelog.system", TEXT, None, shown="job.default.system")
+    """The system of changelogs without a system in their name."""
+    container_count: int = key("job.container.count", integer(1, 100_000), 1, otherwise=("yarn.container.count",))
+    """Number of containers for the tasks."""
+    cache_max_bytes: int = key("container.cache.max.bytes", integer(1, 2**53), 268_435_456)
+    """Bytes of memory for the object caches of one container. Its stores without object.cache.size share this memory by
+    use."""
+    grouper: str = key("job.systemstreampartition.grouper.factory", GROUPER, "partition")
+    """How partitions become tasks: partition (one task per partition number), ssp (one per partition of each stream),
+    single, or Samza's Java class name."""
+    logged_store_base_dir: Path = key("job.logged.store.base.dir", FOLDER, _STATE)
+    """Folder of the stores with a changelog. The variable LOGGED_STORE_BASE_DIR overrides it."""
+    non_logged_store_base_dir: Path = key("job.non-logged.store.base.dir", FOLDER, _STATE)
+    """Folder of the stores without a changelog."""
+    startpoints: bool = key("job.startpoint.enabled", BOOLEAN, True)
+    """Whether a start follows the startpoints of `samzapy startpoint set`."""
+    page_port: int | None = key("job.page.port", integer(0, 65_535), None, shown="no page with `--runner local`")
+    """The port of the status page, `/metrics` and the probes on this machine's loopback address (0: any free port).
+    With Spark the coordinator's port serves them as well."""
+    page_hosts: tuple[str, ...] = key("job.page.hosts", HOSTS, ())
+    """Names by which requests reach the status page and the coordinator, next to their own address: those of a
+    Kubernetes Service, of a proxy. A request by any other name is refused, since a foreign page could have pointed it
+    here."""
+    handover_ms: int = key("job.handover.ms", integer(0, 3_600_000), 10_000)
+    """Milliseconds that a new run of the job waits for the previous run to commit and stop, once everything else is
+    ready. After that the new run fences the previous one. 0: at once."""
+    metrics_reporters: tuple[ReporterConfig, ...] = key("metrics.reporters", NAMED_LIST, ())
+    """Names of the reporters."""
     task: TaskConfig
     systems: Mapping[str, SystemSettings]
     streams: Mapping[SystemStream, StreamConfig]

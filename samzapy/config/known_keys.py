@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from samzapy.api.system import SystemSettings
 from samzapy.config.job import JobClockConfig, JobConfig, PlacementConfig
 from samzapy.config.reading.classes import ENGINES, SYSTEMS
-from samzapy.config.reading.keys import Key, keys_of, split_list
+from samzapy.config.reading.keys import Key, keys_of, split_list, texts_of
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
 from samzapy.config.samza_keys import is_refusable, no_effect, refused, removed
@@ -34,8 +34,8 @@ from samzapy.config.tasks.checkpoint import CheckpointConfig, StateCheckpointCon
 from samzapy.config.tasks.error_policy import ErrorKeys
 from samzapy.config.tasks.task import AsyncConfig, BatchConfig, ChooserConfig, TaskConfig
 
-#: Every key that samzapy reads, by topic. The documentation lists them; an unknown key is compared with them.
-ALL_KEYS = keys_of(
+#: The dataclasses with keys, by topic.
+_SECTIONS: tuple[type, ...] = (
     JobConfig,
     PlacementConfig,
     JobClockConfig,
@@ -63,9 +63,16 @@ ALL_KEYS = keys_of(
     LogConfig,
     QueryConfig,
 )
+#: Every key that samzapy reads. The documentation lists them; an unknown key is compared with them.
+ALL_KEYS = keys_of(*_SECTIONS)
 #: Keys with another first part belong to the user, unless they look like a misspelling.
 _OURS = frozenset({"app", "container", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})
 _NEAR, _VERY_NEAR = 0.75, 0.85
+
+
+def texts() -> Mapping[str, str]:
+    """What each key is for, by its name."""
+    return texts_of(*_SECTIONS)
 
 
 class KnownKeys:

@@ -17,93 +17,45 @@ class TlsConfig:
     files, both or none."""
 
     enabled: bool | None = key(
-        "job.spark.coordinator.tls.enabled",
-        labels(auto=None, true=True, false=False),
-        None,
-        "Whether the coordinator speaks TLS; auto: if the master is not on this machine.",
-        "auto",
+        "job.spark.coordinator.tls.enabled", labels(auto=None, true=True, false=False), None, shown="auto"
     )
-    certificate: str | None = key(
-        "job.spark.coordinator.tls.certificate.location",
-        TEXT,
-        None,
-        "A PEM file on the driver's machine with the coordinator's certificate and its chain to an authority. "
-        "Containers pin it by its fingerprint.",
-        _MADE,
-    )
-    private_key: str | None = key(
-        "job.spark.coordinator.tls.key.location",
-        TEXT,
-        None,
-        "A PEM file on the driver's machine with the key of that certificate, without a password.",
-        _MADE,
-    )
+    """Whether the coordinator speaks TLS; auto: if the master is not on this machine."""
+    certificate: str | None = key("job.spark.coordinator.tls.certificate.location", TEXT, None, shown=_MADE)
+    """A PEM file on the driver's machine with the coordinator's certificate and its chain to an authority. Containers
+    pin it by its fingerprint."""
+    private_key: str | None = key("job.spark.coordinator.tls.key.location", TEXT, None, shown=_MADE)
+    """A PEM file on the driver's machine with the key of that certificate, without a password."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparkConfig:
     """The keys of the Spark application. `conf` has Spark's own keys. `master` None: `local[N,4]`, N containers."""
 
-    master: str | None = key(
-        "job.spark.master",
-        TEXT,
-        None,
-        "Spark's master: local[N,F], local-cluster[...], spark://...",
-        "local[N,4], N containers",
-    )
-    conf: Mapping[str, str] = family(
-        "job.spark.conf.*", "Spark's own keys, e.g. `job.spark.conf.spark.executor.memory=2g`."
-    )
-    py_files: tuple[str, ...] = key(
-        "job.spark.py.files",
-        LIST,
-        (),
-        "Python files and archives to ship to the executors.",
-        "the modules beside the job file",
-    )
-    archives: tuple[str, ...] = key(
-        "job.spark.archives",
-        LIST,
-        (),
-        "Archives to ship to the executors. Spark unpacks `env.tar.gz#env` there into the folder env. `samzapy pack` "
-        "writes such an archive.",
-    )
-    start_timeout_ms: int = key(
-        "job.spark.start.timeout.ms",
-        integer(0, 86_400_000),
-        600_000,
-        "Milliseconds that Spark may take to start. After that the run ends. 0: no limit.",
-    )
-    max_resubmits: int = key(
-        "job.spark.max.resubmits",
-        integer(0, 1_000_000),
-        8,
-        "How often the driver resubmits a container that Spark has given up, or `--runner local` restarts a container "
-        "after a temporary error.",
-    )
-    resubmit_backoff_max_ms: int = key(
-        "job.spark.resubmit.backoff.max.ms",
-        integer(0, 86_400_000),
-        30_000,
-        "Milliseconds of the longest pause before a resubmission. The first pause is 1 s, and each further one "
-        "doubles. After a run of ten times the longest pause there is none.",
-    )
-    lease_ms: int = key(
-        "job.spark.lease.ms",
-        integer(1_000, 3_600_000),
-        15_000,
-        "A container stops itself after so many milliseconds without an answer from the driver.",
-    )
+    master: str | None = key("job.spark.master", TEXT, None, shown="local[N,4], N containers")
+    """Spark's master: local[N,F], local-cluster[...], spark://..."""
+    conf: Mapping[str, str] = family("job.spark.conf.*")
+    """Spark's own keys, e.g. `job.spark.conf.spark.executor.memory=2g`."""
+    py_files: tuple[str, ...] = key("job.spark.py.files", LIST, (), shown="the modules beside the job file")
+    """Python files and archives to ship to the executors."""
+    archives: tuple[str, ...] = key("job.spark.archives", LIST, ())
+    """Archives to ship to the executors. Spark unpacks `env.tar.gz#env` there into the folder env. `samzapy pack`
+    writes such an archive."""
+    start_timeout_ms: int = key("job.spark.start.timeout.ms", integer(0, 86_400_000), 600_000)
+    """Milliseconds that Spark may take to start. After that the run ends. 0: no limit."""
+    max_resubmits: int = key("job.spark.max.resubmits", integer(0, 1_000_000), 8)
+    """How often the driver resubmits a container that Spark has given up, or `--runner local` restarts a container
+    after a temporary error."""
+    resubmit_backoff_max_ms: int = key("job.spark.resubmit.backoff.max.ms", integer(0, 86_400_000), 30_000)
+    """Milliseconds of the longest pause before a resubmission. The first pause is 1 s, and each further one doubles.
+    After a run of ten times the longest pause there is none."""
+    lease_ms: int = key("job.spark.lease.ms", integer(1_000, 3_600_000), 15_000)
+    """A container stops itself after so many milliseconds without an answer from the driver."""
     coordinator_host: str | None = key(
-        "job.spark.coordinator.host",
-        TEXT,
-        None,
-        "The address at which executors reach the driver.",
-        "spark.driver.host, else this machine's own address",
+        "job.spark.coordinator.host", TEXT, None, shown="spark.driver.host, else this machine's own address"
     )
-    coordinator_port: int = key(
-        "job.spark.coordinator.port", integer(0, 65_535), 0, "The coordinator's port. 0: any free port."
-    )
+    """The address at which executors reach the driver."""
+    coordinator_port: int = key("job.spark.coordinator.port", integer(0, 65_535), 0)
+    """The coordinator's port. 0: any free port."""
     coordinator_tls: TlsConfig = field(default_factory=TlsConfig)
 
 

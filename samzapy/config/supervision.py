@@ -22,17 +22,14 @@ class LogConfig:
         "job.log.level",
         labels(debug=logging.DEBUG, info=logging.INFO, warning=logging.WARNING, error=logging.ERROR),
         logging.INFO,
-        "The lowest level of log lines to show and keep, including the task's own lines.",
-        "info",
+        shown="info",
     )
-    as_json: bool = key("job.log.format", labels(text=False, json=True), False, "The form of a log line.", "text")
-    folder: Path = key(
-        "job.log.dir",
-        FOLDER,
-        Path(".samzapy/logs"),
-        "Folder of the logs. It has a folder for the job, with a file for the driver and one for each container on the "
-        "container's machine.",
-    )
+    """The lowest level of log lines to show and keep, including the task's own lines."""
+    as_json: bool = key("job.log.format", labels(text=False, json=True), False, shown="text")
+    """The form of a log line."""
+    folder: Path = key("job.log.dir", FOLDER, Path(".samzapy/logs"))
+    """Folder of the logs. It has a folder for the job, with a file for the driver and one for each container on the
+    container's machine."""
     max_bytes: int = 10_485_760
     files: int = 5
 
@@ -41,30 +38,17 @@ class LogConfig:
 class QueryConfig:
     """Queries of a running job's stores; `most_bytes` per page."""
 
-    enabled: bool = key(
-        "job.query.enabled",
-        BOOLEAN,
-        False,
-        "Whether the driver answers `GET /stores/NAME/KEY` from the running job's stores. It returns committed "
-        "entries, and needs the token that reads.",
-    )
-    keyed: tuple[str, ...] = key(
-        "job.query.keyed.stores",
-        LIST,
-        (),
-        "Stores with the same keys as the input messages, in the same bytes. A query for a key then asks one task, "
-        "otherwise all tasks.",
-    )
-    most: int = key(
-        "job.query.page.max.entries", integer(1, 100_000), 1_000, "Maximum number of entries in one page of a query."
-    )
+    enabled: bool = key("job.query.enabled", BOOLEAN, False)
+    """Whether the driver answers `GET /stores/NAME/KEY` from the running job's stores. It returns committed entries,
+    and needs the token that reads."""
+    keyed: tuple[str, ...] = key("job.query.keyed.stores", LIST, ())
+    """Stores with the same keys as the input messages, in the same bytes. A query for a key then asks one task,
+    otherwise all tasks."""
+    most: int = key("job.query.page.max.entries", integer(1, 100_000), 1_000)
+    """Maximum number of entries in one page of a query."""
     most_bytes: int = 1_048_576
-    timeout_ms: int = key(
-        "job.query.timeout.ms",
-        integer(100, 60_000),
-        5_000,
-        "Milliseconds that a container may take to answer a query. After that the answer is 503.",
-    )
+    timeout_ms: int = key("job.query.timeout.ms", integer(100, 60_000), 5_000)
+    """Milliseconds that a container may take to answer a query. After that the answer is 503."""
 
 
 @dataclass(frozen=True)
@@ -72,35 +56,18 @@ class SupervisionConfig:
     """How a running job is watched."""
 
     log: LogConfig = field(default_factory=LogConfig)
-    stall_ms: int = key(
-        "task.stall.ms",
-        integer(0, 86_400_000),
-        30_000,
-        "Milliseconds without progress after which a container counts as stalled. The status shows the reason. 0: "
-        "never.",
-    )
-    stall_fails: bool = key(
-        "task.stall.policy",
-        labels(report=False, fail=True),
-        False,
-        "The reaction to a stall in the user's code: report it, or fail, so that another attempt starts. With fail, "
-        "a local run ends.",
-        "report",
-    )
-    lag_ms: int = key(
-        "job.lag.interval.ms",
-        integer(100, 3_600_000),
-        5_000,
-        "The interval in milliseconds at which a container reads the ends of its inputs, with one request per "
-        "broker, and copies positions to the consumer group.",
-    )
-    mirror: bool = key(
-        "job.offsets.mirror",
-        BOOLEAN,
-        True,
-        "Whether to copy committed positions to a consumer group with the job's name (NAME-ID), for tools that show "
-        "lag. No start reads them.",
-    )
+    stall_ms: int = key("task.stall.ms", integer(0, 86_400_000), 30_000)
+    """Milliseconds without progress after which a container counts as stalled. The status shows the reason. 0:
+    never."""
+    stall_fails: bool = key("task.stall.policy", labels(report=False, fail=True), False, shown="report")
+    """The reaction to a stall in the user's code: report it, or fail, so that another attempt starts. With fail, a
+    local run ends."""
+    lag_ms: int = key("job.lag.interval.ms", integer(100, 3_600_000), 5_000)
+    """The interval in milliseconds at which a container reads the ends of its inputs, with one request per broker, and
+    copies positions to the consumer group."""
+    mirror: bool = key("job.offsets.mirror", BOOLEAN, True)
+    """Whether to copy committed positions to a consumer group with the job's name (NAME-ID), for tools that show lag.
+    No start reads them."""
     query: QueryConfig = field(default_factory=QueryConfig)
 
 
@@ -141,52 +108,32 @@ class ReporterConfig:
     """One reporter: a snapshot goes to `stream`, otel to `endpoint`."""
 
     name: str
-    kind: str = key(
-        "metrics.reporter.{reporter}.class",
-        Kind(_REPORTERS.allowed, _reporter),
-        _LOG,
-        "snapshot (JSON to a stream), log, otel (OTLP; needs samzapy[otel]), or Samza's Java class name.",
-    )
-    stream: SystemStream | None = key(
-        "metrics.reporter.{reporter}.stream", NAMED, None, "snapshot: the stream, as system.stream.", "required"
-    )
-    interval_s: int = key(
-        "metrics.reporter.{reporter}.interval", integer(1, 86_400), 60, "Seconds between two reports."
-    )
-    blacklist: str | None = key(
-        "metrics.reporter.{reporter}.blacklist",
-        Kind("a regular expression", _regex),
-        None,
-        "Excluded metrics, by `group.name`.",
-    )
+    kind: str = key("metrics.reporter.{reporter}.class", Kind(_REPORTERS.allowed, _reporter), _LOG)
+    """snapshot (JSON to a stream), log, otel (OTLP; needs samzapy[otel]), or Samza's Java class name."""
+    stream: SystemStream | None = key("metrics.reporter.{reporter}.stream", NAMED, None, shown="required")
+    """snapshot: the stream, as system.stream."""
+    interval_s: int = key("metrics.reporter.{reporter}.interval", integer(1, 86_400), 60)
+    """Seconds between two reports."""
+    blacklist: str | None = key("metrics.reporter.{reporter}.blacklist", Kind("a regular expression", _regex), None)
+    """Excluded metrics, by `group.name`."""
     endpoint: str | None = key(
-        "metrics.reporter.{reporter}.endpoint",
-        TEXT,
-        None,
-        "otel: the address for the export, such as http://host:4318/v1/metrics.",
-        "OpenTelemetry's environment variables",
+        "metrics.reporter.{reporter}.endpoint", TEXT, None, shown="OpenTelemetry's environment variables"
     )
+    """otel: the address for the export, such as http://host:4318/v1/metrics."""
 
 
 @dataclass(frozen=True)
 class PrometheusConfig:
     """Where containers serve their metrics: container N on `port` + N of `host`, none if `port` is 0."""
 
-    host: str = key("metrics.prometheus.host", TEXT, "127.0.0.1", "The address of the containers' ports.")
-    port: int = key(
-        "metrics.prometheus.port",
-        integer(0, 65_535),
-        0,
-        "Container N serves its metrics to Prometheus on this port + N. 0: on no port. The driver always serves the "
-        "metrics of the job, its containers and its lag.",
-    )
-    open_to_all: bool = key(
-        "metrics.prometheus.open",
-        BOOLEAN,
-        False,
-        "Whether the containers' ports answer without a token. Otherwise a scrape sends the token that reads "
-        "(`Authorization: Bearer`).",
-    )
+    host: str = key("metrics.prometheus.host", TEXT, "127.0.0.1")
+    """The address of the containers' ports."""
+    port: int = key("metrics.prometheus.port", integer(0, 65_535), 0)
+    """Container N serves its metrics to Prometheus on this port + N. 0: on no port. The driver always serves the
+    metrics of the job, its containers and its lag."""
+    open_to_all: bool = key("metrics.prometheus.open", BOOLEAN, False)
+    """Whether the containers' ports answer without a token. Otherwise a scrape sends the token that reads
+    (`Authorization: Bearer`)."""
 
 
 def parse_reporters(reader: Reader, listed: Iterable[str], names: StreamNames) -> tuple[ReporterConfig, ...]:

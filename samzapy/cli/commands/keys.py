@@ -16,13 +16,11 @@ def keys(words: tuple[str, ...], *, other: bool) -> None:
     if other:
         _show_unsupported(words)
         return
-    from samzapy.config.known_keys import ALL_KEYS
+    from samzapy.config.known_keys import ALL_KEYS, texts
 
-    rows = [
-        (key.name, key.default_text, key.kind.allowed, key.doc)
-        for key in ALL_KEYS
-        if all(word.lower() in f"{key.name} {key.doc}".lower() for word in words)
-    ]
+    about = texts()
+    rows = [(key.name, key.default_text, key.kind.allowed, about[key.name]) for key in ALL_KEYS]
+    rows = [row for row in rows if all(word.lower() in f"{row[0]} {row[3]}".lower() for word in words)]
     table("Keys of job files", ("key", "default", "value", "meaning"), rows)
 
 

@@ -2,20 +2,24 @@
 
     @dataclass(frozen=True, kw_only=True)
     class TaskConfig:
-        window_ms: int = key("task.window.ms", integer(), -1, "Milliseconds between calls of `window`. <= 0: never.")
+        window_ms: int = key("task.window.ms", integer(), -1)
+        "Milliseconds between calls of `window`. <= 0: never."  # the field's docstring
 
-`Reader.read(TaskConfig)` reads the values, `keys_of(TaskConfig)` lists the keys. `samzapy keys`, the documentation and
-the suggestions for misspelt keys come from these declarations.
+`Reader.read(TaskConfig)` reads the values, `keys_of(TaskConfig)` lists the keys, `texts_of(TaskConfig)` has the
+docstrings. `samzapy keys`, the documentation and the suggestions for misspelt keys come from these declarations.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -58,7 +62,6 @@ class Key(Generic[T_co]):
     name: str
     kind: Kind[T_co]
     default: T_co
-    doc: str
     shown_default: str | None = None
     otherwise: tuple[str, ...] = ()
     example: str | None = None
@@ -101,24 +104,21 @@ def _filled(name: str, names: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda match: names[match[1]], name)
 
 
-def key(name: str, kind: Kind[T], default: T, doc: str, shown: str | None = None, otherwise: Iterable[str] = ()) -> T:
+def key(name: str, kind: Kind[T], default: T, *, shown: str | None = None, otherwise: Iterable[str] = ()) -> T:
     """A field of a frozen dataclass with the value of the key `name`; see `Key`."""
-    declared = Key(name, kind, default, doc, shown, tuple(otherwise))
-    return field(default=default, metadata={_KEY: declared})
+    return field(default=default, metadata={_KEY: Key(name, kind, default, shown, tuple(otherwise))})
 
 
-def required(
-    name: str, kind: Kind[T], example: str, doc: str, shown: str = "required", otherwise: Iterable[str] = ()
-) -> T:
+def required(name: str, kind: Kind[T], example: str, *, shown: str = "required", otherwise: Iterable[str] = ()) -> T:
     """Like `key`, for a key without a default. An absent one is a problem that shows `example`, and its value is ""."""
-    declared: Key[Any] = Key(name, kind, "", doc, shown, tuple(otherwise), example)
-    found: T = field(metadata={_KEY: declared})
-    return found
+    declared: Key[Any] = Key(name, kind, "", shown, tuple(otherwise), example)
+    value: T = field(metadata={_KEY: declared})
+    return value
 
 
-def family(name: str, doc: str, shown: str | None = None, leaves: Iterable[str] = ()) -> Mapping[str, str]:
+def family(name: str, *, shown: str | None = None, leaves: Iterable[str] = ()) -> Mapping[str, str]:
     """A field with all values below the prefix `name`, which ends in `.*`, by the rest of their keys."""
-    declared: Key[Any] = Key(name, TEXT, None, doc, shown, leaves=tuple(leaves))
+    declared: Key[Any] = Key(name, TEXT, None, shown, leaves=tuple(leaves))
     return field(default_factory=dict, metadata={_KEY: declared})
 
 
@@ -135,9 +135,18 @@ def keys_of(*sections: type) -> tuple[Key[Any], ...]:
     return tuple(found for section in sections for found in keys_by_field(section).values())
 
 
-def collect(namespace: Mapping[str, Any]) -> tuple[Key[Any], ...]:
-    """The keys that a module declares, in order."""
-    return tuple(value for value in namespace.values() if isinstance(value, Key))
+def texts_of(*sections: type) -> Mapping[str, str]:
+    """The docstrings of the fields of dataclasses, by the names of their keys, from the source."""
+    texts = {}
+    for section in sections:
+        (definition,) = ast.parse(inspect.getsource(section)).body
+        assert isinstance(definition, ast.ClassDef)
+        keys = keys_by_field(section)
+        for declared, text in pairwise(definition.body):
+            name = ast.unparse(declared.target) if isinstance(declared, ast.AnnAssign) else ""
+            if name in keys and isinstance(text, ast.Expr):
+                texts[keys[name].name] = " ".join(ast.literal_eval(text.value).split())
+    return texts
 
 
 def integer(low: int | None = None, high: int = LARGEST) -> Kind[int]:

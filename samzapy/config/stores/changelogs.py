@@ -21,28 +21,23 @@ class ChangelogKeys:
         "stores.{store}.changelog.min.compaction.lag.ms",
         integer(0),
         None,
-        "Milliseconds before the changelog may compact a record.",
-        "the system's",
-        ("stores.default.changelog.min.compaction.lag.ms",),
+        shown="the system's",
+        otherwise=("stores.default.changelog.min.compaction.lag.ms",),
     )
+    """Milliseconds before the changelog may compact a record."""
     max_message_bytes: int | None = key(
         "stores.{store}.changelog.max.message.bytes",
         integer(1, 2**31 - 1),
         None,
-        "Largest record of the changelog.",
-        "1000012",
-        ("systems.{system}.default.stream.max.message.bytes",),
+        shown="1000012",
+        otherwise=("systems.{system}.default.stream.max.message.bytes",),
     )
-    access_log: bool = key(
-        "stores.{store}.accesslog.enabled",
-        BOOLEAN,
-        False,
-        "Whether to log calls of the store, except all and prefix, to the stream CHANGELOG-access-log, each with its "
-        "operation, keys and duration. Needs a changelog.",
-    )
-    access_log_percent: int = key(
-        "stores.{store}.accesslog.sampling.ratio", integer(0, 100), 50, "Percentage of the calls to log."
-    )
+    """Largest record of the changelog."""
+    access_log: bool = key("stores.{store}.accesslog.enabled", BOOLEAN, False)
+    """Whether to log calls of the store, except all and prefix, to the stream CHANGELOG-access-log, each with its
+    operation, keys and duration. Needs a changelog."""
+    access_log_percent: int = key("stores.{store}.accesslog.sampling.ratio", integer(0, 100), 50)
+    """Percentage of the calls to log."""
 
 
 def parse_changelog(
@@ -117,35 +112,21 @@ def access_log_stream(changelog: SystemStream) -> SystemStream:
 class SourceKeys:
     """The streams that fill a store without a changelog, and the classes that turn their messages into entries."""
 
-    side: tuple[str, ...] = key(
-        "stores.{store}.side.inputs",
-        LIST,
-        (),
-        "Streams that fill the store, by name or id. A task reads the partitions with the same numbers as its "
-        "inputs. Every task reads `system.stream#3` or `system.stream#[0-2]`. The store has no changelog. A start "
-        "reads the streams to their ends, and the store follows them from then on. The task can only read the store.",
-    )
+    side: tuple[str, ...] = key("stores.{store}.side.inputs", LIST, ())
+    """Streams that fill the store, by name or id. A task reads the partitions with the same numbers as its inputs.
+    Every task reads `system.stream#3` or `system.stream#[0-2]`. The store has no changelog. A start reads the streams
+    to their ends, and the store follows them from then on. The task can only read the store."""
     side_processor: str | None = key(
-        "stores.{store}.side.inputs.processor.factory",
-        USER_CLASS,
-        None,
-        "The SideInputsProcessor class that turns side inputs into entries.",
-        "required by side.inputs",
+        "stores.{store}.side.inputs.processor.factory", USER_CLASS, None, shown="required by side.inputs"
     )
-    restore: tuple[str, ...] = key(
-        "stores.{store}.restore.inputs",
-        LIST,
-        (),
-        "Inputs of the task that rebuild the store instead of a changelog. A start reads them again from their "
-        "beginning up to the task's position. Any other entry of the store is lost with its files.",
-    )
+    """The SideInputsProcessor class that turns side inputs into entries."""
+    restore: tuple[str, ...] = key("stores.{store}.restore.inputs", LIST, ())
+    """Inputs of the task that rebuild the store instead of a changelog. A start reads them again from their beginning
+    up to the task's position. Any other entry of the store is lost with its files."""
     restore_processor: str | None = key(
-        "stores.{store}.restore.inputs.processor.factory",
-        USER_CLASS,
-        None,
-        "The SideInputsProcessor class that makes the same entries from restore.inputs as the task.",
-        "required by restore.inputs",
+        "stores.{store}.restore.inputs.processor.factory", USER_CLASS, None, shown="required by restore.inputs"
     )
+    """The SideInputsProcessor class that makes the same entries from restore.inputs as the task."""
 
 
 @dataclass(frozen=True)

@@ -48,52 +48,39 @@ class RocksDbKeys:
         "stores.{store}.container.cache.size.bytes",
         integer(0, 2**50),
         None,
-        "Bytes of a separate block cache for this store. The tasks of a container share it. 0: none.",
-        "the store shares container.rocksdb.cache.bytes",
+        shown="the store shares container.rocksdb.cache.bytes",
     )
+    """Bytes of a separate block cache for this store. The tasks of a container share it. 0: none."""
     write_buffer_bytes: int | None = key(
         "stores.{store}.container.write.buffer.size.bytes",
         integer(65_536, 2**50),
         None,
-        "Bytes of memtables, divided among the tasks of a container. A store with this key does not share the "
-        "container's memtables.",
-        "33554432, within container.rocksdb.write.buffer.bytes",
+        shown="33554432, within container.rocksdb.write.buffer.bytes",
     )
+    """Bytes of memtables, divided among the tasks of a container. A store with this key does not share the container's
+    memtables."""
     compression: str = key(
         "stores.{store}.rocksdb.compression",
         choice("snappy", "bzip2", "zlib", "lz4", "lz4hc", "zstd", "none"),
         "snappy",
-        "The compression of blocks.",
     )
-    block_bytes: int = key("stores.{store}.rocksdb.block.size.bytes", integer(256, 2**28), 4_096, "Bytes of a block.")
+    """The compression of blocks."""
+    block_bytes: int = key("stores.{store}.rocksdb.block.size.bytes", integer(256, 2**28), 4_096)
+    """Bytes of a block."""
     compaction_style: str = key(
-        "stores.{store}.rocksdb.compaction.style",
-        choice("universal", "level", "fifo"),
-        "universal",
-        "fifo drops the oldest entries beyond 1 GiB a task.",
+        "stores.{store}.rocksdb.compaction.style", choice("universal", "level", "fifo"), "universal"
     )
-    max_open_files: int = key(
-        "stores.{store}.rocksdb.max.open.files", integer(-1, 10_000_000), -1, "Open files of one store; -1: all."
-    )
-    tuning: Mapping[str, str] = family(
-        "stores.{store}.rocksdb.*",
-        "RocksDB's other options by Samza's names, for experiments: their defaults are Samza's or RocksDB's. With "
-        "wal.enabled=true a start after a kill reads nothing from the changelog, but RocksDB writes every commit "
-        "twice. metrics.list names further properties to publish as gauges.",
-        leaves=TUNING,
-    )
-    shared_cache_bytes: int = key(
-        "container.rocksdb.cache.bytes",
-        integer(0, 2**53),
-        134_217_728,
-        "Bytes of the block cache that the RocksDB stores of a container share. 0: none.",
-    )
-    shared_write_buffer_bytes: int = key(
-        "container.rocksdb.write.buffer.bytes",
-        integer(65_536, 2**53),
-        134_217_728,
-        "Bytes of memtables of all RocksDB stores of a container. Beyond this size writes flush them.",
-    )
+    """fifo drops the oldest entries beyond 1 GiB a task."""
+    max_open_files: int = key("stores.{store}.rocksdb.max.open.files", integer(-1, 10_000_000), -1)
+    """Open files of one store; -1: all."""
+    tuning: Mapping[str, str] = family("stores.{store}.rocksdb.*", leaves=TUNING)
+    """RocksDB's other options by Samza's names, for experiments: their defaults are Samza's or RocksDB's. With
+    wal.enabled=true a start after a kill reads nothing from the changelog, but RocksDB writes every commit twice.
+    metrics.list names further properties to publish as gauges."""
+    shared_cache_bytes: int = key("container.rocksdb.cache.bytes", integer(0, 2**53), 134_217_728)
+    """Bytes of the block cache that the RocksDB stores of a container share. 0: none."""
+    shared_write_buffer_bytes: int = key("container.rocksdb.write.buffer.bytes", integer(65_536, 2**53), 134_217_728)
+    """Bytes of memtables of all RocksDB stores of a container. Beyond this size writes flush them."""
 
 
 def _fraction(text: str) -> float:
@@ -120,103 +107,61 @@ _NAMES = Kind("names, separated by commas", _names)
 class HeapKeys:
     """Top-N lists."""
 
-    size: int = key(
-        "stores.{store}.heap.size",
-        integer(0, 2**31 - 1),
-        0,
-        "Number of items that a heap keeps in each group. A further item drops the worst. 0: no limit.",
-    )
-    highest: bool = key(
-        "stores.{store}.heap.order",
-        labels(highest=True, lowest=False),
-        True,
-        "The best score. `pop` and `top` return it first, and a bounded heap keeps it.",
-        "highest",
-    )
-    block_size: int = key(
-        "stores.{store}.heap.block.size",
-        integer(2, 65_536),
-        64,
-        "Maximum number of items in one entry of the store, and so in one changelog record. Groups of more than a "
-        "million items need larger blocks, because the list of a group's blocks is also one entry.",
-    )
+    size: int = key("stores.{store}.heap.size", integer(0, 2**31 - 1), 0)
+    """Number of items that a heap keeps in each group. A further item drops the worst. 0: no limit."""
+    highest: bool = key("stores.{store}.heap.order", labels(highest=True, lowest=False), True, shown="highest")
+    """The best score. `pop` and `top` return it first, and a bounded heap keeps it."""
+    block_size: int = key("stores.{store}.heap.block.size", integer(2, 65_536), 64)
+    """Maximum number of items in one entry of the store, and so in one changelog record. Groups of more than a million
+    items need larger blocks, because the list of a group's blocks is also one entry."""
 
 
 @dataclass(frozen=True)
 class BloomKeys:
     """Filters of items."""
 
-    capacity: int = key(
-        "stores.{store}.bloom.capacity",
-        integer(1, 2**31 - 1),
-        10_000,
-        "Number of items up to which a new filter keeps its error rate. A filter takes about 1.2 bytes per item at a "
-        "rate of 0.01, and is one changelog record. A large filter needs a larger "
-        "stores.X.changelog.max.message.bytes.",
-    )
-    error_rate: float = key(
-        "stores.{store}.bloom.error.rate",
-        Kind("a number between 0 and 1", _fraction),
-        0.01,
-        "Share of absent items that a full filter reports as present.",
-    )
+    capacity: int = key("stores.{store}.bloom.capacity", integer(1, 2**31 - 1), 10_000)
+    """Number of items up to which a new filter keeps its error rate. A filter takes about 1.2 bytes per item at a rate
+    of 0.01, and is one changelog record. A large filter needs a larger stores.X.changelog.max.message.bytes."""
+    error_rate: float = key("stores.{store}.bloom.error.rate", Kind("a number between 0 and 1", _fraction), 0.01)
+    """Share of absent items that a full filter reports as present."""
 
 
 @dataclass(frozen=True)
 class HyperLogLogKeys:
     """Counts of different items."""
 
-    lg_k: int = key(
-        "stores.{store}.hyperloglog.lg.k",
-        integer(7, 21),
-        12,
-        "A new sketch has 2^lg.k counters of half a byte. Its relative error is about 1.04 / sqrt(2^lg.k): 1.6 % for "
-        "12.",
-    )
+    lg_k: int = key("stores.{store}.hyperloglog.lg.k", integer(7, 21), 12)
+    """A new sketch has 2^lg.k counters of half a byte. Its relative error is about 1.04 / sqrt(2^lg.k): 1.6 % for
+    12."""
 
 
 @dataclass(frozen=True)
 class QuantilesKeys:
     """Quantiles of numbers."""
 
-    k: int = key(
-        "stores.{store}.quantiles.k",
-        integer(8, 65_535),
-        200,
-        "Size of a new sketch. Its rank error is 1.33 % for 200, and about half as much for twice the size.",
-    )
+    k: int = key("stores.{store}.quantiles.k", integer(8, 65_535), 200)
+    """Size of a new sketch. Its rank error is 1.33 % for 200, and about half as much for twice the size."""
 
 
 @dataclass(frozen=True)
 class IndexKeys:
     """Inverted indexes."""
 
-    tokenizer: str | None = key(
-        "stores.{store}.index.tokenizer",
-        USER_CLASS,
-        None,
-        "The Tokenizer class that splits a text into terms.",
-        "words in lower case",
-    )
+    tokenizer: str | None = key("stores.{store}.index.tokenizer", USER_CLASS, None, shown="words in lower case")
+    """The Tokenizer class that splits a text into terms."""
 
 
 @dataclass(frozen=True)
 class CubeKeys:
     """Data cubes."""
 
-    dimensions: tuple[str, ...] = key(
-        "stores.{store}.cube.dimensions", _NAMES, (), "The dimensions of the facts.", "required by cube"
-    )
-    measures: tuple[str, ...] = key(
-        "stores.{store}.cube.measures", _NAMES, (), "The measures to aggregate. A cube always counts the facts."
-    )
-    rollups: str | None = key(
-        "stores.{store}.cube.rollups",
-        TEXT,
-        None,
-        "The combinations of dimensions to keep: `carrier; carrier, origin; origin, month`.",
-        "all dimensions together",
-    )
+    dimensions: tuple[str, ...] = key("stores.{store}.cube.dimensions", _NAMES, (), shown="required by cube")
+    """The dimensions of the facts."""
+    measures: tuple[str, ...] = key("stores.{store}.cube.measures", _NAMES, ())
+    """The measures to aggregate. A cube always counts the facts."""
+    rollups: str | None = key("stores.{store}.cube.rollups", TEXT, None, shown="all dimensions together")
+    """The combinations of dimensions to keep: `carrier; carrier, origin; origin, month`."""
 
 
 _VIEWS: Mapping[str, type] = {

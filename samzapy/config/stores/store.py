@@ -39,28 +39,16 @@ from samzapy.config.streams.serdes import check_serde, check_type
 class LocalFiles:
     """How a store's files keep up with its commits."""
 
-    flush_records: int = key(
-        "stores.{store}.flush.records",
-        integer(1, 2**31 - 1),
-        400_000,
-        "Maximum number of changes that are only in a task's memory. After a kill the restore reads at most so many "
-        "changelog records, plus those of one commit. At half of the number a commit starts a flush in the "
-        "background. At the full number, if the disk has not kept up, the commit waits for the flush.",
-    )
-    flush_interval_ms: int = key(
-        "stores.{store}.flush.interval.ms",
-        integer(0, 2**53),
-        60_000,
-        "Maximum age in milliseconds of changes that are only in a task's memory. At half of it a commit starts a "
-        "flush in the background. At the full age the commit waits for the flush. 0: every commit waits.",
-    )
-    restore_max_bytes: int = key(
-        "stores.{store}.restore.max.bytes",
-        integer(65_536, 2**53),
-        402_653_184,
-        "Bytes of memory in which a container gathers changelog records before it writes the last record of each "
-        "key. The stores that it restores at the same time share this memory.",
-    )
+    flush_records: int = key("stores.{store}.flush.records", integer(1, 2**31 - 1), 400_000)
+    """Maximum number of changes that are only in a task's memory. After a kill the restore reads at most so many
+    changelog records, plus those of one commit. At half of the number a commit starts a flush in the background. At the
+    full number, if the disk has not kept up, the commit waits for the flush."""
+    flush_interval_ms: int = key("stores.{store}.flush.interval.ms", integer(0, 2**53), 60_000)
+    """Maximum age in milliseconds of changes that are only in a task's memory. At half of it a commit starts a flush in
+    the background. At the full age the commit waits for the flush. 0: every commit waits."""
+    restore_max_bytes: int = key("stores.{store}.restore.max.bytes", integer(65_536, 2**53), 402_653_184)
+    """Bytes of memory in which a container gathers changelog records before it writes the last record of each key. The
+    stores that it restores at the same time share this memory."""
 
 
 @dataclass(frozen=True)
@@ -68,25 +56,13 @@ class LargeValues:
     """A serialized value above `max_bytes` is large. Without `refuse` and `drop` only the changelog's own limit
     applies, when the value is serialized."""
 
-    max_bytes: int = key(
-        "stores.{store}.changelog.max.message.size.bytes",
-        integer(1, 2**31 - 1),
-        1_048_576,
-        "Size in bytes above which a serialized value is large, for disallow.large.messages and drop.large.messages.",
-    )
-    refuse: bool = key(
-        "stores.{store}.disallow.large.messages",
-        BOOLEAN,
-        False,
-        "Whether a put of a large value raises an error and writes nothing. Overrides drop.large.messages.",
-    )
-    drop: bool = key(
-        "stores.{store}.drop.large.messages",
-        BOOLEAN,
-        False,
-        "Whether a put of a large value does nothing. The key keeps its old value, and ignored-large-messages counts "
-        "the put. Works with the same engines as rocksdb.ttl.ms.",
-    )
+    max_bytes: int = key("stores.{store}.changelog.max.message.size.bytes", integer(1, 2**31 - 1), 1_048_576)
+    """Size in bytes above which a serialized value is large, for disallow.large.messages and drop.large.messages."""
+    refuse: bool = key("stores.{store}.disallow.large.messages", BOOLEAN, False)
+    """Whether a put of a large value raises an error and writes nothing. Overrides drop.large.messages."""
+    drop: bool = key("stores.{store}.drop.large.messages", BOOLEAN, False)
+    """Whether a put of a large value does nothing. The key keeps its old value, and ignored-large-messages counts the
+    put. Works with the same engines as rocksdb.ttl.ms."""
 
     @property
     def limited(self) -> bool:
@@ -99,26 +75,18 @@ class BackupConfig:
     """Snapshots of a store's files. `kept` of them stay. `options` go to fsspec."""
 
     path: str = key(
-        "stores.{store}.backup.path",
-        TEXT,
-        "",
-        "Folder for snapshots of the store's files, as a URL for fsspec (file:///..., s3://..., hdfs://...). A task "
-        "without local files starts from the newest of the last two snapshots and reads the rest from the changelog. "
-        "Needs `samzapy[backup]`.",
-        "no snapshots",
-        ("stores.default.backup.path",),
+        "stores.{store}.backup.path", TEXT, "", shown="no snapshots", otherwise=("stores.default.backup.path",)
     )
+    """Folder for snapshots of the store's files, as a URL for fsspec (file:///..., s3://..., hdfs://...). A task
+    without local files starts from the newest of the last two snapshots and reads the rest from the changelog. Needs
+    `samzapy[backup]`."""
     interval_ms: int = key(
-        "stores.{store}.backup.interval.ms",
-        integer(0),
-        600_000,
-        "Milliseconds after which a commit takes the next snapshot, if the store has changed.",
-        otherwise=("stores.default.backup.interval.ms",),
+        "stores.{store}.backup.interval.ms", integer(0), 600_000, otherwise=("stores.default.backup.interval.ms",)
     )
+    """Milliseconds after which a commit takes the next snapshot, if the store has changed."""
     kept: int = 2
-    options: Mapping[str, str] = family(
-        "stores.{store}.backup.options.*", "Options for fsspec's file system (`key`, `secret`, `host`, ...)."
-    )
+    options: Mapping[str, str] = family("stores.{store}.backup.options.*")
+    """Options for fsspec's file system (`key`, `secret`, `host`, ...)."""
 
 
 _ENCODED = "required by rocksdb and inmemory; views have their own encoding"
@@ -135,110 +103,64 @@ class StoreConfig:
     """
 
     name: str
-    factory: str = required(
-        "stores.{store}.factory",
-        ENGINES.kind,
-        "rocksdb",
-        "The engine: rocksdb, inmemory, heap, bloom, hyperloglog, quantiles, inverted-index, cube, timers (the store "
-        "of the task's timers), a StorageEngineFactory or StoreViewFactory class, or Samza's Java class name.",
-    )
-    key_serde: str = key("stores.{store}.key.serde", TEXT, "", "The serde of keys.", _ENCODED)
-    msg_serde: str = key("stores.{store}.msg.serde", TEXT, "", "The serde of values.", _ENCODED)
-    changelog: SystemStream | None = key(
-        "stores.{store}.changelog",
-        NAMED,
-        None,
-        "The stream of the store's changes: `system.stream`, or a bare stream on job.changelog.system. Without a "
-        "changelog the store is empty at each start, unless side.inputs or restore.inputs fill it.",
-    )
+    factory: str = required("stores.{store}.factory", ENGINES.kind, "rocksdb")
+    """The engine: rocksdb, inmemory, heap, bloom, hyperloglog, quantiles, inverted-index, cube, timers (the store of
+    the task's timers), a StorageEngineFactory or StoreViewFactory class, or Samza's Java class name."""
+    key_serde: str = key("stores.{store}.key.serde", TEXT, "", shown=_ENCODED)
+    """The serde of keys."""
+    msg_serde: str = key("stores.{store}.msg.serde", TEXT, "", shown=_ENCODED)
+    """The serde of values."""
+    changelog: SystemStream | None = key("stores.{store}.changelog", NAMED, None)
+    """The stream of the store's changes: `system.stream`, or a bare stream on job.changelog.system. Without a changelog
+    the store is empty at each start, unless side.inputs or restore.inputs fill it."""
     _: KW_ONLY
-    base: str = key(
-        "stores.{store}.base",
-        BYTE_ENGINES.kind,
-        BYTE_ENGINES.short["rocksdb"],
-        "The engine for the entries of a view (heap, cube, ...): rocksdb, inmemory or a StorageEngineFactory class.",
-        "rocksdb",
-    )
-    key_type: str | None = key(
-        "stores.{store}.key.type",
-        MESSAGE_TYPE,
-        None,
-        "The class of keys, with the serde json or msgpack. It must be hashable.",
-        _PLAIN,
-    )
-    msg_type: str | None = key(
-        "stores.{store}.msg.type",
-        MESSAGE_TYPE,
-        None,
-        "The class of values, with the serde json or msgpack, or a registered schema. It must be able to read the "
-        "stored values, so new fields need defaults.",
-        _PLAIN,
-    )
-    write_batch_size: int = key(
-        "stores.{store}.write.batch.size",
-        integer(1, 2**31 - 1),
-        500,
-        "Number of changed objects that a full cache serializes together.",
-    )
+    base: str = key("stores.{store}.base", BYTE_ENGINES.kind, BYTE_ENGINES.short["rocksdb"], shown="rocksdb")
+    """The engine for the entries of a view (heap, cube, ...): rocksdb, inmemory or a StorageEngineFactory class."""
+    key_type: str | None = key("stores.{store}.key.type", MESSAGE_TYPE, None, shown=_PLAIN)
+    """The class of keys, with the serde json or msgpack. It must be hashable."""
+    msg_type: str | None = key("stores.{store}.msg.type", MESSAGE_TYPE, None, shown=_PLAIN)
+    """The class of values, with the serde json or msgpack, or a registered schema. It must be able to read the stored
+    values, so new fields need defaults."""
+    write_batch_size: int = key("stores.{store}.write.batch.size", integer(1, 2**31 - 1), 500)
+    """Number of changed objects that a full cache serializes together."""
     object_cache_size: int | None = key(
         "stores.{store}.object.cache.size",
         integer(0, 2**31 - 1),
         None,
-        "Maximum number of deserialized objects in memory, at least write.batch.size. 0: no cache and no batching.",
-        "by bytes: the store's share of container.cache.max.bytes",
+        shown="by bytes: the store's share of container.cache.max.bytes",
     )
+    """Maximum number of deserialized objects in memory, at least write.batch.size. 0: no cache and no batching."""
     object_cache_mode: str = key(
         "stores.{store}.object.cache.mode",
         optional(choice("reference", "copy")),
         "reference",
-        "Whether `get` returns the cached object itself or a copy. An object that is changed without a `put` is not "
-        "saved.",
-        "reference; copy if the policy of task.error.process, .serialize or .produce is not fail, to undo the "
+        shown="reference; copy if the policy of task.error.process, .serialize or .produce is not fail, to undo the "
         "changes of a failed message or batch",
     )
-    object_cache_check: bool = key(
-        "stores.{store}.object.cache.check",
-        BOOLEAN,
-        False,
-        "For debugging. A commit fails and names the key if an object from the store was changed without a put.",
-    )
-    uncommitted_max_bytes: int = key(
-        "stores.{store}.uncommitted.max.bytes",
-        integer(1),
-        67_108_864,
-        "Bytes of serialized changes that make a task commit early.",
-    )
-    clean_on_start: bool = key(
-        "stores.{store}.clean.on.container.start",
-        BOOLEAN,
-        False,
-        "Whether each start removes the local files and restores everything from the changelog.",
-    )
-    ttl_ms: int | None = key(
-        "stores.{store}.rocksdb.ttl.ms",
-        integer(),
-        None,
-        "Milliseconds from the put of an entry until it expires, in rocksdb, inmemory, bloom, hyperloglog and "
-        "quantiles; other views refuse it. Less than 1000 counts as 1000, <= 0 as never. A changelog that the job "
-        "creates keeps records for the same time (cleanup.policy=delete).",
-    )
+    """Whether `get` returns the cached object itself or a copy. An object that is changed without a `put` is not
+    saved."""
+    object_cache_check: bool = key("stores.{store}.object.cache.check", BOOLEAN, False)
+    """For debugging. A commit fails and names the key if an object from the store was changed without a put."""
+    uncommitted_max_bytes: int = key("stores.{store}.uncommitted.max.bytes", integer(1), 67_108_864)
+    """Bytes of serialized changes that make a task commit early."""
+    clean_on_start: bool = key("stores.{store}.clean.on.container.start", BOOLEAN, False)
+    """Whether each start removes the local files and restores everything from the changelog."""
+    ttl_ms: int | None = key("stores.{store}.rocksdb.ttl.ms", integer(), None)
+    """Milliseconds from the put of an entry until it expires, in rocksdb, inmemory, bloom, hyperloglog and quantiles;
+    other views refuse it. Less than 1000 counts as 1000, <= 0 as never. A changelog that the job creates keeps records
+    for the same time (cleanup.policy=delete)."""
     changelog_replication_factor: int | None = key(
         "stores.{store}.changelog.replication.factor",
         integer(1, 32_767),
         None,
-        "Copies of the changelog.",
-        "the system's",
-        ("stores.default.changelog.replication.factor", "systems.{system}.default.stream.replication.factor"),
+        shown="the system's",
+        otherwise=("stores.default.changelog.replication.factor", "systems.{system}.default.stream.replication.factor"),
     )
-    changelog_delete_retention_ms: int = key(
-        "stores.{store}.changelog.delete.retention.ms",
-        integer(0),
-        86_400_000,
-        "Milliseconds for which the changelog keeps a deletion. A start rebuilds an older local store.",
-    )
-    changelog_properties: Mapping[str, str] = family(
-        "stores.{store}.changelog.kafka.*", "Further topic settings for the creation of the changelog."
-    )
+    """Copies of the changelog."""
+    changelog_delete_retention_ms: int = key("stores.{store}.changelog.delete.retention.ms", integer(0), 86_400_000)
+    """Milliseconds for which the changelog keeps a deletion. A start rebuilds an older local store."""
+    changelog_properties: Mapping[str, str] = family("stores.{store}.changelog.kafka.*")
+    """Further topic settings for the creation of the changelog."""
     access_log_percent: int | None = None
     large_values: LargeValues = field(default_factory=LargeValues)
     local_files: LocalFiles = field(default_factory=LocalFiles)

@@ -26,77 +26,41 @@ class TableConfig:
 
     stream: str
     prefix: str
-    table: str = key(
-        _TABLE + "database.table",
-        TEXT,
-        "",
-        "database: the table, or schema.table.",
-        "the stream's name",
-        _older("table"),
-    )
-    order_by: str = required(
-        _TABLE + "database.order.by",
-        TEXT,
-        "id",
-        "database: a column of unique integers that grows with each new or changed row: an id, or a version that each "
-        "change draws from a sequence.",
-        otherwise=_older("order.by"),
-    )
+    table: str = key(_TABLE + "database.table", TEXT, "", shown="the stream's name", otherwise=_older("table"))
+    """database: the table, or schema.table."""
+    order_by: str = required(_TABLE + "database.order.by", TEXT, "id", otherwise=_older("order.by"))
+    """database: a column of unique integers that grows with each new or changed row: an id, or a version that each
+    change draws from a sequence."""
     key_columns: tuple[str, ...] = key(
-        _TABLE + "database.key",
-        LIST,
-        (),
-        "database: the columns of the messages' key.",
-        "the table's primary key",
-        _older("key"),
+        _TABLE + "database.key", LIST, (), shown="the table's primary key", otherwise=_older("key")
     )
+    """database: the columns of the messages' key."""
     columns: tuple[str, ...] = key(
-        _TABLE + "database.columns",
-        LIST,
-        (),
-        "database: the columns of a message.",
-        "all but the deleted.column",
-        _older("columns"),
+        _TABLE + "database.columns", LIST, (), shown="all but the deleted.column", otherwise=_older("columns")
     )
-    deleted_column: str | None = key(
-        _TABLE + "database.deleted.column",
-        TEXT,
-        None,
-        "database: a column that marks deleted rows by true, a number other than 0, or a time. Their message is null.",
-        otherwise=_older("deleted.column"),
-    )
+    """database: the columns of a message."""
+    deleted_column: str | None = key(_TABLE + "database.deleted.column", TEXT, None, otherwise=_older("deleted.column"))
+    """database: a column that marks deleted rows by true, a number other than 0, or a time. Their message is null."""
     timestamp_column: str | None = key(
-        _TABLE + "database.timestamp.column",
-        TEXT,
-        None,
-        "database: the messages' time, by which `samzapy checkpoint set TIME` finds a row.",
-        "none",
-        _older("timestamp.column"),
+        _TABLE + "database.timestamp.column", TEXT, None, shown="none", otherwise=_older("timestamp.column")
     )
-    partitions: int = key(
-        _TABLE + "database.partitions",
-        integer(1, 10_000),
-        1,
-        "database: number of partitions. Keys are assigned to them as by Kafka's producers. Each partition reads the "
-        "whole table.",
-        otherwise=_older("partitions"),
-    )
+    """database: the messages' time, by which `samzapy checkpoint set TIME` finds a row."""
+    partitions: int = key(_TABLE + "database.partitions", integer(1, 10_000), 1, otherwise=_older("partitions"))
+    """database: number of partitions. Keys are assigned to them as by Kafka's producers. Each partition reads the whole
+    table."""
     poll_interval_ms: int = key(
-        _TABLE + "database.poll.interval.ms",
-        integer(1, _DAY_MS),
-        1000,
-        "database: milliseconds between two queries of a table without new rows.",
-        otherwise=_older("poll.interval.ms"),
+        _TABLE + "database.poll.interval.ms", integer(1, _DAY_MS), 1000, otherwise=_older("poll.interval.ms")
     )
+    """database: milliseconds between two queries of a table without new rows."""
     safety_lag_ms: int | None = key(
         _TABLE + "database.safety.lag.ms",
         integer(0, _DAY_MS),
         None,
-        "database: the longest time in milliseconds from the assignment of a row's order.by to its commit. A longer "
-        "transaction loses rows. SQLite and PostgreSQL do not need it, because open transactions are visible there.",
-        "10000 where it is needed",
-        _older("safety.lag.ms"),
+        shown="10000 where it is needed",
+        otherwise=_older("safety.lag.ms"),
     )
+    """database: the longest time in milliseconds from the assignment of a row's order.by to its commit. A longer
+    transaction loses rows. SQLite and PostgreSQL do not need it, because open transactions are visible there."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +69,8 @@ class DatabaseConfig:
 
     system: str
     tables: Mapping[str, TableConfig]
-    url: str = required(
-        "systems.{system}.database.url",
-        TEXT,
-        "sqlite:///shop.db",
-        "database: its URL for SQLAlchemy: sqlite:///shop.db, postgresql+psycopg://user:password@host/shop.",
-    )
+    url: str = required("systems.{system}.database.url", TEXT, "sqlite:///shop.db")
+    """database: its URL for SQLAlchemy: sqlite:///shop.db, postgresql+psycopg://user:password@host/shop."""
 
 
 _LEAVES = [declared.name.removeprefix(_TABLE) for declared in keys_of(TableConfig)]

@@ -57,55 +57,28 @@ class SchemaSettings:
     `schema` None: the registry's."""
 
     name: str
-    url: str = required(
-        _SERDE + "url",
-        TEXT,
-        "https://registry:8081",
-        "The schema registry of avro, json-schema or protobuf; several addresses of one registry as a comma list.",
-        "required by these serdes",
-    )
+    url: str = required(_SERDE + "url", TEXT, "https://registry:8081", shown="required by these serdes")
+    """The schema registry of avro, json-schema or protobuf; several addresses of one registry as a comma list."""
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
-    timeout_ms: int = key(_SERDE + "timeout.ms", integer(1), 10_000, "The time limit for an answer of the registry.")
-    retries: int = key(
-        _SERDE + "retries",
-        integer(0, 100),
-        3,
-        "The number of repetitions of a request when the registry does not answer.",
-    )
-    schema: str | None = key(
-        _SERDE + "schema",
-        TEXT,
-        None,
-        "The schema for reading and writing (avro, json-schema). Without it the serde reads with the writer's schema.",
-    )
-    schema_file: str | None = key(
-        _SERDE + "schema.file", TEXT, None, "A file with that schema. Its text travels to the executors."
-    )
-    references: tuple[Reference, ...] = key(
-        _SERDE + "references",
-        Kind("a comma list", _references),
-        (),
-        "The schemas that the schema refers to: NAME=SUBJECT:VERSION, ...",
-    )
-    strategy: str = key(
-        _SERDE + "subject.strategy",
-        choice("topic", "record", "topic-record"),
-        "topic",
-        "The subject of a schema: TOPIC-key or TOPIC-value, the record's full name, or TOPIC-RECORD.",
-    )
-    auto_register: bool = key(
-        _SERDE + "auto.register", BOOLEAN, False, "Whether to register the schema if its subject lacks it."
-    )
-    use_latest: bool = key(
-        _SERDE + "use.latest.version", BOOLEAN, False, "Whether to write with the latest schema of the subject."
-    )
-    validate: bool = key(
-        _SERDE + "validate",
-        BOOLEAN,
-        True,
-        "Whether json-schema checks each message against the schema, and avro and protobuf (for dicts) refuse "
-        "messages that do not match it.",
-    )
+    timeout_ms: int = key(_SERDE + "timeout.ms", integer(1), 10_000)
+    """The time limit for an answer of the registry."""
+    retries: int = key(_SERDE + "retries", integer(0, 100), 3)
+    """The number of repetitions of a request when the registry does not answer."""
+    schema: str | None = key(_SERDE + "schema", TEXT, None)
+    """The schema for reading and writing (avro, json-schema). Without it the serde reads with the writer's schema."""
+    schema_file: str | None = key(_SERDE + "schema.file", TEXT, None)
+    """A file with that schema. Its text travels to the executors."""
+    references: tuple[Reference, ...] = key(_SERDE + "references", Kind("a comma list", _references), ())
+    """The schemas that the schema refers to: NAME=SUBJECT:VERSION, ..."""
+    strategy: str = key(_SERDE + "subject.strategy", choice("topic", "record", "topic-record"), "topic")
+    """The subject of a schema: TOPIC-key or TOPIC-value, the record's full name, or TOPIC-RECORD."""
+    auto_register: bool = key(_SERDE + "auto.register", BOOLEAN, False)
+    """Whether to register the schema if its subject lacks it."""
+    use_latest: bool = key(_SERDE + "use.latest.version", BOOLEAN, False)
+    """Whether to write with the latest schema of the subject."""
+    validate: bool = key(_SERDE + "validate", BOOLEAN, True)
+    """Whether json-schema checks each message against the schema, and avro and protobuf (for dicts) refuse messages
+    that do not match it."""
 
 
 _LEAVES = {declared.name.removeprefix(_SERDE) for declared in keys_of(SchemaSettings)} | {*CLIENT_KEYS, "class"}

@@ -9,26 +9,20 @@ from samzapy.api.serde import Serde
 from samzapy.config.reading.classes import SCHEMA_SERDES, SERDES
 from samzapy.config.reading.keys import family, key
 from samzapy.config.reading.reader import Reader, did_you_mean
-from samzapy.config.streams.schemas import CLIENT_KEYS, parse_schemas
+from samzapy.config.streams.schemas import parse_schemas
 
 
 @dataclass(frozen=True)
 class SerdeKeys:
     """The keys of a serde."""
 
-    path: str | None = key(
-        "serializers.registry.{serde}.class",
-        SERDES.kind,
-        None,
-        "The serde with this name: a Serde or SerdeFactory class, the name of a built-in serde, or Samza's Java "
-        "class name.",
-        "the built-ins need none",
-    )
-    settings: Mapping[str, str] = family(
-        "serializers.registry.{serde}.*",
-        "Settings for the serde's factory, which gets them without the prefix. For avro, json-schema and protobuf "
-        f"also the connection of Confluent's registry client: {', '.join(CLIENT_KEYS)}.",
-    )
+    path: str | None = key("serializers.registry.{serde}.class", SERDES.kind, None, shown="the built-ins need none")
+    """The serde with this name: a Serde or SerdeFactory class, the name of a built-in serde, or Samza's Java class
+    name."""
+    settings: Mapping[str, str] = family("serializers.registry.{serde}.*")
+    """Settings for the serde's factory, which gets them without the prefix. For avro, json-schema and protobuf also the
+    connection of Confluent's registry client: basic.auth.user.info, bearer.auth.token, logical.cluster, ssl.ca.location,
+    ssl.certificate.location, ssl.key.location, ssl.key.password."""
 
 
 _PREFIX, _SUFFIX = "serializers.registry.", ".class"

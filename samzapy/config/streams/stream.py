@@ -40,85 +40,53 @@ class StreamConfig:
         "streams.{stream}.samza.key.serde",
         TEXT,
         None,
-        "The serde of keys.",
-        _BYTES,
-        _otherwise("key.serde", system_wide=True),
+        shown=_BYTES,
+        otherwise=_otherwise("key.serde", system_wide=True),
     )
+    """The serde of keys."""
     msg_serde: str | None = key(
         "streams.{stream}.samza.msg.serde",
         TEXT,
         None,
-        "The serde of messages.",
-        _BYTES,
-        _otherwise("msg.serde", system_wide=True),
+        shown=_BYTES,
+        otherwise=_otherwise("msg.serde", system_wide=True),
     )
+    """The serde of messages."""
     key_type: str | None = key(
-        "streams.{stream}.samza.key.type",
-        MESSAGE_TYPE,
-        None,
-        "The class of keys, with the serde json or msgpack, or a registered schema.",
-        _INFERRED,
-        _otherwise("key.type"),
+        "streams.{stream}.samza.key.type", MESSAGE_TYPE, None, shown=_INFERRED, otherwise=_otherwise("key.type")
     )
+    """The class of keys, with the serde json or msgpack, or a registered schema."""
     msg_type: str | None = key(
-        "streams.{stream}.samza.msg.type",
-        MESSAGE_TYPE,
-        None,
-        "The class of messages, with the serde json or msgpack, or a registered schema: a msgspec Struct, dataclass, "
-        "attrs class, TypedDict, NamedTuple or pydantic model, or an alias of a generic.",
-        _INFERRED,
-        _otherwise("msg.type"),
+        "streams.{stream}.samza.msg.type", MESSAGE_TYPE, None, shown=_INFERRED, otherwise=_otherwise("msg.type")
     )
+    """The class of messages, with the serde json or msgpack, or a registered schema: a msgspec Struct, dataclass, attrs
+    class, TypedDict, NamedTuple or pydantic model, or an alias of a generic."""
     offset_default: str = key(
         "streams.{stream}.samza.offset.default",
         OFFSETS,
         "upcoming",
-        "The position where an input starts without a checkpoint: oldest, upcoming (only new records) or newest (the "
-        "last offset: of a record, or of the mark at the end of a transaction).",
         otherwise=_otherwise("offset.default", system_wide=True),
     )
+    """The position where an input starts without a checkpoint: oldest, upcoming (only new records) or newest (the last
+    offset: of a record, or of the mark at the end of a transaction)."""
     reset_offset: bool = key(
-        "streams.{stream}.samza.reset.offset",
-        BOOLEAN,
-        False,
-        "Whether each start ignores the checkpoint and begins at offset.default.",
-        otherwise=_otherwise("reset.offset"),
+        "streams.{stream}.samza.reset.offset", BOOLEAN, False, otherwise=_otherwise("reset.offset")
     )
-    priority: int = key(
-        "streams.{stream}.samza.priority",
-        integer(-1, 2**31 - 1),
-        -1,
-        "Tasks process inputs of a higher priority first. -1: 0, or the highest for a bootstrap stream.",
-        otherwise=_otherwise("priority"),
-    )
-    bootstrap: bool = key(
-        "streams.{stream}.samza.bootstrap",
-        BOOLEAN,
-        False,
-        "Whether a container processes this input up to its head before any other input, at every start.",
-        otherwise=_otherwise("bootstrap"),
-    )
-    bounded: bool = key(
-        "streams.{stream}.samza.bounded",
-        BOOLEAN,
-        False,
-        "Whether the input ends at its end as of the start.",
-        otherwise=_otherwise("bounded"),
-    )
+    """Whether each start ignores the checkpoint and begins at offset.default."""
+    priority: int = key("streams.{stream}.samza.priority", integer(-1, 2**31 - 1), -1, otherwise=_otherwise("priority"))
+    """Tasks process inputs of a higher priority first. -1: 0, or the highest for a bootstrap stream."""
+    bootstrap: bool = key("streams.{stream}.samza.bootstrap", BOOLEAN, False, otherwise=_otherwise("bootstrap"))
+    """Whether a container processes this input up to its head before any other input, at every start."""
+    bounded: bool = key("streams.{stream}.samza.bounded", BOOLEAN, False, otherwise=_otherwise("bounded"))
+    """Whether the input ends at its end as of the start."""
     intermediate: bool = key(
-        "streams.{stream}.samza.intermediate",
-        BOOLEAN,
-        False,
-        "Whether the stream connects two stages of a pipeline. Watermarks, ends and drains may stand between its "
-        "messages.",
-        otherwise=_otherwise("intermediate"),
+        "streams.{stream}.samza.intermediate", BOOLEAN, False, otherwise=_otherwise("intermediate")
     )
-    properties: Mapping[str, str] = family(
-        "streams.{stream}.*",
-        "Kafka's topic settings (`cleanup.policy`, ...) of the stream, if the job creates it, or `samzapy topic create "
-        "--job`.",
-        "systems.S.default.stream.*",
-    )
+    """Whether the stream connects two stages of a pipeline. Watermarks, ends and drains may stand between its
+    messages."""
+    properties: Mapping[str, str] = family("streams.{stream}.*", shown="systems.S.default.stream.*")
+    """Kafka's topic settings (`cleanup.policy`, ...) of the stream, if the job creates it, or `samzapy topic create
+    --job`."""
     stream_id: str | None = field(default=None, compare=False)
 
     @property
@@ -133,21 +101,21 @@ class StreamConfig:
 class StreamKeys:
     """The keys of a stream that are read apart from the others."""
 
-    system: str | None = key("streams.{stream}.samza.system", TEXT, None, "The stream's system.", "job.default.system")
-    physical_name: str | None = key(
-        "streams.{stream}.samza.physical.name", TEXT, None, "The stream's name on its system.", "the stream's id"
-    )
+    system: str | None = key("streams.{stream}.samza.system", TEXT, None, shown="job.default.system")
+    """The stream's system."""
+    physical_name: str | None = key("streams.{stream}.samza.physical.name", TEXT, None, shown="the stream's id")
+    """The stream's name on its system."""
     replication_factor: int | None = key(
         "streams.{stream}.replication.factor",
         integer(1, 32_767),
         None,
-        "Copies of the stream, if the job creates it, or `samzapy topic create --job`.",
-        "the system's",
-        (
+        shown="the system's",
+        otherwise=(
             "systems.{system}.streams.{physical}.replication.factor",
             "systems.{system}.default.stream.replication.factor",
         ),
     )
+    """Copies of the stream, if the job creates it, or `samzapy topic create --job`."""
 
 
 #: The keys below `streams.ID.` that only identify the stream.

@@ -18,91 +18,52 @@ OFFSETS = choice("oldest", "upcoming", "newest")
 class SystemKeys:
     """The keys of a system. The system's factory checks its own."""
 
-    factory: str = required(
-        "systems.{system}.samza.factory",
-        SYSTEMS.kind,
-        "kafka, local, memory or database",
-        "The kind of system: kafka, local, memory, database, a SystemFactory class, or Samza's Java class name.",
-    )
-    consumer: Mapping[str, str] = family(
-        "systems.{system}.consumer.*", "Settings of the consumer (librdkafka's names)."
-    )
-    producer: Mapping[str, str] = family(
-        "systems.{system}.producer.*", "Settings of the producer (librdkafka's names)."
-    )
+    factory: str = required("systems.{system}.samza.factory", SYSTEMS.kind, "kafka, local, memory or database")
+    """The kind of system: kafka, local, memory, database, a SystemFactory class, or Samza's Java class name."""
+    consumer: Mapping[str, str] = family("systems.{system}.consumer.*")
+    """Settings of the consumer (librdkafka's names)."""
+    producer: Mapping[str, str] = family("systems.{system}.producer.*")
+    """Settings of the producer (librdkafka's names)."""
     key_serde: str | None = key(
-        "systems.{system}.default.stream.samza.key.serde",
-        TEXT,
-        None,
-        "The serde of keys on this system's streams; none: bytes.",
-        otherwise=("systems.{system}.samza.key.serde",),
+        "systems.{system}.default.stream.samza.key.serde", TEXT, None, otherwise=("systems.{system}.samza.key.serde",)
     )
+    """The serde of keys on this system's streams; none: bytes."""
     msg_serde: str | None = key(
-        "systems.{system}.default.stream.samza.msg.serde",
-        TEXT,
-        None,
-        "The serde of messages on this system's streams; none: bytes.",
-        otherwise=("systems.{system}.samza.msg.serde",),
+        "systems.{system}.default.stream.samza.msg.serde", TEXT, None, otherwise=("systems.{system}.samza.msg.serde",)
     )
+    """The serde of messages on this system's streams; none: bytes."""
     offset_default: str = key(
         "systems.{system}.default.stream.samza.offset.default",
         OFFSETS,
         "upcoming",
-        "The position where this system's inputs start without a checkpoint.",
         otherwise=("systems.{system}.samza.offset.default",),
     )
+    """The position where this system's inputs start without a checkpoint."""
     replication_factor: int | None = key(
-        "systems.{system}.default.stream.replication.factor",
-        integer(1, 32_767),
-        None,
-        "Copies of the streams of this system that the job creates, or `samzapy topic create --job`.",
-        "the system's",
+        "systems.{system}.default.stream.replication.factor", integer(1, 32_767), None, shown="the system's"
     )
-    default_stream: Mapping[str, str] = family(
-        "systems.{system}.default.stream.*",
-        "Defaults for this system's streams: `samza.*`, and Kafka's topic settings for the streams that the job "
-        "creates, or `samzapy topic create --job`. Streams of metrics and access logs keep cleanup.policy=delete. "
-        "Topics that hold state take none of them but replication.factor; changelogs and the checkpoint topic "
-        "max.message.bytes, too; the checkpoint topic segment.bytes, too.",
-    )
-    path: str | None = key(
-        "systems.{system}.path", TEXT, None, "local: the SQLite file of the streams.", ".samzapy/local.db"
-    )
-    busy_timeout_ms: str | None = key(
-        "systems.{system}.busy.timeout.ms",
-        TEXT,
-        None,
-        "local: milliseconds that a writer waits for another writer.",
-        "30000",
-    )
-    synchronous: str | None = key(
-        "systems.{system}.synchronous",
-        TEXT,
-        None,
-        "local: normal survives killed processes, full also survives a power cut.",
-        "normal",
-    )
-    cluster: str | None = key(
-        "systems.{system}.cluster",
-        TEXT,
-        None,
-        "memory: the name of the cluster within this process.",
-        "the system's name",
-    )
+    """Copies of the streams of this system that the job creates, or `samzapy topic create --job`."""
+    default_stream: Mapping[str, str] = family("systems.{system}.default.stream.*")
+    """Defaults for this system's streams: `samza.*`, and Kafka's topic settings for the streams that the job creates,
+    or `samzapy topic create --job`. Streams of metrics and access logs keep cleanup.policy=delete. Topics that hold
+    state take none of them but replication.factor; changelogs and the checkpoint topic max.message.bytes, too; the
+    checkpoint topic segment.bytes, too."""
+    path: str | None = key("systems.{system}.path", TEXT, None, shown=".samzapy/local.db")
+    """local: the SQLite file of the streams."""
+    busy_timeout_ms: str | None = key("systems.{system}.busy.timeout.ms", TEXT, None, shown="30000")
+    """local: milliseconds that a writer waits for another writer."""
+    synchronous: str | None = key("systems.{system}.synchronous", TEXT, None, shown="normal")
+    """local: normal survives killed processes, full also survives a power cut."""
+    cluster: str | None = key("systems.{system}.cluster", TEXT, None, shown="the system's name")
+    """memory: the name of the cluster within this process."""
     fetch_threshold: str | None = key(
-        "systems.{system}.samza.fetch.threshold",
-        TEXT,
-        None,
-        "Number of records that a container reads ahead from this system. More are worth it for a broker far away.",
-        "the client's; Kafka: 50000, at most 16 MiB",
+        "systems.{system}.samza.fetch.threshold", TEXT, None, shown="the client's; Kafka: 50000, at most 16 MiB"
     )
+    """Number of records that a container reads ahead from this system. More are worth it for a broker far away."""
     fetch_threshold_bytes: str | None = key(
-        "systems.{system}.samza.fetch.threshold.bytes",
-        TEXT,
-        None,
-        "Bytes that a container reads ahead. Overrides the number of records.",
-        "the client's",
+        "systems.{system}.samza.fetch.threshold.bytes", TEXT, None, shown="the client's"
     )
+    """Bytes that a container reads ahead. Overrides the number of records."""
 
 
 #: Kafka 4's settings of topics. A broker refuses to create a topic with another one.

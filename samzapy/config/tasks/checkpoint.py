@@ -41,55 +41,36 @@ def _samza_records(text: str) -> bool:
 class CheckpointConfig:
     """Where positions are kept: `system` is set for a topic, `path` for files."""
 
-    factory: str = key(
-        "task.checkpoint.factory",
-        CHECKPOINTS.kind,
-        TOPIC_CHECKPOINTS,
-        "The storage of positions: topic, file, a class, Samza's Java class name, or none. Samza's default is none. "
-        "samzapy's default is topic, because without positions a restart loses or repeats messages.",
-        "topic",
-    )
+    factory: str = key("task.checkpoint.factory", CHECKPOINTS.kind, TOPIC_CHECKPOINTS, shown="topic")
+    """The storage of positions: topic, file, a class, Samza's Java class name, or none. Samza's default is none.
+    samzapy's default is topic, because without positions a restart loses or repeats messages."""
     system: str | None = key(
-        "task.checkpoint.system",
-        TEXT,
-        None,
-        "The system of the checkpoint topic.",
-        "job.default.system, else the only input system",
+        "task.checkpoint.system", TEXT, None, shown="job.default.system, else the only input system"
     )
-    path: Path | None = key(
-        "task.checkpoint.path", FOLDER, None, "The folder of file checkpoints.", "required with file"
-    )
+    """The system of the checkpoint topic."""
+    path: Path | None = key("task.checkpoint.path", FOLDER, None, shown="required with file")
+    """The folder of file checkpoints."""
     replication_factor: int | None = key(
         "task.checkpoint.replication.factor",
         _COPIES,
         None,
-        "Copies of the checkpoint topic.",
-        "the system's",
-        _default("replication.factor"),
+        shown="the system's",
+        otherwise=_default("replication.factor"),
     )
+    """Copies of the checkpoint topic."""
     segment_bytes: int = key(
-        "task.checkpoint.segment.bytes",
-        integer(1, 2**31 - 1),
-        26_214_400,
-        "Segment size of the checkpoint topic.",
-        otherwise=_default("segment.bytes"),
+        "task.checkpoint.segment.bytes", integer(1, 2**31 - 1), 26_214_400, otherwise=_default("segment.bytes")
     )
+    """Segment size of the checkpoint topic."""
     max_message_bytes: int = key(
-        "task.checkpoint.max.message.bytes",
-        integer(1, 2**31 - 1),
-        1_000_012,
-        "Largest record of the checkpoint topic.",
-        otherwise=_default("max.message.bytes"),
+        "task.checkpoint.max.message.bytes", integer(1, 2**31 - 1), 1_000_012, otherwise=_default("max.message.bytes")
     )
+    """Largest record of the checkpoint topic."""
     samza_records: bool = key(
-        "task.checkpoint.write.versions",
-        Kind("1, 2 or 1,2", _samza_records),
-        False,
-        "With 1 each commit also writes Samza's version 1 record next to samzapy's own, so that a JVM job can "
-        "continue. samzapy never writes Samza's version 2. A start reads its own records or Samza's, whichever are "
-        "newer.",
-        "none",
+        "task.checkpoint.write.versions", Kind("1, 2 or 1,2", _samza_records), False, shown="none"
     )
+    """With 1 each commit also writes Samza's version 1 record next to samzapy's own, so that a JVM job can continue.
+    samzapy never writes Samza's version 2. A start reads its own records or Samza's, whichever are newer."""
 
 
 @dataclass(frozen=True)
@@ -97,24 +78,14 @@ class StateCheckpointConfig:
     """Where the states of PersistentTasks are kept: in a topic next to the checkpoint topic, with as many copies, or in
     files below `path`."""
 
-    factory: str = key(
-        "state.checkpoint.store.factory",
-        STATE_CHECKPOINTS.kind,
-        TOPIC_STATE_CHECKPOINTS,
-        "The storage of a PersistentTask's checkpoints: topic, file (a folder that every container can reach), or a "
-        "class.",
-        "topic",
-    )
-    interval_ms: int = key(
-        "state.checkpoint.interval.ms",
-        integer(1),
-        10_000,
-        "Milliseconds of event time between two checkpoints. Checkpoint times are multiples of it. A PersistentTask "
-        "takes a checkpoint with the first commit after its clock has passed such a time.",
-    )
-    path: Path | None = key(
-        "state.checkpoint.path", FOLDER, None, "The folder of state checkpoints in files.", "required with file"
-    )
+    factory: str = key("state.checkpoint.store.factory", STATE_CHECKPOINTS.kind, TOPIC_STATE_CHECKPOINTS, shown="topic")
+    """The storage of a PersistentTask's checkpoints: topic, file (a folder that every container can reach), or a
+    class."""
+    interval_ms: int = key("state.checkpoint.interval.ms", integer(1), 10_000)
+    """Milliseconds of event time between two checkpoints. Checkpoint times are multiples of it. A PersistentTask takes
+    a checkpoint with the first commit after its clock has passed such a time."""
+    path: Path | None = key("state.checkpoint.path", FOLDER, None, shown="required with file")
+    """The folder of state checkpoints in files."""
     system: str | None = None
     replication_factor: int | None = None
 

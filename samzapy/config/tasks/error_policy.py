@@ -97,13 +97,6 @@ def _policy(text: str) -> ErrorPolicy:
     return ErrorPolicy(Action(match["then"] or "fail"), retries, backoff_ms)
 
 
-def _about(what: str) -> str:
-    return (
-        f"What happens to {what}: fail (the attempt ends), skip, dead-letter, or retry(n, backoff) then one of these. "
-        "Without numbers retry is retry(3, 100ms). Each pause is twice as long as the previous one, up to a minute."
-    )
-
-
 _POLICY = Kind(_ALLOWED, _policy)
 _FAIL = ErrorPolicy()
 POLICY_KEYS = {stage: f"task.error.{stage.value}.policy" for stage in Stage}
@@ -119,41 +112,28 @@ DROP_KEYS = {
 class ErrorKeys:
     """The keys of the policies."""
 
-    deserialize: ErrorPolicy = key(
-        POLICY_KEYS[Stage.DESERIALIZE], _POLICY, _FAIL, _about("an input that does not decode"), "fail"
-    )
-    process: ErrorPolicy = key(
-        POLICY_KEYS[Stage.PROCESS], _POLICY, _FAIL, _about("an input for which process raises"), "fail"
-    )
-    serialize: ErrorPolicy = key(
-        POLICY_KEYS[Stage.SERIALIZE], _POLICY, _FAIL, _about("an output that does not encode"), "fail"
-    )
-    produce: ErrorPolicy = key(
-        POLICY_KEYS[Stage.PRODUCE],
-        _POLICY,
-        _FAIL,
-        _about("an output that its stream refuses (skip, dead-letter), or a send that failed (retry)"),
-        "fail",
-    )
-    dead_letters: str | None = key(
-        DEAD_LETTERS, TEXT, None, "The stream of dead letters: `system.stream`, or a stream's id. It must exist."
-    )
-    ignored: tuple[str, ...] = key(
-        IGNORED,
-        LIST,
-        (),
-        "Exceptions of `process` that skip the message, by class or base class, or * for all. Other exceptions "
-        "follow the policy.",
-    )
-    drop_deserialize: bool = key(
-        DROP_KEYS[Stage.DESERIALIZE], BOOLEAN, False, "Samza's name for task.error.deserialize.policy=skip."
-    )
-    drop_serialize: bool = key(
-        DROP_KEYS[Stage.SERIALIZE], BOOLEAN, False, "Samza's name for task.error.serialize.policy=skip."
-    )
-    drop_produce: bool = key(
-        DROP_KEYS[Stage.PRODUCE], BOOLEAN, False, "Samza's name for task.error.produce.policy=skip."
-    )
+    deserialize: ErrorPolicy = key("task.error.deserialize.policy", _POLICY, _FAIL, shown="fail")
+    """What happens to an input that does not decode: fail (the attempt ends), skip, dead-letter, or retry(n, backoff) then
+    one of these. Without numbers retry is retry(3, 100ms). Each pause is twice as long as the previous one, up to a
+    minute."""
+    process: ErrorPolicy = key("task.error.process.policy", _POLICY, _FAIL, shown="fail")
+    """What happens to an input for which process raises; as for deserialize."""
+    serialize: ErrorPolicy = key("task.error.serialize.policy", _POLICY, _FAIL, shown="fail")
+    """What happens to an output that does not encode; as for deserialize."""
+    produce: ErrorPolicy = key("task.error.produce.policy", _POLICY, _FAIL, shown="fail")
+    """What happens to an output that its stream refuses (skip, dead-letter), or to a send that failed (retry); as for
+    deserialize."""
+    dead_letters: str | None = key(DEAD_LETTERS, TEXT, None)
+    """The stream of dead letters: `system.stream`, or a stream's id. It must exist."""
+    ignored: tuple[str, ...] = key(IGNORED, LIST, ())
+    """Exceptions of `process` that skip the message, by class or base class, or * for all. Other exceptions follow the
+    policy."""
+    drop_deserialize: bool = key(DROP_KEYS[Stage.DESERIALIZE], BOOLEAN, False)
+    """Samza's name for task.error.deserialize.policy=skip."""
+    drop_serialize: bool = key(DROP_KEYS[Stage.SERIALIZE], BOOLEAN, False)
+    """Samza's name for task.error.serialize.policy=skip."""
+    drop_produce: bool = key(DROP_KEYS[Stage.PRODUCE], BOOLEAN, False)
+    """Samza's name for task.error.produce.policy=skip."""
 
     def policy(self, reader: Reader, stage: Stage) -> ErrorPolicy:
         """The policy of a stage; notes a problem if Samza's key contradicts samzapy's."""

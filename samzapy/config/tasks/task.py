@@ -40,74 +40,42 @@ class ChooserConfig:
     """How the next messages are chosen. `chooser_class` None: by turns."""
 
     chooser_class: str | None = key(
-        "task.chooser.class",
-        Kind(CHOOSERS.kind.allowed, _chooser, blank=True),
-        None,
-        "The MessageChooser among partitions of equal priority: `my.module:MyChooser`; round-robin or Samza's "
-        "RoundRobinChooserFactory for turns.",
-        "turns",
+        "task.chooser.class", Kind(CHOOSERS.kind.allowed, _chooser, blank=True), None, shown="turns"
     )
-    batch_size: int = key(
-        "task.consumer.batch.size",
-        integer(0, 10_000_000),
-        0,
-        "Number of messages from one partition before the next partition has its turn. 0: all messages of a poll.",
-    )
+    """The MessageChooser among partitions of equal priority: `my.module:MyChooser`; round-robin or Samza's
+    RoundRobinChooserFactory for turns."""
+    batch_size: int = key("task.consumer.batch.size", integer(0, 10_000_000), 0)
+    """Number of messages from one partition before the next partition has its turn. 0: all messages of a poll."""
 
 
 @dataclass(frozen=True)
 class AsyncConfig:
     """How the messages of asynchronous tasks run. The keys have no effect on other tasks."""
 
-    max_concurrency: int = key(
-        "task.max.concurrency", integer(1, 100_000), 1, "Maximum number of messages in flight per asynchronous task."
-    )
-    callback_timeout_ms: int = key(
-        "task.callback.timeout.ms",
-        integer(),
-        -1,
-        "Milliseconds after which an incomplete message ends the attempt. The next attempt replays it. <= 0: never.",
-    )
-    commit_in_flight: bool = key(
-        "task.async.commit",
-        BOOLEAN,
-        False,
-        "Whether to commit while messages are in flight, up to the first incomplete one; at-least-once only. Stores "
-        "may then be ahead of the committed inputs.",
-    )
-    key_order: bool = key(
-        "task.async.key.order",
-        BOOLEAN,
-        False,
-        "Whether a message starts only after its predecessor with the same key is complete. Later messages with its "
-        "key may overtake a message that decodes only when it is repeated, but they never overlap with it.",
-    )
-    commit_max_delay_ms: int = key(
-        "task.commit.max.delay.ms",
-        integer(1),
-        60_000,
-        "Milliseconds that a commit waits for messages in flight. After that the container skips it and tries again "
-        "at the next one.",
-    )
+    max_concurrency: int = key("task.max.concurrency", integer(1, 100_000), 1)
+    """Maximum number of messages in flight per asynchronous task."""
+    callback_timeout_ms: int = key("task.callback.timeout.ms", integer(), -1)
+    """Milliseconds after which an incomplete message ends the attempt. The next attempt replays it. <= 0: never."""
+    commit_in_flight: bool = key("task.async.commit", BOOLEAN, False)
+    """Whether to commit while messages are in flight, up to the first incomplete one; at-least-once only. Stores may
+    then be ahead of the committed inputs."""
+    key_order: bool = key("task.async.key.order", BOOLEAN, False)
+    """Whether a message starts only after its predecessor with the same key is complete. Later messages with its key
+    may overtake a message that decodes only when it is repeated, but they never overlap with it."""
+    commit_max_delay_ms: int = key("task.commit.max.delay.ms", integer(1), 60_000)
+    """Milliseconds that a commit waits for messages in flight. After that the container skips it and tries again at the
+    next one."""
 
 
 @dataclass(frozen=True)
 class BatchConfig:
     """How the messages of batch tasks are gathered. The keys have no effect on other tasks."""
 
-    max_messages: int = key(
-        "task.batch.max.messages",
-        integer(0, 10_000_000),
-        0,
-        "Maximum number of messages in one call of a batch task. 0: all messages of the partition in a poll.",
-    )
-    max_wait_ms: int = key(
-        "task.batch.max.wait.ms",
-        integer(0, 3_600_000),
-        0,
-        "Maximum milliseconds to gather task.batch.max.messages messages. 0: do not wait beyond a poll. At-most-once "
-        "may lose gathered messages.",
-    )
+    max_messages: int = key("task.batch.max.messages", integer(0, 10_000_000), 0)
+    """Maximum number of messages in one call of a batch task. 0: all messages of the partition in a poll."""
+    max_wait_ms: int = key("task.batch.max.wait.ms", integer(0, 3_600_000), 0)
+    """Maximum milliseconds to gather task.batch.max.messages messages. 0: do not wait beyond a poll. At-most-once may
+    lose gathered messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,82 +83,46 @@ class TaskConfig:
     """Class, inputs, guarantee and timing of the tasks. `patterns`: the inputs that are not known before the systems
     are asked. `refresh_ms` None: only the start resolves them."""
 
-    task_class: str = required(
-        "task.class", TEXT, "my.module:MyTask", "The StreamTask: `my.module:MyTask` or `my.module.MyTask`."
-    )
-    inputs: tuple[SystemStream, ...] = key(
-        _INPUTS,
-        ENTRIES,
-        (),
-        "The streams to read: `system.stream`, a stream's id, or a regular expression for names, as "
-        "`system.orders-.*`.",
-        "required",
-    )
-    broadcast_inputs: frozenset[SystemStreamPartition] = key(
-        _BROADCAST,
-        NAMED_LIST,
-        frozenset(),
-        "Partitions that every task reads, such as `system.stream#3` or `system.stream#[0-2]`.",
-        "-",
-    )
-    window_ms: int = key("task.window.ms", integer(), -1, "Milliseconds between calls of `window`. <= 0: never.")
+    task_class: str = required("task.class", TEXT, "my.module:MyTask")
+    """The StreamTask: `my.module:MyTask` or `my.module.MyTask`."""
+    inputs: tuple[SystemStream, ...] = key(_INPUTS, ENTRIES, (), shown="required")
+    """The streams to read: `system.stream`, a stream's id, or a regular expression for names, as `system.orders-.*`."""
+    broadcast_inputs: frozenset[SystemStreamPartition] = key(_BROADCAST, NAMED_LIST, frozenset(), shown="-")
+    """Partitions that every task reads, such as `system.stream#3` or `system.stream#[0-2]`."""
+    window_ms: int = key("task.window.ms", integer(), -1)
+    """Milliseconds between calls of `window`. <= 0: never."""
     commit_ms: int = key(
-        _COMMIT,
-        integer(),
-        60_000,
-        "Milliseconds between commits. <= 0: only on request and at the end.",
-        f"60000, or {_TRANSACTIONAL_COMMIT_MS} with exactly-once and effectively-once",
+        _COMMIT, integer(), 60_000, shown=f"60000, or {_TRANSACTIONAL_COMMIT_MS} with exactly-once and effectively-once"
     )
-    guarantee: Guarantee = key(
-        "task.guarantee",
-        member(Guarantee),
-        Guarantee.AT_LEAST_ONCE,
-        "The guarantee for outputs and positions after a crash.",
-    )
-    transaction_timeout_ms: int = key(
-        "task.transaction.timeout.ms",
-        integer(1_000, 900_000),
-        60_000,
-        "Milliseconds after which the broker aborts a transaction. The broker's own limit is 900000 by default.",
-    )
-    state_transactions: bool = key(
-        "task.state.transactions",
-        BOOLEAN,
-        True,
-        "Whether to write changelogs and checkpoints in a transaction. Without it, state may hold inputs twice, and "
-        "may go back while two runs overlap. Effectively-once and exactly-once need it.",
-    )
-    shutdown_ms: int = key(
-        "task.shutdown.ms",
-        integer(0),
-        30_000,
-        "Milliseconds for a graceful stop of all containers on Spark, and for the messages in flight of asynchronous "
-        "tasks; after that the run fails. A local run waits for all other tasks without a limit.",
-    )
-    same_failures: int = key(
-        "task.failure.same.max",
-        integer(1, 1_000),
-        4,
-        "Number of failed attempts with the same exception at the same message after which the job ends. All retries "
-        "count. A local run ends at the first.",
-    )
-    max_idle_ms: int = key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when none is available.")
+    """Milliseconds between commits. <= 0: only on request and at the end."""
+    guarantee: Guarantee = key("task.guarantee", member(Guarantee), Guarantee.AT_LEAST_ONCE)
+    """The guarantee for outputs and positions after a crash."""
+    transaction_timeout_ms: int = key("task.transaction.timeout.ms", integer(1_000, 900_000), 60_000)
+    """Milliseconds after which the broker aborts a transaction. The broker's own limit is 900000 by default."""
+    state_transactions: bool = key("task.state.transactions", BOOLEAN, True)
+    """Whether to write changelogs and checkpoints in a transaction. Without it, state may hold inputs twice, and may go
+    back while two runs overlap. Effectively-once and exactly-once need it."""
+    shutdown_ms: int = key("task.shutdown.ms", integer(0), 30_000)
+    """Milliseconds for a graceful stop of all containers on Spark, and for the messages in flight of asynchronous
+    tasks; after that the run fails. A local run waits for all other tasks without a limit."""
+    same_failures: int = key("task.failure.same.max", integer(1, 1_000), 4)
+    """Number of failed attempts with the same exception at the same message after which the job ends. All retries
+    count. A local run ends at the first."""
+    max_idle_ms: int = key("task.max.idle.ms", integer(0), 10)
+    """Milliseconds to wait for input when none is available."""
     poll_batch_size: int | None = key(
-        "task.poll.batch.size",
-        integer(1, 10_000_000),
-        None,
-        "Maximum number of records per poll of a system.",
-        "2000, or 16000 for batch tasks",
+        "task.poll.batch.size", integer(1, 10_000_000), None, shown="2000, or 16000 for batch tasks"
     )
+    """Maximum number of records per poll of a system."""
     refresh_ms: int | None = key(
         "job.inputs.refresh.ms",
         integer(100, 86_400_000),
         None,
-        "The interval in milliseconds at which the driver checks the inputs, at least every 30 s. When one has new "
-        "partitions, or a new stream matches a regular expression in task.inputs, every task commits, and the job "
-        "starts again with them. With this key, a job without any input waits for the first one.",
-        "further partitions and streams wait for the next start",
+        shown="further partitions and streams wait for the next start",
     )
+    """The interval in milliseconds at which the driver checks the inputs, at least every 30 s. When one has new
+    partitions, or a new stream matches a regular expression in task.inputs, every task commits, and the job starts
+    again with them. With this key, a job without any input waits for the first one."""
     checkpoint: CheckpointConfig | None = None
     asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
