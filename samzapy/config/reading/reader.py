@@ -44,71 +44,30 @@ class Reader:
         self.warnings: list[str] = []
         self.secret, self._broken = secret, broken
 
-    def get(self, key: Key[T], **names: str) -> T:
-        """The value of `key`, its default if the key is absent."""
-        name, text = self._find(key, names)
-        if text is None:
-            return key.default
-        try:
-            return key.parse(text)
-        except ValueError as cause:
-            self.problem(name, f"expected {cause}{duration_hint(name, text)}", text)
-            return key.default
-
     def read(self, section: type[S], names: Mapping[str, str] = _NOTHING, **computed: Any) -> S:
         """An instance of the dataclass `section`: the fields in `computed`, and the values of the keys of the others.
 
         `names` fill the placeholders of the keys. Notes a problem for each bad value and each absent required key.
         """
-        values = {
-            field: self._value(key, names) for field, key in keys_by_field(section).items() if field not in computed
-        }
-        return section(**values, **computed)
+        keys = keys_by_field(section).items()
+        return section(**{field: self._read(key, names) for field, key in keys if field not in computed}, **computed)
 
     def value(self, section: type, field: str, **names: str) -> Any:
         """The value of one field of a dataclass with keys."""
-        return self._value(keys_by_field(section)[field], names)
+        return self._read(keys_by_field(section)[field], names)
 
     def place(self, section: type, field: str, **names: str) -> str:
         """The key in the file that has the value of the field, or an alternative; the key itself if there is none."""
-        return self._find(keys_by_field(section)[field], names)[0]
-
-    def _value(self, key: Key[Any], names: Mapping[str, str]) -> Any:
-        if key.name.endswith(".*"):
-            return self.below(key.at(**names).removesuffix("*"))
-        if key.example is not None:
-            return self.require(key, key.example, **names)
-        return self.get(key, **names)
-
-    def require(self, key: Key[Any], example: str = "", *, when: str = "", **names: str) -> str:
-        """Like `get`, but notes a problem and returns an empty text if there is no value. `example` is a valid value;
-        `when` says when the key is required."""
-        value: str | None = self.get(key, **names)
-        if not value:
-            self.missing(self.where(key, **names), example, when)
-        return value or ""
-
-    def has(self, key: Key[T], **names: str) -> bool:
-        """Whether the file sets `key`, or a key that counts in its place."""
-        return self._find(key, names)[1] is not None
+        return self._find(keys_by_field(section)[field], names)
 
     def is_set(self, name: str) -> bool:
-        """Whether the file sets the key `name`."""
+        """Whether the file sets the key `name`, even if its value could not be resolved."""
         return name in self.values or name in self._broken
 
-    def missing(self, name: str, example: str = "", when: str = "") -> None:
+    def missing(self, name: str, example: str, when: str = "") -> None:
         """Note that `name` has no value, unless a problem of it is known. `when`: in which case the key is required."""
         if name not in self._broken and all(problem.key != name for problem in self.problems):
-            needed = f"required {when}".rstrip()
-            self.problem(name, f"{needed}, e.g. {example}" if example else needed)
-
-    def is_broken(self, key: str) -> bool:
-        """Whether the value of `key` could not be resolved; that problem is already noted."""
-        return key in self._broken
-
-    def where(self, key: Key[T], **names: str) -> str:
-        """The key in the file that `get` takes the value from; `key` itself if the file has none."""
-        return self._find(key, names)[0]
+            self.problem(name, f"required{when and ' '}{when}, e.g. {example}")
 
     def below(self, prefix: str) -> Masked:
         """All pairs below `prefix`, by the keys without it, in the order of the file."""
@@ -135,9 +94,20 @@ class Reader:
         """Whether the value of `key` must not be shown."""
         return key in self.secret or is_secret(key)
 
-    def _find(self, key: Key[T], names: Mapping[str, str]) -> tuple[str, str | None]:
+    def _read(self, key: Key[Any], names: Mapping[str, str]) -> Any:
+        if key.name.endswith(".*"):
+            return self.below(key.at(**names).removesuffix("*"))
+        name = self._find(key, names)
+        value, text = key.default, self.values.get(name)
+        if text is not None:
+            try:
+                value = key.parse(text)
+            except ValueError as cause:
+                self.problem(name, f"expected {cause}{duration_hint(name, text)}", text)
+        if key.example is not None and not value:
+            self.missing(name, key.example)
+        return value
+
+    def _find(self, key: Key[Any], names: Mapping[str, str]) -> str:
         places = key.places(**names)
-        for place in places:
-            if place in self.values or place in self._broken:
-                return place, self.values.get(place)
-        return places[0], None
+        return next(filter(self.is_set, places), places[0])
