@@ -40,7 +40,7 @@ _COMMANDS = {
     "verify": "Prove a delivery guarantee under kills, pauses and restarts.",
 }
 #: Commands that are in the module of another one.
-_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "startpoint", "pack": "run"}
+_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "checkpoint", "startpoint": "checkpoint", "pack": "run"}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 #: Errors of a write that has no more room.

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from samzapy.cli.output import warn
 from samzapy.errors import EnvironmentFailure, RestoreError, RetriableError
+
+if TYPE_CHECKING:
+    from samzapy.config.job import JobConfig
 
 #: The job file, as the first argument of a command, and the keys that the command line overrides.
 JOB = click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
@@ -61,17 +64,29 @@ def answers_by_exit_code() -> Iterator[None]:
         raise EnvironmentFailure(str(failure)) from failure
 
 
-def of_job(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the job file and its overrides; the command gets `config` and `model`."""
+def job_file(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the job file and its overrides; the command gets the `config`."""
 
     @JOB
     @OVERRIDES
     @wraps(command)
-    def with_job(*args: Any, job: Path, overrides: tuple[str, ...], **options: Any) -> None:
-        from samzapy.admin.job_check import look_around, resolved
+    def with_config(*args: Any, job: Path, overrides: tuple[str, ...], **options: Any) -> None:
         from samzapy.config.loader import load_job
 
-        config = resolved(load_job(job, pairs(overrides)))
+        command(*args, config=load_job(job, pairs(overrides)), **options)
+
+    return with_config
+
+
+def of_job(command: Callable[..., None]) -> Callable[..., None]:
+    """Like `job_file`; the command also gets the `model`, with inputs as the systems have them now."""
+
+    @job_file
+    @wraps(command)
+    def with_model(*args: Any, config: JobConfig, **options: Any) -> None:
+        from samzapy.admin.job_check import look_around, resolved
+
+        config = resolved(config)
         command(*args, config=config, model=look_around(config, warn)[0], **options)
 
-    return with_job
+    return with_model

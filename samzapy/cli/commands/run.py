@@ -85,7 +85,7 @@ _RESTART = "SAMZAPY_RESTART"
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags, restart: str | None = None) -> str | None:
     """Load, prepare and run the job, and show its progress; prints the outcome on standard output. Returns the text of a
     `Restart`, instead of the print, if the job has to start again; `restart` is that of the run before."""
-    from samzapy.cli.terminal_log import terminal_log
+    from samzapy.cli.progress import terminal_log
     from samzapy.config.loader import load_job
     from samzapy.container.supervision.log_files import DRIVER, container_file, process_logging
     from samzapy.runner.base import Restart, RunOptions

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import click
 
 from samzapy.admin.store_queries import Question, StoreEntries, store_entries
-from samzapy.cli.options import JOB, OVERRIDES, answers_by_exit_code, pairs
+from samzapy.cli.options import JOB, OVERRIDES, answers_by_exit_code, job_file, pairs
 from samzapy.cli.output import Bars, table, warn
+from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.storage.inspection import Entry
 
@@ -35,9 +36,8 @@ _FORMATS = click.Choice(["json", "text"])
 def _question(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the arguments and options that name a store and where to read it; the command gets them as `question`."""
 
-    @JOB
+    @job_file
     @click.argument("store", metavar="STORE")
-    @OVERRIDES
     @click.option(
         "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition; repeatable."
     )
@@ -49,20 +49,11 @@ def _question(command: Callable[..., None]) -> Callable[..., None]:
     )
     @wraps(command)
     def with_question(
-        *args: Any,
-        job: Path,
-        store: str,
-        overrides: tuple[str, ...],
-        partitions: tuple[int, ...],
-        local: Path | None,
-        **options: Any,
+        *args: Any, config: JobConfig, store: str, partitions: tuple[int, ...], local: Path | None, **options: Any
     ) -> None:
-        from samzapy.config.loader import load_job
-
         if partitions and local is not None:
             message = "--partition is for the changelog; with --local, name the folder of one task's store"
             raise click.UsageError(message)
-        config = load_job(job, pairs(overrides))
         command(*args, question=Question(config, store, partitions, local), **options)
 
     return with_question
@@ -172,21 +163,18 @@ def export(question: Question, file: Path, shape: str | None, *, overwrite: bool
 
 
 @store.command()
-@JOB
+@job_file
 @click.argument("store", metavar="STORE")
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
-@OVERRIDES
 @click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only this task's part; repeatable.")
-def rebuild(job: Path, store: str, directory: Path, overrides: tuple[str, ...], tasks: tuple[str, ...]) -> None:
+def rebuild(config: JobConfig, store: str, directory: Path, tasks: tuple[str, ...]) -> None:
     """Restore a local store from its changelog into DIR, as a start of the job would.
 
     DIR can then become job.logged.store.base.dir: the next start of the job uses it, and reads only newer records. If
     DIR already has the store, the command fails and changes nothing.
     """
     from samzapy.admin.store_queries import rebuild_store
-    from samzapy.config.loader import load_job
 
-    config = load_job(job, pairs(overrides))
     with Bars("records") as bars:
         results = rebuild_store(config, store, directory, tasks, bars)
     rows = [(task, f"{found.records:,}", f"{found.seconds:.2f}", path) for task, (found, path) in results.items()]
@@ -194,11 +182,10 @@ def rebuild(job: Path, store: str, directory: Path, overrides: tuple[str, ...], 
 
 
 @store.command()
-@JOB
+@job_file
 @click.argument("stores", nargs=-1, metavar="[STORE]...")
-@OVERRIDES
 @click.option("--take-over", is_flag=True, help="Proceed even if an unseen run may be active on another machine.")
-def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, take_over: bool) -> None:
+def adopt(config: JobConfig, stores: tuple[str, ...], *, take_over: bool) -> None:
     """Accept all current records in the changelogs of STOREs as the job's own state (without STOREs: of all stores).
 
     A job refuses to start on a changelog with records that it has not written, for example after its job file was
@@ -206,9 +193,8 @@ def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, tak
     records valid.
     """
     from samzapy.admin.take_over import adopt as adopt_records
-    from samzapy.config.loader import load_job
 
-    found = adopt_records(load_job(job, pairs(overrides)), stores, take_over=take_over)
+    found = adopt_records(config, stores, take_over=take_over)
     if not found:
         click.echo("no store of the job has a changelog yet: nothing to adopt")
     for name, ends in found.items():

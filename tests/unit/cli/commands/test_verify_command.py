@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from samzapy.cli.commands.verify import Verification
 from samzapy.cli.main import cli
-from samzapy.cli.verification import Verification
 from samzapy.devkafka import DevBroker
 from samzapy.verify.campaign import Campaign
 from samzapy.verify.scenario import Row, Verdict
