@@ -10,15 +10,13 @@ dashboard       a Grafana dashboard, and the alert rules of `rules.yml`
 """
 
 from samzapy.metrics.registry import Registry, UserMetrics
-from samzapy.metrics.reporters import Publish, Reporter, SnapshotHeader, SnapshotReporter, reporters, task_snapshots
+from samzapy.metrics.reporters import Publish, Reporter, SnapshotHeader, reporters
 
 __all__ = [
     "Publish",
     "Registry",
     "Reporter",
     "SnapshotHeader",
-    "SnapshotReporter",
     "UserMetrics",
     "reporters",
-    "task_snapshots",
 ]

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PREFIX = "samzapy_"
 
@@ -120,9 +120,7 @@ _GROUPS: Mapping[str, Mapping[str, Family | Named]] = {
     },
     "promises": {"weakened": gauge("weakened_promises", "Reasons why the job's guarantee is weakened.")},
     "restore": {"seconds": gauge("restore_duration_seconds", "Time that the last restore took.")},
-    "inputs": {
-        "bootstrap-remaining": gauge("bootstrap_remaining_messages", "Messages of bootstrap streams left to read.")
-    },
+    "inputs": {"bootstrap-remaining": gauge("bootstrap_remaining_messages", "Messages of bootstrap streams to read.")},
     "standby": {"lag": gauge("standby_lag_messages", "Changelog records that a standby still has to read.")},
     "queries": {
         "questions": counter("queries_answered", "Questions about its stores that the container answered."),
@@ -134,9 +132,7 @@ _GROUPS: Mapping[str, Mapping[str, Family | Named]] = {
         "outside-transaction": counter("outputs_outside_transaction", "Outputs sent outside the transaction."),
         "offsets-skipped": counter("offsets_skipped", "Offsets after the checkpoint that a start skipped."),
         "offsets-repeated": counter("offsets_repeated", "Offsets before the checkpoint that a start repeated."),
-        "sink-offsets-missing": counter(
-            "sink_offsets_missing", "Partitions without an offset in their sink at a start."
-        ),
+        "sink-offsets-missing": counter("sink_offsets_missing", "Partitions whose sink had no offset at a start."),
         "stores-rebuilt": counter("stores_rebuilt", "Local stores that were set aside and rebuilt."),
     },
     "join": {
@@ -146,18 +142,14 @@ _GROUPS: Mapping[str, Mapping[str, Family | Named]] = {
     },
     "deduplication": {"dropped": counter("duplicates_dropped", "Messages dropped as duplicates.")},
     "container": {
-        "starts": counter(
-            "container_starts", "Starts in the container's process; each after the first resumes from the last commit."
-        ),
+        "starts": counter("container_starts", "Starts in its process; all but the first resume from the last commit."),
         "resident-bytes": gauge("container_resident_memory_bytes", "Resident memory of the container's process."),
         "cpu-s": counter("container_cpu_seconds", "CPU time of the container's process, user and system."),
         "threads": gauge("container_threads", "Threads of the container's process."),
         "open-files": gauge("container_open_descriptors", "Open file descriptors of the container's process."),
     },
     "metrics": {
-        "source-failures": counter(
-            "metrics_source_failures", "Failed readings of a group of metrics, or of a sink's metrics."
-        )
+        "source-failures": counter("metrics_source_failures", "Failed readings of a group's or sink's metrics.")
     },
 }
 
@@ -189,14 +181,10 @@ _STORE: Mapping[str, Family] = {
     "cache-budget-bytes": gauge("store_cache_budget_bytes", "Present size limit of the object cache."),
     "dirty-entries": gauge("store_dirty_entries", "Entries changed and not yet serialized."),
     "uncommitted-entries": gauge("store_uncommitted_entries", "Entries serialized and not yet committed."),
-    "uncommitted-bytes": gauge(
-        "store_uncommitted_bytes", "Size of the entries serialized and not yet committed, at most."
-    ),
+    "uncommitted-bytes": gauge("store_uncommitted_bytes", "Size of entries serialized and not yet committed, at most."),
     "entries": gauge("store_entries", "Entries of a store in memory."),
     "changelog-offset": gauge("store_changelog_offset", "Offset of the last changelog record written by a commit."),
-    "changelog-bytes": counter(
-        "store_changelog_written_bytes", "Bytes of keys and values that commits have appended to the changelog."
-    ),
+    "changelog-bytes": counter("store_changelog_written_bytes", "Keys and values that commits appended to changelogs."),
     "ignored-large-messages": counter("store_large_values_dropped", "Writes dropped because their value is too large."),
     "access-log-lost": counter("store_access_log_lost", "Records of the access log that were lost."),
     "expired-removed": counter("store_expired", "Expired entries removed."),
@@ -207,15 +195,11 @@ _STORE: Mapping[str, Family] = {
     "snapshot-files": counter("store_snapshot_files", "Files uploaded for snapshots."),
     "snapshot-bytes": counter("store_snapshot_bytes", "Bytes uploaded for snapshots."),
     "estimate-num-keys": gauge("store_rocksdb_keys", "Keys of the store, as RocksDB estimates them."),
-    "cur-size-active-mem-table": gauge(
-        "store_rocksdb_active_memtable_bytes", "Size of the memtable that takes writes."
-    ),
-    "cur-size-all-mem-tables": gauge(
-        "store_rocksdb_unflushed_memtables_bytes", "Size of the memtables not yet on disk."
-    ),
+    "cur-size-active-mem-table": gauge("store_rocksdb_active_memtable_bytes", "Size of the memtable of new writes."),
+    "cur-size-all-mem-tables": gauge("store_rocksdb_unflushed_memtables_bytes", "Size of memtables not yet on disk."),
     "size-all-mem-tables": gauge("store_rocksdb_memtables_bytes", "Size of all memtables, pinned ones included."),
     "estimate-table-readers-mem": gauge(
-        "store_rocksdb_table_readers_bytes", "Memory of indexes and filters, estimated."
+        "store_rocksdb_table_readers_bytes", "Estimated memory of indexes and filters."
     ),
     "total-sst-files-size": gauge("store_disk_bytes", "Size of the store's files on disk."),
     "block-cache-usage": gauge("store_rocksdb_block_cache_bytes", "Memory of the block cache, which stores may share."),
@@ -249,9 +233,7 @@ _KAFKA: Mapping[str, Family] = {
     "request-timeouts": counter(f"{_CLIENT}request_timeouts", "Requests that timed out."),
     "disconnects": counter(f"{_CLIENT}disconnects", "Connections to brokers that were closed."),
     "brokers-up": gauge(f"{_CLIENT}brokers_up", "Brokers with a connection."),
-    "round-trip-p99-us": gauge(
-        f"{_CLIENT}round_trip_p99_seconds", "Round-trip time to the slowest broker, 99th percentile.", _US
-    ),
+    "round-trip-p99-us": gauge(f"{_CLIENT}round_trip_p99_seconds", "99th percentile to the slowest broker.", _US),
     "throttle-ms": gauge(f"{_CLIENT}throttle_seconds", "Mean throttling by the broker that throttles most.", _MS),
 }
 
@@ -290,7 +272,7 @@ def container_metric(group: str, name: str, *, counts: bool = False) -> Named | 
         return _of_user(group.removeprefix(MARK), name, counts=counts)
     known = _GROUPS.get(group, {}).get(name)
     if known is not None:
-        return known if isinstance(known, Named) else Named(known)
+        return _named(known)
     base, of_histogram, leaf = name.rpartition(LE)
     if of_histogram:
         return _part_of(_histogram(group, base), leaf)
@@ -323,7 +305,7 @@ def task_metric(name: str, *, counts: bool = False) -> Named | None:
     `container_metric`."""
     known = _TASK.get(name)
     if known is not None:
-        return known if isinstance(known, Named) else Named(known)
+        return _named(known)
     if name == "processed":
         # The sum of `processed.STREAM`.
         return None
@@ -343,11 +325,21 @@ def task_metric(name: str, *, counts: bool = False) -> Named | None:
 
 def known_families() -> Iterable[Family]:
     """All families of a container with a fixed name."""
-    named = [*_TASK.values(), *(item for group in _GROUPS.values() for item in group.values())]
-    fixed = [*_HISTOGRAMS.values(), _STEP, _RESTORED, _ERRORS, _AHEAD, _LATE, _PROCESSED, _WINDOW_TIME]
-    tables = [*_STORE.values(), *_SINK.values(), *_WINDOWS.values(), *_KAFKA.values()]
-    families = [item.family if isinstance(item, Named) else item for item in named]
-    return dict.fromkeys([*families, *fixed, *tables])
+    fixed = (_STEP, _RESTORED, _ERRORS, _PROCESSED, _WINDOW_TIME)
+    tables: list[Mapping[Any, Family | Named]] = [
+        *_GROUPS.values(),
+        _TASK,
+        _STORE,
+        _SINK,
+        _WINDOWS,
+        _KAFKA,
+        _HISTOGRAMS,
+    ]
+    return dict.fromkeys([*fixed, *(_named(item).family for table in tables for item in table.values())])
+
+
+def _named(item: Family | Named) -> Named:
+    return item if isinstance(item, Named) else Named(item)
 
 
 def _histogram(group: str, name: str) -> Named:

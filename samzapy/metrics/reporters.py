@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -77,6 +76,10 @@ Publish = Callable[[bytes], None]
 IsShown = Callable[[str, str], bool]
 
 
+def _everything(group: str, name: str) -> bool:  # noqa: ARG001
+    return True
+
+
 @dataclass(frozen=True)
 class SnapshotHeader:
     """The container that reports."""
@@ -87,19 +90,15 @@ class SnapshotHeader:
     host: str
 
 
-class Reporter(ABC):
-    """Publishes the metrics of a container every `interval_s` seconds. Used by one thread.
+class Reporter:
+    """Calls `publish` every `interval_s` seconds. Used by one thread.
 
-    A failure to publish is logged as a warning; it never ends the job.
+    `publish` may raise anything: a failure is logged, and never ends the job.
     """
 
-    def __init__(self, container: str, clock: Clock, interval_s: float) -> None:
-        self._container, self._clock, self._interval_s = container, clock, interval_s
+    def __init__(self, container: str, publish: Callable[[], None], clock: Clock, interval_s: float = 60) -> None:
+        self._container, self._publish, self._clock, self._interval_s = container, publish, clock, interval_s
         self._due = clock.monotonic() + interval_s
-
-    @abstractmethod
-    def publish(self) -> None:
-        """Publish once. May raise anything."""
 
     def tick(self) -> bool:
         """Publish if an interval has passed; returns whether it did. Missed intervals are skipped."""
@@ -111,9 +110,9 @@ class Reporter(ABC):
         return True
 
     def report(self) -> None:
-        """Publish now, whatever the interval. Logs a failure."""
+        """Publish now, whatever the interval."""
         try:
-            self.publish()
+            self._publish()
         except SamzapyError as cause:
             logger.warning("The metrics of container %s were not published: %s", self._container, cause)
         except Exception:
@@ -121,88 +120,62 @@ class Reporter(ABC):
             logger.exception("The metrics of container %s were not published", self._container)
 
 
-class SnapshotReporter(Reporter):
+def snapshots(
+    registry: Registry, header: SnapshotHeader, publish: Publish, clock: Clock, is_shown: IsShown = _everything
+) -> Callable[[], None]:
     """Publishes snapshots in Samza's format.
 
     `{"header": {"job-name", "job-id", "container-name", "source", "host", "time", "reset-time", "version",
     "samza-version"}, "metrics": {group: {name: value}}}`, with times in milliseconds since 1970. One snapshot has all
     metrics under our names; one for each task has its stores under Samza's (`task_snapshots`).
     """
+    container = f"samza-container-{header.container}"
+    of_container = {
+        "job-name": header.job_name,
+        "job-id": header.job_id,
+        "container-name": container,
+        "host": header.host,
+        "reset-time": clock.wall_ms(),
+        "version": VERSION,
+        "samza-version": VERSION,
+    }
 
-    def __init__(
-        self,
-        registry: Registry,
-        header: SnapshotHeader,
-        publish: Publish,
-        clock: Clock,
-        interval_s: float = 60,
-        is_shown: IsShown = lambda group, name: True,  # noqa: ARG005
-    ) -> None:
-        super().__init__(header.container, clock, interval_s)
-        self._registry, self._header, self._publish = registry, header, publish
-        self._is_shown = is_shown
-        self._reset_ms = clock.wall_ms()
+    def publish_all() -> None:
+        metrics = registry.snapshot()
+        for source, groups in ((container, metrics), *task_snapshots(metrics)):
+            shown = {
+                group: {name: value for name, value in values.items() if is_shown(group, name)}
+                for group, values in groups.items()
+            }
+            publish(encode({"header": {**of_container, "source": source, "time": clock.wall_ms()}, "metrics": shown}))
 
-    def publish(self) -> None:
-        metrics = self._registry.snapshot()
-        self._publish(self._snapshot(f"samza-container-{self._header.container}", metrics))
-        for source, groups in task_snapshots(metrics):
-            self._publish(self._snapshot(source, groups))
-
-    def _snapshot(self, source: str, metrics: Mapping[str, Mapping[str, float]]) -> bytes:
-        header = self._header
-        snapshot = {
-            "header": {
-                "job-name": header.job_name,
-                "job-id": header.job_id,
-                "container-name": f"samza-container-{header.container}",
-                "source": source,
-                "host": header.host,
-                "time": self._clock.wall_ms(),
-                "reset-time": self._reset_ms,
-                "version": VERSION,
-                "samza-version": VERSION,
-            },
-            "metrics": {
-                group: {name: value for name, value in values.items() if self._is_shown(group, name)}
-                for group, values in metrics.items()
-            },
-        }
-        return encode(snapshot)
+    return publish_all
 
 
-class OpenTelemetryReporter(Reporter):
-    """Passes a container's metrics to `export`; the resource names the job, as the service, and the container.
+def otlp(
+    registry: Registry,
+    tasks: Collection[str],
+    header: SnapshotHeader,
+    export: Export,
+    clock: Clock,
+    is_shown: IsShown = _everything,
+) -> Callable[[], None]:
+    """Passes the metrics to `export`; the resource names the job, as the service, and the container. Groups named in
+    `tasks` belong to tasks."""
+    since_ms = clock.wall_ms()
+    resource = {
+        "service.name": header.job_name,
+        "service.namespace": header.job_id,
+        "service.instance.id": f"{header.job_name}-{header.job_id}-{header.container}",
+        "host.name": header.host,
+    }
 
-    Groups named in `tasks` belong to tasks.
-    """
-
-    def __init__(
-        self,
-        registry: Registry,
-        tasks: Collection[str],
-        header: SnapshotHeader,
-        export: Export,
-        clock: Clock,
-        interval_s: float = 60,
-        is_shown: IsShown = lambda group, name: True,  # noqa: ARG005
-    ) -> None:
-        super().__init__(header.container, clock, interval_s)
-        self._registry, self._tasks, self._header, self._export = registry, tasks, header, export
-        self._is_shown = is_shown
-        self._since_ms = clock.wall_ms()
-        self._resource = {
-            "service.name": header.job_name,
-            "service.namespace": header.job_id,
-            "service.instance.id": f"{header.job_name}-{header.job_id}-{header.container}",
-            "host.name": header.host,
-        }
-
-    def publish(self) -> None:
-        header = self._header
-        series = container_series(header.job_name, header.container, self._tasks, self._registry, self._is_shown)
-        if not self._export(metrics_data(series.collect(), self._resource, self._since_ms, self._clock.wall_ms())):
+    def publish() -> None:
+        series = container_series(header.job_name, header.container, tasks, registry, is_shown)
+        if not export(metrics_data(series.collect(), resource, since_ms, clock.wall_ms())):
             raise RetriableError("OpenTelemetry's exporter did not deliver them")
+
+    return publish
 
 
 def reporters(
@@ -219,21 +192,18 @@ def reporters(
     Raises EnvironmentFailure if a reporter needs a library that is not installed.
     """
 
-    def build(config: ReporterConfig) -> Reporter:
-        is_shown = _without(config.blacklist)
+    def publishing(config: ReporterConfig) -> Callable[[], None]:
+        is_shown = _without(config.blacklist) if config.blacklist else _everything
         if config.kind == "otel":
             export = otlp_export(config.endpoint, f"metrics.reporter.{config.name}.class")
-            return OpenTelemetryReporter(registry, tasks, header, export, clock, config.interval_s, is_shown)
-        publish = _log if config.stream is None else publisher_of(config.stream)
-        return SnapshotReporter(registry, header, publish, clock, config.interval_s, is_shown)
+            return otlp(registry, tasks, header, export, clock, is_shown)
+        return snapshots(registry, header, publisher_of(config.stream) if config.stream else _log, clock, is_shown)
 
-    return [build(config) for config in configs]
+    return [Reporter(header.container, publishing(each), clock, each.interval_s) for each in configs]
 
 
-def _without(blacklist: str | None) -> IsShown:
+def _without(blacklist: str) -> IsShown:
     """Drops the metrics with a `group.name` that the regular expression matches as a whole."""
-    if blacklist is None:
-        return lambda group, name: True  # noqa: ARG005
     hidden = re.compile(blacklist)
     return lambda group, name: not hidden.fullmatch(f"{group}.{name}")
 

@@ -12,9 +12,9 @@ from rigs.raw_connections import is_closed
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import EnvironmentFailure
-from samzapy.metrics import Registry, SnapshotHeader, UserMetrics, reporters
+from samzapy.metrics import Registry, Reporter, SnapshotHeader, UserMetrics, reporters
 from samzapy.metrics.prometheus import served
-from samzapy.metrics.reporters import OpenTelemetryReporter
+from samzapy.metrics.reporters import otlp
 from samzapy.metrics.series import as_text, container_series
 from samzapy.testing import ManualClock
 from samzapy.verify.processes import until
@@ -134,8 +134,7 @@ def test_a_port_that_is_taken_costs_the_metrics_and_not_the_container(caplog):
 def test_opentelemetry_gets_sums_gauges_and_units(registry):
     pytest.importorskip("opentelemetry.sdk.metrics.export")
     got = []
-    reporter = OpenTelemetryReporter(registry, TASKS, HEADER, lambda data: not got.append(data), SYSTEM_CLOCK)
-    reporter.report()
+    otlp(registry, TASKS, HEADER, lambda data: not got.append(data), SYSTEM_CLOCK)()
     (of_resource,) = got[0].resource_metrics
     assert of_resource.resource.attributes["service.name"] == "counts"
     found = {metric.name: metric for metric in of_resource.scope_metrics[0].metrics}
@@ -160,7 +159,7 @@ def test_opentelemetry_gets_a_counter_of_the_jobs_own_code_as_a_sum_that_grows()
     registry, got = Registry(), []
     UserMetrics(registry).counter("orders", "refused").inc(5)
     UserMetrics(registry).gauge("orders", "open").set(3)
-    OpenTelemetryReporter(registry, TASKS, HEADER, lambda data: not got.append(data), SYSTEM_CLOCK).report()
+    otlp(registry, TASKS, HEADER, lambda data: not got.append(data), SYSTEM_CLOCK)()
     (of_resource,) = got[0].resource_metrics
     found = {metric.name: metric.data for metric in of_resource.scope_metrics[0].metrics}
     assert found["samzapy_user_orders_refused"].is_monotonic
@@ -170,7 +169,7 @@ def test_opentelemetry_gets_a_counter_of_the_jobs_own_code_as_a_sum_that_grows()
 
 def test_an_export_that_fails_is_a_warning(registry, caplog):
     pytest.importorskip("opentelemetry.sdk.metrics.export")
-    reporter = OpenTelemetryReporter(registry, TASKS, HEADER, lambda data: False, SYSTEM_CLOCK)
+    reporter = Reporter("0", otlp(registry, TASKS, HEADER, lambda data: False, SYSTEM_CLOCK), SYSTEM_CLOCK)
     with caplog.at_level(logging.WARNING, "samzapy.metrics"):
         reporter.report()
     assert "did not deliver" in caplog.records[0].message

@@ -11,7 +11,8 @@ import pytest
 from samzapy.api.stream import SystemStream
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import ProducerError, SamzapyError
-from samzapy.metrics import Registry, SnapshotHeader, SnapshotReporter, reporters
+from samzapy.metrics import Registry, Reporter, SnapshotHeader, reporters
+from samzapy.metrics.reporters import snapshots
 
 HEADER = SnapshotHeader("views", "1", "0", "here")
 
@@ -93,7 +94,7 @@ def test_a_snapshot_has_samzas_shape(clock):
     published = []
     registry = Registry()
     registry.counter("commit", "commits").inc()
-    reporter = SnapshotReporter(registry, HEADER, published.append, clock, 10)
+    reporter = Reporter("0", snapshots(registry, HEADER, published.append, clock), clock, 10)
     clock.seconds = 12.5
     reporter.report()
     (snapshot,) = map(json.loads, published)
@@ -107,7 +108,7 @@ def test_a_snapshot_has_samzas_shape(clock):
 
 def test_a_reporter_is_due_once_an_interval_and_does_not_catch_up(clock):
     published = []
-    reporter = SnapshotReporter(Registry(), HEADER, published.append, clock, 10)
+    reporter = Reporter("0", snapshots(Registry(), HEADER, published.append, clock), clock, 10)
     told = []
     for clock.seconds in (0, 9.9, 10, 10.1, 45, 46, 55):
         told.append(reporter.tick())
@@ -129,7 +130,7 @@ def test_what_cannot_be_published_is_a_warning(clock, caplog):
     def refuse(_):
         raise ProducerError("no broker")
 
-    SnapshotReporter(Registry(), HEADER, refuse, clock).report()
+    Reporter("0", snapshots(Registry(), HEADER, refuse, clock), clock).report()
     assert caplog.messages == ["The metrics of container 0 were not published: no broker"]
 
 
@@ -190,7 +191,7 @@ def test_a_snapshot_with_odd_gauges_is_published(clock):
     registry, got = Registry(), []
     registry.gauge("g", "none").set(None)
     registry.gauge("g", "mean").set(np.float64(1.5))
-    SnapshotReporter(registry, HEADER, got.append, clock).report()
+    snapshots(registry, HEADER, got.append, clock)()
     assert json.loads(got[0])["metrics"]["g"] == {"none": None, "mean": 1.5}
 
 
@@ -198,5 +199,5 @@ def test_any_failure_to_publish_is_logged_and_does_not_reach_the_thread_of_the_r
     def publish(snapshot):
         raise ZeroDivisionError
 
-    SnapshotReporter(Registry(), HEADER, publish, clock).report()
+    Reporter("0", snapshots(Registry(), HEADER, publish, clock), clock).report()
     assert [record.message for record in caplog.records] == ["The metrics of container 0 were not published"]
