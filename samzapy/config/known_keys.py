@@ -35,7 +35,7 @@ from samzapy.config.tasks.error_policy import ErrorKeys
 from samzapy.config.tasks.task import AsyncConfig, BatchConfig, ChooserConfig, TaskConfig
 
 #: The dataclasses with keys, by topic.
-_SECTIONS: tuple[type, ...] = (
+SECTIONS: tuple[type, ...] = (
     JobConfig,
     PlacementConfig,
     JobClockConfig,
@@ -64,7 +64,7 @@ _SECTIONS: tuple[type, ...] = (
     QueryConfig,
 )
 #: Every key that samzapy reads. The documentation lists them; an unknown key is compared with them.
-ALL_KEYS = keys_of(*_SECTIONS)
+ALL_KEYS = keys_of(*SECTIONS)
 #: Keys with another first part belong to the user, unless they look like a misspelling.
 _OURS = frozenset({"app", "container", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})
 _NEAR, _VERY_NEAR = 0.75, 0.85
@@ -72,7 +72,7 @@ _NEAR, _VERY_NEAR = 0.75, 0.85
 
 def texts() -> Mapping[str, str]:
     """What each key is for, by its name."""
-    return texts_of(*_SECTIONS)
+    return texts_of(*SECTIONS)
 
 
 class KnownKeys:

@@ -248,12 +248,6 @@ def test_what_a_tasks_class_weakens_is_announced(load, guarantee, kind):
     assert "task.class" in {each.key for each in guarantee_warnings(load(guarantee), load_factory, task)}
 
 
-@pytest.mark.parametrize(("copies", "config", "message"), BY_TOPIC)
-def test_what_a_topic_does_not_survive_is_announced(copies, config, message):
-    found = list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
-    assert any(message in str(each) for each in found)
-
-
 @pytest.mark.parametrize(
     ("changes", "key"),
     [

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.known_keys import ALL_KEYS, texts
 from samzapy.config.loader import load_job
 from samzapy.config.spark import TlsConfig
-from samzapy.config.supervision import PrometheusConfig, ReporterConfig
+from samzapy.config.supervision import ReporterConfig
 
 
 def test_the_smallest_job_gets_samzas_defaults(load):
@@ -24,10 +23,6 @@ def test_a_job_is_the_same_after_travelling(load):
     config = load()
     assert pickle.loads(pickle.dumps(config)) == config
     assert load_job(config.raw, environ={}) == config
-
-
-def test_overrides_win_over_the_file(load):
-    assert load(overrides={"job.name": "other"}).name == "other"
 
 
 def test_all_problems_come_together(problems):
@@ -48,10 +43,6 @@ def test_a_name_that_cannot_be_part_of_a_path_is_refused(problems, name):
             found
             == f"{key}: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..', got {name!r}"
         )
-
-
-def test_an_empty_name_counts_as_none(problems):
-    assert problems({"job.name": ""}) == ["job.name: required, e.g. page-views"]
 
 
 @pytest.mark.parametrize(
@@ -103,28 +94,6 @@ def test_the_home_folder_of_a_user_who_has_none_is_refused_for_stores_and_logs(p
     assert problems({}, {"LOGGED_STORE_BASE_DIR": path}) == [f"LOGGED_STORE_BASE_DIR: {message}"]
 
 
-@pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", "", "1e3", "9" * 40])
-def test_a_container_count_outside_its_limits_is_refused(problems, count):
-    assert problems({"job.container.count": count}) == [
-        f"job.container.count: expected an integer from 1 to 100000, got {count!r}"
-    ]
-
-
-def test_spark_keys_are_read(load):
-    spark = load(
-        {
-            "job.spark.master": "local-cluster[2,1,1024]",
-            "job.spark.conf.spark.executor.memory": "2g",
-            "job.spark.py.files": "a.zip, b.py",
-            "job.spark.archives": "env.tar.gz#env",
-            "job.spark.lease.ms": "5000",
-        }
-    ).spark
-    assert (spark.master, spark.py_files, spark.lease_ms) == ("local-cluster[2,1,1024]", ("a.zip", "b.py"), 5000)
-    assert spark.archives == ("env.tar.gz#env",)
-    assert spark.conf == {"spark.executor.memory": "2g"}
-
-
 def test_tls_of_the_coordinator_is_as_the_master_asks_for_unless_the_job_says(load):
     assert load().spark.coordinator_tls == TlsConfig(None, None, None)
     keys = {
@@ -168,48 +137,12 @@ def test_reporters_are_read_with_samzas_class_names(load):
     )
 
 
-def test_containers_serve_no_metrics_unless_a_port_is_named_and_then_on_loopback(load):
-    assert load().prometheus.port == 0
-    assert load({"metrics.prometheus.port": "9400"}).prometheus == PrometheusConfig("127.0.0.1", 9400)
-
-
-def test_a_scrape_needs_a_token_unless_the_job_file_says_that_the_port_is_open(load):
-    assert not load().prometheus.open_to_all
-    assert load({"metrics.prometheus.open": "true"}).prometheus.open_to_all
-
-
-def test_a_port_that_cannot_be_is_refused_with_its_key(problems):
-    assert problems({"metrics.prometheus.port": "70000"})[0].startswith("metrics.prometheus.port: expected ")
-
-
-def test_a_reporter_of_opentelemetry_may_name_an_endpoint(load):
-    keys = {
-        "metrics.reporters": "o",
-        "metrics.reporter.o.class": "otel",
-        "metrics.reporter.o.endpoint": "http://c:4318",
-    }
-    assert load(keys).metrics_reporters == (ReporterConfig("o", "otel", endpoint="http://c:4318"),)
-
-
 def test_a_reporter_without_a_stream_or_with_a_bad_pattern_is_refused(problems):
     found = problems(
         {"metrics.reporters": "r", "metrics.reporter.r.class": "snapshot", "metrics.reporter.r.blacklist": "("}
     )
     assert found[0] == "metrics.reporter.r.stream: required, e.g. kafka.metrics"
     assert found[1].startswith("metrics.reporter.r.blacklist: expected a regular expression (")
-
-
-def test_every_key_says_what_it_is_for():
-    about = texts()
-    assert all(about[key.name].endswith((".", ".)")) for key in ALL_KEYS)
-    assert len({key.name for key in ALL_KEYS}) == len(ALL_KEYS)
-    assert all(key.default_text for key in ALL_KEYS)
-
-
-def test_placement_is_left_to_spark_unless_the_job_asks_for_it(load):
-    placement = load().placement
-    assert (placement.host_affinity, placement.copies) == (False, 1)
-    assert not placement.chooses
 
 
 def test_the_keys_of_placement_are_samzas(load, problems):
@@ -220,12 +153,6 @@ def test_the_keys_of_placement_are_samzas(load, problems):
     assert found.startswith("job.standbytasks.replication.factor: ")
 
 
-def test_a_port_of_the_page_is_any_port_or_none(load, problems):
-    assert load().page_port is None
-    assert load({"job.page.port": "0"}, strict=True).page_port == 0
-    assert problems({"job.page.port": "65536"}) == ["job.page.port: expected an integer from 0 to 65535, got '65536'"]
-
-
 def test_the_page_has_further_names_without_ports(load, problems):
     assert load().page_hosts == ()
     found = load({"job.page.hosts": "views, Views.prod.svc., 10.1.2.3,"}, strict=True).page_hosts
@@ -234,27 +161,3 @@ def test_the_page_has_further_names_without_ports(load, problems):
         assert problems({"job.page.hosts": f"views,{bad}"}) == [
             f"job.page.hosts: expected a comma list of names of hosts, without ports, got 'views,{bad}'"
         ]
-
-
-def test_a_handover_has_some_time_or_none_at_all(load, problems):
-    assert load().handover_ms == 10_000
-    assert load({"job.handover.ms": "0"}, strict=True).handover_ms == 0
-    (found,) = problems({"job.handover.ms": "-1"})
-    assert found.startswith("job.handover.ms: expected an integer from 0 to ")
-
-
-def test_the_memory_for_caches_has_a_default_and_is_known_even_under_strict(load):
-    assert load().cache_max_bytes == 268_435_456
-    config = load({"container.cache.max.bytes": "1000000"}, strict=True)
-    assert (config.cache_max_bytes, config.warnings) == (1_000_000, ())
-
-
-def test_memory_for_caches_must_be_some_bytes(problems):
-    assert problems({"container.cache.max.bytes": "0"}) == [
-        "container.cache.max.bytes: expected an integer from 1 to 9007199254740992, got '0'"
-    ]
-
-
-def test_a_misspelt_key_of_the_memory_for_caches_is_found(load):
-    (warning,) = load({"container.cache.max.byte": "1000000"}).warnings
-    assert warning == "container.cache.max.byte: unknown key; did you mean container.cache.max.bytes?"

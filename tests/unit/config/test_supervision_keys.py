@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from samzapy.config.supervision import LogConfig, QueryConfig, SupervisionConfig
+from samzapy.config.supervision import LogConfig, SupervisionConfig
 from samzapy.errors import ConfigError
 
 
@@ -28,26 +28,6 @@ def test_every_key_is_read(load):
     ).supervision
     log = LogConfig(logging.DEBUG, True, Path("/var/log/jobs"))
     assert found == SupervisionConfig(log, 0, True, 700, False)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("job.log.level", "loud"), ("job.log.format", "xml"), ("task.stall.ms", "-1"), ("task.stall.policy", "skip")],
-)
-def test_a_value_of_another_kind_is_refused_with_its_key(load, key, value):
-    with pytest.raises(ConfigError) as caught:
-        load({key: value})
-    assert str(caught.value).startswith(f"{key}: expected ")
-
-
-def test_queries_are_off_unless_the_job_file_has_them_on(load):
-    assert load().supervision.query == QueryConfig()
-    keys = {
-        "job.query.enabled": "true",
-        "job.query.page.max.entries": "5",
-        "job.query.timeout.ms": "700",
-    }
-    assert load(keys).supervision.query == QueryConfig(True, (), 5, timeout_ms=700)
 
 
 def test_keyed_stores_are_stores_of_the_job(load):

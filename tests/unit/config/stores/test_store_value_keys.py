@@ -34,12 +34,6 @@ def test_less_than_a_second_counts_as_a_second(load):
     assert config.warnings == ("stores.s.rocksdb.ttl.ms: 10 counts as 1000, the shortest time to live",)
 
 
-def test_a_time_to_live_that_is_no_number_is_refused(store_problems):
-    assert store_problems({"rocksdb.ttl.ms": "1 hour"}) == [
-        "stores.s.rocksdb.ttl.ms: expected an integer (or a duration like 500ms, 3s, 10m, 2h), got '1 hour'"
-    ]
-
-
 def test_the_changelog_of_an_expiring_store_is_deleted_by_age(store):
     spec = changelog_spec(store({"changelog": "kafka.log", "rocksdb.ttl.ms": "60000"}), 4)
     assert (spec.config["cleanup.policy"], spec.config["retention.ms"]) == ("delete", "60000")
@@ -81,13 +75,6 @@ def test_the_access_log_needs_a_changelog(store, load):
     assert store({"accesslog.enabled": "true"}).access_log_percent is None
 
 
-@pytest.mark.parametrize("ratio", ["-1", "101", "0.5"])
-def test_a_sampling_ratio_is_a_percentage(store_problems, ratio):
-    assert store_problems({"accesslog.sampling.ratio": ratio}) == [
-        f"stores.s.accesslog.sampling.ratio: expected an integer from 0 to 100, got {ratio!r}"
-    ]
-
-
 def test_the_names_of_leveldbs_time_mean_rocksdbs(load):
     config = load(
         {
@@ -113,10 +100,6 @@ def test_the_names_of_leveldbs_time_mean_rocksdbs(load):
     assert "stores.s.batch.size: retired, use stores.s.write.batch.size instead" in config.warnings
 
 
-def test_todays_name_counts_where_both_are_given(store):
-    assert store({"batch.size": "200", "write.batch.size": "300"}).write_batch_size == 300
-
-
 def test_a_bad_value_is_reported_under_todays_name(store_problems):
     assert store_problems({"batch.size": "many"}) == [
         "stores.s.write.batch.size: expected an integer from 1 to 2147483647, got 'many'"
@@ -137,9 +120,3 @@ def test_a_changelog_over_a_store_that_forgets_warns(load):
     assert load(fifo).warnings == ()
     (warning,) = load({**fifo, "stores.s.changelog": "kafka.log"}).warnings
     assert "fifo drops the oldest entries" in warning
-
-
-def test_the_system_of_a_store_without_a_changelog_says_that_there_is_none(load):
-    keys = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
-    config = load({**keys, "stores.s.system": "kafka"})
-    assert "stores.s.system: has no effect: stores.s.changelog is not set" in config.warnings

@@ -101,21 +101,6 @@ def test_the_older_form_of_stream_keys_is_read(load):
 
 @pytest.mark.parametrize(
     "key",
-    [
-        "streams.views.samza.offset.default",
-        "systems.kafka.samza.offset.default",
-        "systems.kafka.default.stream.samza.offset.default",
-        "systems.kafka.streams.page-views.samza.offset.default",
-    ],
-)
-def test_an_unknown_offset_default_is_refused_wherever_it_stands(problems, key):
-    assert problems({"streams.views.samza.system": "kafka", key: "earliest"}) == [
-        f"{key}: expected one of oldest, upcoming, newest, got 'earliest'"
-    ]
-
-
-@pytest.mark.parametrize(
-    "key",
     ["streams.v.samza.key.serde", "systems.kafka.samza.msg.serde", "systems.kafka.streams.page-views.samza.msg.serde"],
 )
 def test_an_unknown_serde_says_what_was_probably_meant(problems, key):
@@ -207,13 +192,6 @@ def test_each_topic_setting_is_known_in_every_form(load):
         inputs = {"job.default.system": "kafka", "task.inputs": "views,kafka.a,kafka.a.b"}
         settings = load({**keys, **inputs, f"{prefix}samza.offset.default": "oldest"}, strict=True).systems["kafka"]
         assert new_stream(settings, stream, 1) == StreamSpec(stream, 1, dict.fromkeys(TOPIC_SETTINGS, "1"), 1)
-
-
-def test_a_number_of_copies_in_the_older_form_is_checked(problems):
-    key = "systems.kafka.streams.out.replication.factor"
-    assert problems({key: "three", "systems.kafka.streams.out.samza.msg.serde": "json"}) == [
-        f"{key}: expected an integer from 1 to 32767, got 'three'"
-    ]
 
 
 def test_a_plug_in_has_keys_of_its_own_for_streams(load):

@@ -24,13 +24,6 @@ def load(**keys):
     return load_job({**BASE, **keys}, strict=True)
 
 
-def test_streams_and_stores_have_no_classes_by_default():
-    job = load()
-    (stream,) = job.streams.values()
-    assert (stream.key_type, stream.msg_type) == (None, None)
-    assert (job.stores["s"].key_type, job.stores["s"].msg_type) == (None, None)
-
-
 @pytest.mark.parametrize(
     "serde",
     ["json", "msgpack", "samzapy.serializers:JsonSerdeFactory", "org.apache.samza.serializers.JsonSerdeFactory"],

@@ -4,7 +4,6 @@ import pytest
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.tasks.error_policy import Action, ErrorPolicy, Stage
-from samzapy.config.tasks.task import AsyncConfig
 
 LETTERS = {"task.dead.letter.stream": "kafka.dead"}
 ALLOWED = "expected fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"
@@ -177,15 +176,3 @@ def test_what_the_produce_policy_does_not_cover_is_said(load, key, value):
 def test_an_unknown_stage_is_an_unknown_key(load):
     (warning,) = load({"task.error.proces.policy": "skip"}).warnings
     assert warning == "task.error.proces.policy: unknown key; did you mean task.error.process.policy?"
-
-
-def test_asynchronous_tasks_have_their_own_keys(load):
-    task = load(
-        {
-            "task.max.concurrency": "8",
-            "task.callback.timeout.ms": "500",
-            "task.async.commit": "true",
-            "task.async.key.order": "true",
-        }
-    ).task
-    assert task.asynchronous == AsyncConfig(8, 500, True, True)

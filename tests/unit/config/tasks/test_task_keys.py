@@ -9,7 +9,6 @@ from samzapy.config.guarantee import Guarantee
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.config.tasks.error_policy import Action, Stage
-from samzapy.config.tasks.task import ChooserConfig
 from samzapy.errors import ConfigError
 from samzapy.system.factories import load_factory
 
@@ -24,13 +23,6 @@ def test_the_smallest_task_gets_samzas_defaults(load):
     assert task.errors.only_fails
     assert (task.asynchronous.max_concurrency, task.asynchronous.callback_timeout_ms) == (1, -1)
     assert task.poll_batch_size is None
-
-
-def test_a_poll_takes_as_many_records_as_the_job_says(load, problems):
-    assert load({"task.poll.batch.size": "50"}).task.poll_batch_size == 50
-    assert problems({"task.poll.batch.size": "0"}) == [
-        "task.poll.batch.size: expected an integer from 1 to 10000000, got '0'"
-    ]
 
 
 def test_inputs_are_streams_of_a_system_or_ids(load):
@@ -107,12 +99,6 @@ def test_guarantees_are_read_in_any_case_and_with_underscores(load, given):
     assert load({"task.guarantee": given, "task.commit.ms": "1000"}).task.guarantee is Guarantee.EXACTLY_ONCE
 
 
-def test_a_misspelt_guarantee_lists_the_four(problems):
-    assert problems({"task.guarantee": "exactly-onse"}) == [
-        "task.guarantee: expected one of at-most-once, at-least-once, effectively-once, exactly-once, got 'exactly-onse'"
-    ]
-
-
 @pytest.mark.parametrize("commit", ["60000", "90000", "0", "-5"])
 def test_a_transaction_must_outlast_the_commit_interval(problems, commit):
     assert problems({"task.guarantee": "exactly-once", "task.commit.ms": commit}) == [
@@ -123,12 +109,6 @@ def test_a_transaction_must_outlast_the_commit_interval(problems, commit):
 @pytest.mark.parametrize("commit", ["0", "-5", "86400000"])
 def test_without_transactions_any_commit_interval_will_do(load, commit):
     assert load({"task.commit.ms": commit}).task.commit_ms == int(commit)
-
-
-def test_a_transaction_may_not_outlast_what_brokers_allow(problems):
-    assert problems({"task.transaction.timeout.ms": "900001"}) == [
-        "task.transaction.timeout.ms: expected an integer from 1000 to 900000, got '900001'"
-    ]
 
 
 @pytest.mark.parametrize("given", ["yes", "1", "on", "tru", ""])
@@ -199,14 +179,6 @@ def test_the_guarantee_alone_makes_a_job_that_loads_with_a_commit_interval_that_
     assert load({"task.guarantee": guarantee}).task.commit_ms == commit_ms
 
 
-def test_messages_are_taken_in_turns_unless_the_job_says_otherwise(load):
-    assert load().task.chooser == ChooserConfig(None, 0)
-    for turns in ("round-robin", "org.apache.samza.system.chooser.RoundRobinChooserFactory"):
-        assert load({"task.chooser.class": turns}).task.chooser.chooser_class is None
-    found = load({"task.chooser.class": "my.module:Mine", "task.consumer.batch.size": "50"}).task.chooser
-    assert found == ChooserConfig("my.module:Mine", 50)
-
-
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
@@ -233,16 +205,6 @@ def test_a_bootstrap_stream_that_starts_where_nothing_is_left_to_read_is_warned_
         f"set {key}.offset.default=oldest"
     )
     assert not load({f"{key}.bootstrap": "true", f"{key}.offset.default": "oldest"}).warnings
-
-
-def test_batches_are_what_a_poll_brings_by_default(load, problems):
-    batch = load().task.batch
-    assert (batch.max_messages, batch.max_wait_ms) == (0, 0)
-    batch = load({"task.batch.max.messages": "500", "task.batch.max.wait.ms": "20"}).task.batch
-    assert (batch.max_messages, batch.max_wait_ms) == (500, 20)
-    assert problems({"task.batch.max.messages": "-1"}) == [
-        "task.batch.max.messages: expected an integer from 0 to 10000000, got '-1'"
-    ]
 
 
 def test_a_wait_for_a_batch_needs_a_size(problems):
