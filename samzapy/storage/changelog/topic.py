@@ -33,7 +33,7 @@ def changelog_spec(config: StoreConfig, partitions: int) -> StreamSpec:
         **config.changelog_properties,
     }
     if topic["cleanup.policy"] != "compact" and config.ttl_ms is None:
-        key = f"stores.{config.name}.changelog.cleanup.policy"
+        key = f"stores.{config.name}.changelog.kafka.cleanup.policy"
         raise ConfigError([ConfigProblem(key, topic["cleanup.policy"], "must be compact: state would be lost")])
     return StreamSpec(stream.stream, partitions, topic, config.changelog_replication_factor)
 
