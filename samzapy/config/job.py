@@ -48,11 +48,6 @@ class PlacementConfig:
         """Standby containers for each container."""
         return self.copies - 1
 
-    @property
-    def chooses(self) -> bool:
-        """Whether it matters where a container runs."""
-        return self.host_affinity or self.copies > 1
-
 
 @dataclass(frozen=True)
 class JobClockConfig:

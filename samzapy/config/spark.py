@@ -29,9 +29,9 @@ class TlsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SparkConfig:
-    """The keys of the Spark application. `conf` has Spark's own keys. `master` None: `local[N,4]`, N containers."""
+    """The keys of the Spark application. `conf` has Spark's own keys. `master` None: `local[N]`, N containers."""
 
-    master: str | None = key("job.spark.master", TEXT, None, shown="local[N,4], N containers")
+    master: str | None = key("job.spark.master", TEXT, None, shown="local[N], N containers")
     """Spark's master: local[N,F], local-cluster[...], spark://..."""
     conf: Mapping[str, str] = family("job.spark.conf.*")
     """Spark's own keys, e.g. `job.spark.conf.spark.executor.memory=2g`."""
@@ -43,11 +43,11 @@ class SparkConfig:
     start_timeout_ms: int = key("job.spark.start.timeout.ms", integer(0, 86_400_000), 600_000)
     """Milliseconds that Spark may take to start. After that the run ends. 0: no limit."""
     max_resubmits: int = key("job.spark.max.resubmits", integer(0, 1_000_000), 8)
-    """How often the driver resubmits a container that Spark has given up, or `--runner local` restarts a container
+    """How often in a row the driver resubmits a container that has failed, or `--runner local` restarts a container
     after a temporary error."""
     resubmit_backoff_max_ms: int = key("job.spark.resubmit.backoff.max.ms", integer(0, 86_400_000), 30_000)
-    """Milliseconds of the longest pause before a resubmission. The first pause is 1 s, and each further one doubles.
-    After a run of ten times the longest pause there is none."""
+    """Milliseconds of the longest pause before a resubmission. The first one in a row has none, the second one waits
+    for 1 s, and each further pause doubles. A run of ten times the longest pause begins the count again."""
     lease_ms: int = key("job.spark.lease.ms", integer(1_000, 3_600_000), 15_000)
     """A container stops itself after so many milliseconds without an answer from the driver."""
     coordinator_host: str | None = key(

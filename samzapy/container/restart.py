@@ -2,7 +2,7 @@
 
 After an aborted transaction, or one with an unknown outcome, all work since the last commit is void: inputs, caches,
 uncommitted bytes, and the state of the user's object. So nothing is rewound piece by piece. The container is closed and
-started again, in the order of `lifecycle`. That takes about a second and none of Spark's retries.
+started again, in the order of `lifecycle`. That takes about a second.
 
 An outage of the broker counts against no limit: a container that has run before waits for its end here (`Outage`), and
 so reaches none of the rungs. The first start of a run fails at once, since its address may be wrong.
@@ -14,17 +14,13 @@ nothing of the rungs above it.
     1  in place     a call that may succeed next time        5 starts in a row, 12 s of       the worker's attempt fails
        (here)       (RESTARTABLE; a ProducerError where      pauses; starts that commit
                     task.error.produce asks for retries)     begin the count again
-    2  Spark        an attempt that failed, a worker or      spark.task.maxFailures over      the Spark job fails
-                    an executor that died                    the task's life
-    3  placement    as Spark; only where it matters which    as many failures in a row        the submission fails
-       (instead     executor runs a container, so that       as Spark would take
-       of 2)        Spark gets a single try
-    4  supervisor   a Spark job or a submission that         job.spark.max.resubmits in a     the run fails
-       (driver)     failed: submits what is not done         row, with back-off
+    2  driver       an attempt that failed, a worker or      job.spark.max.resubmits in a     the run fails
+                    an executor that died: submits the       row, with back-off
+                    container again
 
-A local run has no Spark: its runner takes the place of rungs 2 to 4, with the limit and the pauses of rung 4. Two kinds
-of failure climb at once: one that another start would only repeat (a configuration error, a record that is too large),
-and the loss of the lease or of the job, after which the container is another attempt's.
+A local run has no Spark: its runner takes the place of rung 2, with the same limit and pauses. Two kinds of
+failure climb at once: one that another start would only repeat (a configuration error, a record that is too large), and
+the loss of the lease or of the job, after which the container is another attempt's.
 """
 
 from __future__ import annotations

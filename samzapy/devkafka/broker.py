@@ -13,7 +13,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -159,8 +158,8 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-#: Bytes after which the log's file is renamed, and the number of older files to keep.
-LOG_BYTES, LOG_FILES = 10_485_760, 2
+#: A start renames a larger log to `broker.log.1`.
+LOG_BYTES = 10_485_760
 
 _LONGEST_START_S = 90.0
 _LONGEST_STOP_S = 30.0
@@ -199,7 +198,6 @@ class DevBroker:
         self._version = version
         self._clock = clock
         self._child: subprocess.Popen[bytes] | None = None
-        self._writer: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> DevBroker:  # noqa: PYI034  typing.Self is newer than Python 3.10
         self.start()
@@ -216,7 +214,7 @@ class DevBroker:
 
     @property
     def log(self) -> Path:
-        """The broker's warnings and errors; the files before it are `broker.log.1` and `.2`."""
+        """The broker's warnings and errors; the file before it is `broker.log.1`."""
         return self._folder / "broker.log"
 
     def start(self) -> str:
@@ -276,14 +274,10 @@ class DevBroker:
         (self._folder / _SETTINGS).write_text(text, encoding="ascii")
         if not (self._folder / DATA / "meta.properties").is_file():
             self._format(java)
-        writer = [sys.executable, "-m", "samzapy.devkafka.rotating", str(self.log), str(LOG_BYTES), str(LOG_FILES)]
-        # Separate sessions: otherwise a Ctrl-C for the job in the same terminal would also end the broker.
-        nowhere = subprocess.DEVNULL
-        self._writer = subprocess.Popen(
-            writer, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, start_new_session=True
-        )
-        assert self._writer.stdin is not None
-        with self._writer.stdin as log:
+        if self.log.is_file() and self.log.stat().st_size > LOG_BYTES:
+            self.log.replace(self.log.with_name("broker.log.1"))
+        # A separate session: otherwise a Ctrl-C for the job in the same terminal would also end the broker.
+        with self.log.open("ab") as log:
             self._child = subprocess.Popen(
                 [*self._tie(), *java, "kafka.Kafka", _SETTINGS],
                 cwd=self._folder,
@@ -362,7 +356,3 @@ class DevBroker:
         except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
             process.kill()
             process.wait(_LONGEST_STOP_S)
-        if self._writer is not None:
-            # It ends with the broker's output.
-            self._writer.wait(_LONGEST_STOP_S)
-            self._writer = None

@@ -4,8 +4,7 @@ Everything is read from files: pyspark takes a second to import, and the questio
 differences, besides those hidden behind calls that both versions have:
 
 1. Spark 3.5 and 4.0 ask the JVM for its user in a way that Java 23 no longer has (`runs_on`).
-2. The first call of pyspark 4 into the JVM imports modules that take a while (`imported_by_calls`).
-3. Spark 3.5 is built for Scala 2.12, so Kafka's server gets its own Scala (`samzapy.devkafka.runtime`).
+2. Spark 3.5 is built for Scala 2.12, so Kafka's server gets its own Scala (`samzapy.devkafka.runtime`).
 """
 
 from __future__ import annotations
@@ -65,12 +64,6 @@ class InstalledSpark:
         except (OSError, zipfile.BadZipFile, EnvironmentFailure):
             # A Spark without this jar brings its own Hadoop, which is not known here.
             return True
-
-    @property
-    def imported_by_calls(self) -> tuple[str, ...]:
-        """The modules that pyspark's first call into the JVM imports, and with them pandas and NumPy if they are
-        installed; none before version 4."""
-        return ("pyspark.testing.utils",) if int(self.version.partition(".")[0]) >= 4 else ()
 
 
 def installed_spark() -> InstalledSpark:

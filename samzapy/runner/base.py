@@ -65,7 +65,7 @@ class StartableJob(ABC):
         """Make this run the owner of the job. Raises ConfigError, EnvironmentFailure."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PreparedJob(StartableJob):
     """A job that this run owns: everything that it needs was checked or created.
 

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import final
 
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.supervision import outage
 from samzapy.container.supervision.job_records import JobRecords, Ownership
 from samzapy.container.supervision.log_lines import record_of
 from samzapy.coordinator.coordinator import Coordinator, Oversight
+from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import Facts, UserFailure
+from samzapy.job.planner import changelog_partition_count
 from samzapy.runner.base import PreparedJob, Restart
-from samzapy.runner.changelogs import watch_changelogs
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.handover import OwnershipWatch
 from samzapy.runner.inputs import InputsWatch
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two checks of the clock.
-_CLOCK_PACE_S = 1.0
+#: Seconds between two checks of the clock; of the changelogs, and before the first of these.
+_CLOCK_PACE_S, _SIZES_PACE_S, _SIZES_FIRST_S = 1.0, 60.0, 5.0
 #: Seconds that the clock of the job may stand still, while a task advances, before a warning.
 _CLOCK_STALL_S = 120.0
 
@@ -109,7 +111,7 @@ def watching(
         ClockKeeper(checks, coordinator)
         if prepared.safe:
             watch.watch_poll()
-        watch_changelogs(config, prepared.model, coordinator, checks, on_event)
+        watch_sizes(changelogs_of(prepared), coordinator, checks, on_event)
         yield watch
 
 
@@ -135,3 +137,48 @@ class ClockKeeper:
         self._records.checkpoints.write_record(JobRecord.CLOCK, {CHECKPOINT_CLOCK: clock})
         self._coordinator.keep_checkpoint_clock(clock)
         return True
+
+
+def changelogs_of(prepared: PreparedJob) -> dict[str, Sequence[SystemStreamPartition]]:
+    """The changelog partitions of each store."""
+
+    def partitions(stream: SystemStream) -> Sequence[SystemStreamPartition]:
+        return [SystemStreamPartition(*stream, n) for n in range(changelog_partition_count(prepared.model))]
+
+    stores = prepared.config.stores.values()
+    return {store.name: partitions(store.changelog) for store in stores if store.changelog is not None}
+
+
+def watch_sizes(
+    changelogs: Mapping[str, Sequence[SystemStreamPartition]],
+    coordinator: Coordinator,
+    checks: Checks,
+    on_event: Callable[[str], None] = logger.warning,
+) -> None:
+    """Report the sizes of the changelog partitions of each store to the coordinator from now on. `on_event` gets a line for
+    each changelog that has grown."""
+    known = {of[0].system_stream: (store, len(of)) for store, of in changelogs.items() if of}
+
+    def size(ssps: Sequence[SystemStreamPartition]) -> ChangelogSize:
+        logs = checks.records.clients.offsets(ssps)
+        return ChangelogSize(len(ssps), sum(log.upcoming - log.oldest for log in logs.values()))
+
+    def check() -> bool:
+        for stream, description in checks.records.clients.describe(known).items():
+            store, count = known[stream]
+            if description is not None and description.partitions > count:
+                known[stream] = store, description.partitions
+                on_event(f"warning: {_grown(stream, store, count, description.partitions)}")
+        coordinator.note_changelogs({store: size(of) for store, of in changelogs.items()}, _SIZES_PACE_S)
+        return True
+
+    if changelogs:
+        checks.add(Row("changelogs", _SIZES_PACE_S, check), _SIZES_FIRST_S)
+
+
+def _grown(stream: SystemStream, store: str, before: int, now: int) -> str:
+    return (
+        f"changelog {stream} of store '{store}' has grown from {before} to {now} partitions: this run goes on with the first "
+        f"{before}, but no start accepts it, and Kafka takes no partition away. Before the next start copy its entries to a "
+        f"changelog of another name, stores.{store}.changelog (samzapy.dataframe.read_store, then write_store with place_by)"
+    )

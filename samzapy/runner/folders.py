@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from samzapy.api.engine import StorageEngineFactory
@@ -17,47 +16,40 @@ from samzapy.runner.spark.master import Master
 STORE_BYTES, CHECKPOINT_BYTES = 1024 * 1024, 64 * 1024
 
 
-@dataclass(frozen=True)
-class FolderState:
-    """The state of a folder, or of the nearest folder above it that exists: `there`.
-
-    `files` is the number of files that can still be created. It and `free_bytes` are None if the file system does not report
-    them.
-    """
-
-    there: Path
-    is_folder: bool
-    writable: bool
-    owner: int
-    free_bytes: int | None
-    files: int | None
-
-
 def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> None:
     """Raise EnvironmentFailure, with a line for each, for folders that the job cannot write to. Changes nothing.
 
     Skips the folders of stores if the executors are on other machines.
     """
-    found = []
+    problems = []
     for key, base, least in _folders(config, engines):
-        reason = _reason(base / config.job_name, least)
+        reason = refusal(base / config.job_name, least)
         if reason is not None:
-            found.append(f"{key}: {reason}, got '{base}'")
-    if found:
-        raise EnvironmentFailure("\n".join(found))
+            problems.append(f"{key}: {reason}, got '{base}'")
+    if problems:
+        raise EnvironmentFailure("\n".join(problems))
 
 
-def refusal(state: FolderState, user: int, least: int) -> str | None:
-    """The reason why `user` cannot write `least` bytes there; None if there is none."""
-    if not state.is_folder:
-        return f"expected a folder, {state.there} is not one"
-    if not state.writable:
-        owner = "" if state.owner == user else f", it belongs to {_name(state.owner)}"
-        return f"{_name(user)} may not write to {state.there}{owner}"
-    if state.free_bytes is not None and state.free_bytes < least:
-        return f"{state.there} has {state.free_bytes:,} B free, expected at least {least:,}"
-    if state.files == 0:
-        return f"{state.there} is on a file system without free inodes"
+def refusal(path: Path, least: int) -> str | None:
+    """The reason why this process cannot write `least` bytes below `path`, or the nearest folder above it that exists; None if
+    it can."""
+    place = path
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    try:
+        stat, system = place.stat(), os.statvfs(place)
+    except OSError as cause:
+        return f"cannot read {path} ({cause.strerror})"
+    if not place.is_dir():
+        return f"expected a folder, {place} is not one"
+    if not os.access(place, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        owner = "" if stat.st_uid == os.geteuid() else f", it belongs to {_name(stat.st_uid)}"
+        return f"{_name(os.geteuid())} may not write to {place}{owner}"
+    # Some file systems report neither.
+    if system.f_blocks and system.f_bavail * system.f_frsize < least:
+        return f"{place} has {system.f_bavail * system.f_frsize:,} B free, expected at least {least:,}"
+    if system.f_files and not system.f_favail:
+        return f"{place} is on a file system without free inodes"
     return None
 
 
@@ -73,29 +65,6 @@ def _folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> 
         yield "task.checkpoint.path", config.task.checkpoint.path, CHECKPOINT_BYTES
     if config.state_checkpoint.path is not None:
         yield "state.checkpoint.path", config.state_checkpoint.path, CHECKPOINT_BYTES
-
-
-def _reason(path: Path, least: int) -> str | None:
-    try:
-        return refusal(look_at(path), os.geteuid(), least)
-    except OSError as cause:
-        return f"cannot look at {path} ({cause.strerror})"
-
-
-def look_at(path: Path) -> FolderState:
-    """The state of a folder, which need not exist. Raises OSError."""
-    there = path
-    while not os.path.lexists(there) and there != there.parent:
-        there = there.parent
-    stat, system = there.stat(), os.statvfs(there)
-    return FolderState(
-        there,
-        there.is_dir(),
-        os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids),
-        stat.st_uid,
-        system.f_bavail * system.f_frsize if system.f_blocks else None,
-        system.f_favail if system.f_files else None,
-    )
 
 
 def _name(user: int) -> str:

@@ -33,7 +33,6 @@ from samzapy.config.own_streams import checkpoint_stream
 from samzapy.config.reading.keys import keys_of
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.systems import LOG, new_stream
-from samzapy.config.tasks.patterns import InputPattern
 from samzapy.config.tasks.task import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.supervision.job_records import HandoverRequest, open_job, this_run
@@ -124,7 +123,10 @@ def preparing(
 @contextmanager
 def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
     config = resolved(given, occasion.restart.refused)
-    code = _ready_code(config)
+    code = checked_code(config)
+    code.streams.make_ready()
+    make_ready(config, code.engines, code.serdes)
+    check_folders(config, code.engines)
     config = without_idle_standbys(config, code.engines)
     with open_job(config, "driver") as (clients, checkpoints):
         streams = KnownStreams(clients)
@@ -132,18 +134,18 @@ def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
         counts = checked_inputs(config, streams)
         check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
         check_copies(config, clients.admin, streams)
-        records = _Records(clients, checkpoints, streams)
-        with closing(_CheckedJob(given, config, code, records, counts, occasion)) as job:
+        job = _CheckedJob(
+            given=given,
+            config=config,
+            code=code,
+            clients=clients,
+            checkpoints=checkpoints,
+            streams=streams,
+            counts=counts,
+            occasion=occasion,
+        )
+        with closing(job):
             yield job
-
-
-@dataclass(frozen=True)
-class _Records:
-    """The clients of a job's systems, its checkpoints, and the streams as of the first look."""
-
-    clients: SystemClients
-    checkpoints: CheckpointManager
-    streams: KnownStreams
 
 
 class _CheckedJob(StartableJob):
@@ -151,24 +153,27 @@ class _CheckedJob(StartableJob):
 
     def __init__(
         self,
+        *,
         given: JobConfig,
         config: JobConfig,
         code: JobCode,
-        records: _Records,
+        clients: SystemClients,
+        checkpoints: CheckpointManager,
+        streams: KnownStreams,
         counts: Mapping[SystemStream, int],
         occasion: Occasion,
     ) -> None:
-        """`config`: the job file `given`, with streams in place of its patterns, and without idle standbys."""
+        """`config`: the job file `given`, with streams in place of its patterns, and without idle standbys. `streams`: as they
+        were at the first check."""
         self.config = config
         self.model = plan(config, counts)
         self._given = given
         self._code = code
-        self._records = records
-        self._checkpoints = records.checkpoints
-        self._streams = records.streams
+        self._clients = clients
+        self._checkpoints = checkpoints
+        self._streams = streams
         self._counts = counts
         self._occasion = occasion
-        self._run = occasion.run
         self._handover: Handover | None = None
 
     @property
@@ -177,11 +182,7 @@ class _CheckedJob(StartableJob):
 
     def announce(self) -> bool:
         config, checkpoints = self.config, self._checkpoints
-        if (
-            not config.handover_ms
-            or self._occasion.restart.after is not None
-            or not _started_before(config, self._streams)
-        ):
+        if not config.handover_ms or self._occasion.restart.after is not None or not self._started_before():
             return False
         before, complete = peek_owner(checkpoints)
         if before is None or before.job != (config.name, config.id) or not may_answer(before):
@@ -195,35 +196,37 @@ class _CheckedJob(StartableJob):
 
     def claim(self) -> PreparedJob:
         """Steps 3 to 8."""
-        config, clients, task_class = self.config, self._records.clients, self._code.task_class
+        config, task_class = self.config, self._code.task_class
         self._check_restart()
         if self._handover is not None:
             self._handover.complete()
-        planned = _planned(
-            config,
-            self._records,
-            self._counts,
-            self._code,
-            self._run,
-            self._given.task.patterns,
-            awaited=self._occasion.awaited,
-        )
+        # 3  the job is taken over
+        claim = self._take_over(self.model, self._occasion.run) if self._started_before() else None
+        # 4  the model
+        with self._checkpoints.one_pass():
+            planned = self._plan()
+            clocks, missing = self._check_state(planned.model)
+        # 5  checkpoints
+        self._checkpoints.start()
+        if claim is None or not _covers(claim, config.job_name, planned.model):
+            claim = self._take_over(planned.model, self._occasion.run if claim is None else claim.run)
+        # 6  streams
+        self._create(missing, changelog_partition_count(planned.model))
+        self._record(planned)
         # This context lasts as long as the run: a reader would go on fetching the containers' checkpoints.
         self._checkpoints.close()
-        claim = planned.claim
         reach("handover.7")
-        ends = _ends(config, clients, planned.model, self._occasion.until_end)
         kept = weakly_kept(config, self._streams)
         weaker = guarantee_warnings(config, load_factory, task_class)
         read = {*self._counts, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
         return PreparedJob(
-            config,
-            planned.model,
-            ends,
-            tuple(_warnings(config, self._counts, planned.inputs, task_class)),
-            claim.run.id,
-            (*weaker, *weakened_state(config.stores, claim.state), *kept),
-            planned.clocks,
+            config=config,
+            model=planned.model,
+            ends=self._ends(planned.model),
+            warnings=tuple(_warnings(config, self._counts, planned.inputs, task_class)),
+            run_id=claim.run.id,
+            guarantee_warnings=(*weaker, *weakened_state(config.stores, claim.state), *kept),
+            clocks=clocks,
             transactions=claim.state.system is not None,
             epoch=None if config.task.checkpoint is None else claim.run.epoch,
             lease_ms=claim.run.lease_ms,
@@ -233,6 +236,11 @@ class _CheckedJob(StartableJob):
             inputs={stream: found for stream in read if (found := self._streams(stream)) is not None},
         )
 
+    def close(self) -> None:
+        """Close the clients of the handover."""
+        if self._handover is not None:
+            self._handover.close()
+
     def _check_restart(self) -> None:
         """Raise JobTakenOver if the run that starts again has lost the job meanwhile."""
         after = self._occasion.restart.after
@@ -240,121 +248,87 @@ class _CheckedJob(StartableJob):
         if owner is not None and owner.id != after:
             raise JobTakenOver.by(self.config.name, owner.started_ms, owner.host, owner.pid)
 
-    def close(self) -> None:
-        """Close the clients of the handover."""
-        if self._handover is not None:
-            self._handover.close()
+    def _started_before(self) -> bool:
+        """Whether the job has checkpoints already, and so may have an owner."""
+        stream = checkpoint_stream(self.config)
+        return stream is not None and self._streams(stream) is not None
 
+    def _take_over(self, model: JobModel, run: JobRun) -> Claim:
+        members = [container.id for container in model.containers]
+        tasks = [task.name for task in model.tasks]
+        wait = threading.Event().wait
+        return take_over(self.config, self._clients, self._checkpoints, self._code.state, members, tasks, wait, run=run)
 
-def _ready_code(config: JobConfig) -> JobCode:
-    """Step 1 of `prepare`."""
-    code = checked_code(config)
-    code.streams.make_ready()
-    make_ready(config, code.engines, code.serdes)
-    check_folders(config, code.engines)
-    return code
+    def _plan(self) -> _Planned:
+        """The model of the job, from its inputs and the records of earlier runs."""
+        config, checkpoints, counts, patterns = self.config, self._checkpoints, self._counts, self._given.task.patterns
+        refuse_renamed(config, checkpoints, self._streams)
+        before = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
+        known = forget_gone(before, config.task.inputs, patterns)
+        late = late_inputs(config, patterns, known, ever=bool(before) or self._occasion.awaited)
+        inputs = follow_growth(known, counts, keeps_state=keeps_state(config.stores), late=late)
+        check_copartitioned(config, inputs, self._code.task_class)
+        previous = read_changelog_partitions(checkpoints)
+        if patterns:
+            refuse_further_tasks(config, counts, counts.keys() - known.keys(), previous)
+        return _Planned(plan(config, counts, previous, inputs), inputs, before, previous)
+
+    def _check_state(self, model: JobModel) -> tuple[KeptClocks, set[SystemStream]]:
+        """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit
+        the stores and hold no records of another job."""
+        config, checkpoints = self.config, self._checkpoints
+        refuse_copied(checkpoints, config.stores)
+        committed = checkpoints.read(task.name for task in model.tasks)
+        clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK).newest)
+        check_checkpoints(config, self._code.engines, committed.values())
+        partitions = changelog_partition_count(model)
+        missing = set()
+        for stream, store in _logged(config).items():
+            description = self._streams(stream)
+            if description is None:
+                missing.add(stream)
+            else:
+                check_described(description, store, partitions)
+        refuse_foreign(config, model, committed, checkpoints, self._clients, self._streams)
+        return clocks, missing
+
+    def _create(self, missing: Collection[SystemStream], partitions: int) -> None:
+        """Create the `missing` changelogs, and the streams of metrics and access logs."""
+        logged = _logged(self.config)
+        specs = {stream: changelog_spec(logged[stream], partitions) for stream in missing}
+        self._clients.create(specs | _further_streams(self.config, partitions))
+        self._streams.look(missing)
+        for stream in missing:
+            created = self._streams(stream)
+            if created is None:
+                raise vanished(logged[stream], stream.stream)
+            check_described(created, logged[stream], partitions)
+
+    def _record(self, planned: _Planned) -> None:
+        owned = {task.name: task.changelog_partition for task in planned.model.tasks}
+        write_changelog_partitions(self._checkpoints, {**planned.changelog_partitions, **owned})
+        if planned.inputs != planned.inputs_before:
+            self._checkpoints.write_record(JobRecord.INPUTS, to_json(planned.inputs))
+
+    def _ends(self, model: JobModel) -> dict[SystemStreamPartition, int] | None:
+        read = {ssp for task in model.tasks for ssp in task.ssps}
+        until_end = self._occasion.until_end
+        bounded = {ssp for ssp in read if until_end or self.config.stream(ssp.system_stream).bounded}
+        return {ssp: offsets.upcoming for ssp, offsets in self._clients.offsets(bounded).items()} or None
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """The model of the job, from its inputs and checkpoints, and the claim of this run."""
+    """The model of the job and its inputs; the inputs and the changelog partitions as earlier runs have recorded them."""
 
     model: JobModel
     inputs: Mapping[SystemStream, InputPartitions]
-    clocks: KeptClocks
-    claim: Claim
-
-
-def _planned(
-    config: JobConfig,
-    records: _Records,
-    counts: Mapping[SystemStream, int],
-    code: JobCode,
-    run: JobRun,
-    patterns: Collection[InputPattern],
-    *,
-    awaited: bool,
-) -> _Planned:
-    """Steps 3 to 6 of `prepare`."""
-    clients, checkpoints, streams = records.clients, records.checkpoints, records.streams
-
-    def taken_over(model: JobModel, run: JobRun) -> Claim:
-        members = [container.id for container in model.containers]
-        tasks = [task.name for task in model.tasks]
-        wait = threading.Event().wait
-        return take_over(config, clients, checkpoints, code.state, members, tasks, wait, run=run)
-
-    # 3  the job is taken over
-    claim = taken_over(plan(config, counts), run) if _started_before(config, streams) else None
-    # 4  the model
-    with checkpoints.one_pass():
-        refuse_renamed(config, checkpoints, streams)
-        before = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
-        known = forget_gone(before, config.task.inputs, patterns)
-        late = late_inputs(config, patterns, known, ever=bool(before) or awaited)
-        inputs = follow_growth(known, counts, keeps_state=keeps_state(config.stores), late=late)
-        check_copartitioned(config, inputs, code.task_class)
-        previous = read_changelog_partitions(checkpoints)
-        if patterns:
-            refuse_further_tasks(config, counts, counts.keys() - known.keys(), previous)
-        model = plan(config, counts, previous, inputs)
-        partitions = changelog_partition_count(model)
-        clocks, missing = _checked_state(config, clients, checkpoints, model, code, streams)
-    # 5  checkpoints
-    checkpoints.start()
-    if claim is None or not _covers(claim, config.job_name, model):
-        claim = taken_over(model, run if claim is None else claim.run)
-    # 6  streams
-    _create(config, clients, missing, partitions, streams)
-    write_changelog_partitions(checkpoints, previous | {task.name: task.changelog_partition for task in model.tasks})
-    if inputs != before:
-        checkpoints.write_record(JobRecord.INPUTS, to_json(inputs))
-    return _Planned(model, inputs, clocks, claim)
-
-
-def _checked_state(
-    config: JobConfig,
-    clients: SystemClients,
-    checkpoints: CheckpointManager,
-    model: JobModel,
-    code: JobCode,
-    streams: KnownStreams,
-) -> tuple[KeptClocks, set[SystemStream]]:
-    """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit
-    the stores and hold no records of another job."""
-    refuse_copied(checkpoints, config.stores)
-    committed = checkpoints.read(task.name for task in model.tasks)
-    clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK).newest)
-    check_checkpoints(config, code.engines, committed.values())
-    partitions = changelog_partition_count(model)
-    missing = set()
-    for stream, store in _logged(config).items():
-        found = streams(stream)
-        if found is None:
-            missing.add(stream)
-        else:
-            check_described(found, store, partitions)
-    refuse_foreign(config, model, committed, checkpoints, clients, streams)
-    return clocks, missing
+    inputs_before: Mapping[SystemStream, InputPartitions]
+    changelog_partitions: Mapping[str, int]
 
 
 def _logged(config: JobConfig) -> dict[SystemStream, StoreConfig]:
     return {store.changelog: store for store in config.stores.values() if store.changelog}
-
-
-def _create(
-    config: JobConfig, clients: SystemClients, missing: Collection[SystemStream], partitions: int, streams: KnownStreams
-) -> None:
-    """Create the `missing` changelogs, and the streams of metrics and access logs."""
-    logged = _logged(config)
-    specs = {stream: changelog_spec(logged[stream], partitions) for stream in missing}
-    clients.create(specs | _further_streams(config, partitions))
-    streams.look(missing)
-    for stream in missing:
-        made = streams(stream)
-        if made is None:
-            raise vanished(logged[stream], stream.stream)
-        check_described(made, logged[stream], partitions)
 
 
 def _further_streams(config: JobConfig, partitions: int) -> dict[SystemStream, StreamSpec]:
@@ -367,24 +341,10 @@ def _further_streams(config: JobConfig, partitions: int) -> dict[SystemStream, S
     return found
 
 
-def _started_before(config: JobConfig, streams: KnownStreams) -> bool:
-    """Whether the job has checkpoints already, and so may have an owner."""
-    stream = checkpoint_stream(config)
-    return stream is not None and streams(stream) is not None
-
-
 def _covers(claim: Claim, job_name: str, model: JobModel) -> bool:
     """Whether the record of the run has the transactional ids of all containers of the model."""
     ids = {transactional_id(job_name, container.id) for container in model.containers}
     return ids <= set(claim.run.transactional_ids or ())
-
-
-def _ends(
-    config: JobConfig, clients: SystemClients, model: JobModel, until_end: bool
-) -> dict[SystemStreamPartition, int] | None:
-    read = {ssp for task in model.tasks for ssp in task.ssps}
-    bounded = {ssp for ssp in read if until_end or config.stream(ssp.system_stream).bounded}
-    return {ssp: found.upcoming for ssp, found in clients.offsets(bounded).items()} or None
 
 
 def _warnings(

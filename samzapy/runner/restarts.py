@@ -37,10 +37,10 @@ _FIRST_S = 1.0
 
 
 class Backoff:
-    """Delays that double from `first_s` to `longest_s`, at most `limit` in a row.
+    """No delay, and then delays that double from `first_s` to `longest_s`, at most `limit` in a row.
 
-    A run of ten times the longest delay resets the count, and the next one starts without delay. Progress does not reset it: if
-    one partition has a message that cannot be processed, the other partitions still advance with every attempt.
+    A run of ten times the longest delay resets the count. Progress does not reset it: if one partition has a message that
+    cannot be processed, the other partitions still advance with every attempt.
     """
 
     def __init__(self, limit: int, first_s: float, longest_s: float) -> None:
@@ -53,13 +53,12 @@ class Backoff:
         """Seconds to wait after a run that failed after `lasted_s` seconds; None to give up. An `outage` is not counted."""
         if outage:
             return self._longest_s
-        sound = lasted_s >= SOUND * self._longest_s
-        if sound:
+        if lasted_s >= SOUND * self._longest_s:
             self.failures = 0
         if self.failures >= self.limit:
             return None
         self.failures += 1
-        return 0.0 if sound else float(min(self._longest_s, self._first_s * 2 ** (self.failures - 1)))
+        return 0.0 if self.failures == 1 else float(min(self._longest_s, self._first_s * 2 ** (self.failures - 2)))
 
 
 def starts(delay_s: float) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
-from samzapy.verify.recovery import longest
 from samzapy.verify.scenario import Listener, Plan, Row, Scenario
 from samzapy.verify.target import Target, spread
 
@@ -73,15 +72,12 @@ COLUMNS = (
     "reordered",
     "mismatches",
     "recovery s",
-    "Spark's s",
-    "pause s",
     "verdict",
 )
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A scenario's line; `recovery s` is the longest, `Spark's s` Spark's part of it, `pause s` the longest time
-    without outputs in an upgrade."""
+    """A scenario's line; `recovery s` is the longest."""
     count = row.verdict.count
     return (
         row.plan.scenario,
@@ -91,13 +87,14 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{count('duplicates'):,}",
         f"{count('order'):,}",
         f"{row.verdict.mismatches:,}",
-        *map(_tenths, longest(row.recoveries)),
+        _longest(row.recoveries_s),
         row.word,
     )
 
 
-def _tenths(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds:.1f}"
+def _longest(recoveries_s: Iterable[float]) -> str:
+    longest_s = max(recoveries_s, default=None)
+    return "" if longest_s is None else f"{longest_s:.1f}"
 
 
 def totals(rows: Sequence[Row], name: str = "all") -> tuple[str, ...]:
@@ -114,7 +111,7 @@ def totals(rows: Sequence[Row], name: str = "all") -> tuple[str, ...]:
         total("duplicates"),
         total("order"),
         f"{sum(row.verdict.mismatches for row in rows):,}",
-        *map(_tenths, longest(tuple(each for row in rows for each in row.recoveries))),
+        _longest(seconds for row in rows for seconds in row.recoveries_s),
         "kept" if all(row.kept for row in rows) else "BROKEN",
     )
 

@@ -60,7 +60,6 @@ class JobProcess:
         number = len(list(folder.glob("run-*.log")))
         self._log, self._out = folder / f"run-{number}.log", folder / f"run-{number}.out"
         tie = shutil.which("setpriv") if self.tied else None
-        self.began = SYSTEM_CLOCK.monotonic()
         with self._out.open("wb") as out, self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*((tie, "--pdeathsig", "KILL") if tie else ()), *self.samzapy, "run", *arguments],
@@ -71,12 +70,7 @@ class JobProcess:
                 env={**os.environ, **environ},
                 start_new_session=True,
             )
-        self._born = psutil.Process(self.process.pid).create_time()
         self._client: CoordinatorClient | None = None
-
-    def start_of(self, process: psutil.Process) -> float:
-        """The start time of a process of this machine, by the monotonic clock. Raises psutil.NoSuchProcess."""
-        return self.began + float(process.create_time()) - self._born
 
     @property
     def exit_code(self) -> int | None:
@@ -123,13 +117,6 @@ class JobProcess:
     def executors(self) -> list[psutil.Process]:
         """The executors' JVMs."""
         return executors(self.below())
-
-    def spark(self) -> list[psutil.Process]:
-        """The driver's JVM, or the script that starts it."""
-        try:
-            return psutil.Process(self.process.pid).children()
-        except psutil.NoSuchProcess:
-            return []
 
     def terminate(self) -> None:
         """Ask it to commit and stop."""

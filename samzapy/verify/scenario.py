@@ -37,7 +37,6 @@ from samzapy.verify import checkers
 from samzapy.verify.checkers import Finding, state
 from samzapy.verify.evidence import Evidence, fold
 from samzapy.verify.processes import NoProgress
-from samzapy.verify.recovery import Recovery, spark_part
 from samzapy.verify.scene import Scene
 from samzapy.verify.streams import Streams, collect, streams_of
 from samzapy.verify.target import (
@@ -121,8 +120,6 @@ def judge(
 #: During an upgrade each step writes this part of the events that its stretch has left, so that some come however long
 #: it takes.
 _STEP = 1 / 1_000
-#: The faults that end with other Python workers.
-_RESTARTED = {Kind.WORKER, Kind.EXECUTOR, Kind.DRIVER, Kind.UPGRADE}
 #: Seconds past the lease for which a zombie stays stopped at most: by then a successor may have started.
 _PAST_LEASE_S = 3.0
 
@@ -217,7 +214,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Row:
-    """The end of a scenario. `recoveries`: of each fault that was waited for. `gave_up`: why the job ended by itself.
+    """The end of a scenario. `recoveries_s`: the seconds after each fault that was waited for. `gave_up`: why the job ended by itself.
 
     The streams of a `job` that broke its promise are kept; their names begin with the job's.
     """
@@ -225,7 +222,7 @@ class Row:
     plan: Plan
     verdict: Verdict
     struck: tuple[Fault, ...]
-    recoveries: tuple[Recovery, ...]
+    recoveries_s: tuple[float, ...]
     seconds: float
     job: str = ""
     gave_up: tuple[str, ...] = ()
@@ -258,8 +255,7 @@ class Row:
             "duplicated": count("duplicates"),
             "reordered": count("order"),
             "mismatches": self.verdict.mismatches,
-            "recovery_s": [round(each.seconds, 2) for each in self.recoveries],
-            "recoveries": [each.to_json() for each in self.recoveries],
+            "recovery_s": [round(seconds, 2) for seconds in self.recoveries_s],
             "seconds": round(self.seconds, 1),
             "gave_up": list(self.gave_up),
             "violations": [str(finding) for finding in self.verdict.violations],
@@ -295,7 +291,7 @@ class Scenario:
         self._struck: list[Fault] = []
         self._clock = clock
         self._name = f"verify-{plan.scenario}-{secrets.token_hex(4)}"
-        self._recoveries: list[Recovery] = []
+        self._recoveries_s: list[float] = []
         self._findings: list[Finding] = []
 
     def run(self) -> Row:
@@ -316,14 +312,14 @@ class Scenario:
             containers, patience_s = self._target.containers, self._target.patience_s
             scene = Scene(self._folder, job_file, feeder, self._clock, containers, patience_s)
             stack.callback(scene.close)
-            self._through_faults(scene, Stranger(streams, changelog(self._name, "sum")), watcher)
+            self._through_faults(scene, Stranger(streams, changelog(self._name, "sum")))
             scene.close()
             verdict = self._judge(streams, watcher, scene.state)
             if not verdict.violations:
                 streams.delete(streams_of(self._name))
             gave_up = tuple(scene.gave_up)
         seconds = self._clock.monotonic() - started
-        return Row(self._plan, verdict, tuple(self._struck), tuple(self._recoveries), seconds, self._name, gave_up)
+        return Row(self._plan, verdict, tuple(self._struck), tuple(self._recoveries_s), seconds, self._name, gave_up)
 
     def _feeder(self, streams: Streams) -> Feeder:
         plan = self._plan
@@ -332,7 +328,7 @@ class Scenario:
         producer, stream = streams.producer(), f"{self._name}-in"
         return Feeder(producer, stream, self._target.partitions, made, pace, lambda n: self._listener.written(plan, n))
 
-    def _through_faults(self, scene: Scene, stranger: Stranger, watcher: Watcher) -> None:
+    def _through_faults(self, scene: Scene, stranger: Stranger) -> None:
         """Feed and strike until everything is processed and committed. A job that hangs is a finding."""
         plan = self._plan
         kinds = self._target.kinds
@@ -342,7 +338,7 @@ class Scenario:
             self._tell("starting")
             scene.until(lambda: scene.caught_up(scene.feeder.ends), "running")
             for fault in schedule(plan.scenario, kinds, plan.faults, plan.events, plan.own_seed):
-                self._through(fault, scene, stranger, watcher)
+                self._through(fault, scene, stranger)
             scene.feeder.allow(plan.events)
             scene.fed(plan.events)
             scene.recovered(scene.feeder.ends)
@@ -350,27 +346,21 @@ class Scenario:
         except NoProgress as hung:
             self._findings.append(Finding("progress", 1, str(hung)))
 
-    def _through(self, fault: Fault, scene: Scene, stranger: Stranger, watcher: Watcher) -> None:
+    def _through(self, fault: Fault, scene: Scene, stranger: Stranger) -> None:
         feeder = scene.feeder
-        upgrade = fault.kind is Kind.UPGRADE
-        feeder.allow(fault.after if upgrade else fault.until)
+        feeder.allow(fault.after if fault.kind is Kind.UPGRADE else fault.until)
         scene.fed(fault.after)
         struck = self._clock.monotonic()
         self._struck.append(fault)
         strike(fault, scene, self._target, stranger)
-        # Without events there are no outputs, whichever run works.
-        watched = upgrade and feeder.acknowledged < fault.until
         feeder.allow(fault.until)
         if not fault.patient:
             self._tell(f"{fault}; not waited for")
             return
         scene.fed(min(feeder.acknowledged + _PROOF_OF_LIFE, fault.until))
         scene.recovered(feeder.ends)
-        now = self._clock.monotonic()
-        spark_s = spark_part(scene.run, struck) if fault.kind in _RESTARTED else None
-        pause_s = watcher.longest_pause(struck, now) if watched else None
-        self._recoveries.append(Recovery(now - struck, spark_s, pause_s))
-        self._tell(f"{fault}; recovered in {self._recoveries[-1]}")
+        self._recoveries_s.append(self._clock.monotonic() - struck)
+        self._tell(f"{fault}; recovered in {self._recoveries_s[-1]:.1f} s")
 
     def _tell(self, line: str) -> None:
         self._listener.happened(self._plan, line)

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from samzapy.api.system import OutgoingRecord, SystemProducer
-from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import EnvironmentFailure, ProducerError, SamzapyError
 from samzapy.verify.evidence import Record
 from samzapy.verify.processes import NoProgress
@@ -128,12 +127,10 @@ _POLL_RECORDS = 5_000
 class Watcher:
     """Reads a stream from its beginning, in a thread, until it is closed. It waits for a broker that is away."""
 
-    def __init__(self, streams: Streams, stream: str, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, streams: Streams, stream: str) -> None:
         self._streams = streams
-        self._clock = clock
         self._positions = dict.fromkeys(streams.partitions(stream), 0)
         self._seen: list[Record] = []
-        self._arrivals: list[tuple[float, int]] = []
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="verify-watcher", daemon=True)
         self._thread.start()
@@ -142,16 +139,6 @@ class Watcher:
     def count(self) -> int:
         """The number of records that it has seen."""
         return len(self._seen)
-
-    def longest_pause(self, since: float, until: float) -> float:
-        """The most seconds between two arrivals in any one partition, after `since` and before `until`."""
-        last: dict[int, float] = {}
-        longest = 0.0
-        for at, partition in list(self._arrivals):
-            if since <= at <= until:
-                longest = max(longest, at - last.get(partition, at))
-                last[partition] = at
-        return longest
 
     def close(self) -> list[Record]:
         """Stop; returns the records that it has seen."""
@@ -173,7 +160,6 @@ class Watcher:
                 for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
                     self._seen += records_of(batch)
                     self._positions[batch.ssp] = batch.offsets[-1] + 1
-                    self._arrivals.append((self._clock.monotonic(), batch.ssp.partition))
         finally:
             consumer.close()
 

@@ -683,9 +683,9 @@ _ANSWERED = (
         ("tests/unit/runner/test_handover.py",),
     ),
     Mutant(
-        "samzapy/runner/spark/supervisor.py",
-        "slot.failures = 1 if now - slot.started > SOUND_S else slot.failures + 1",
-        "slot.failures += 1",
+        "samzapy/runner/restarts.py",
+        "            self.failures = 0\n",
+        "            pass\n",
         ("tests/unit/runner/spark/executors/test_slots.py",),
     ),
     Mutant(

@@ -36,7 +36,7 @@ class RunFlags:
 @click.command()
 @JOB
 @OVERRIDES
-@click.option("--master", metavar="URL", help="Spark master (job.spark.master); default local[N,4], N the containers.")
+@click.option("--master", metavar="URL", help="Spark master (job.spark.master); default local[N], N the containers.")
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="The runner.")
 @click.option("--until-end", is_flag=True, help="Stop at the current ends of the inputs.")
 @click.option(

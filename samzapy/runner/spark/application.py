@@ -20,8 +20,7 @@ from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import Java
 from samzapy.runner.base import TOKEN
-from samzapy.runner.spark.jvm import DriverJvm
-from samzapy.runner.spark.jvm.folder import RunFolder
+from samzapy.runner.spark.jvm import DriverJvm, RunFolder
 from samzapy.runner.spark.master import Master, environment, spark_settings
 from samzapy.runner.spark.user_code import shipped_files
 from samzapy.runner.spark.worker import warm_up
@@ -256,11 +255,6 @@ class SparkApplication:
         """The ids of the present executors. Raises Spark's own errors."""
         ids = self.context._jsc.sc().getExecutorIds().mkString(",")  # noqa: SLF001  # not offered to Python
         return frozenset(ids.split(",")) if ids else frozenset()
-
-    def unused(self, executor_id: str) -> Place | None:
-        """The place of an executor that has run no task yet; None for any other. Raises Spark's own errors."""
-        found = self.context._jsc.sc().statusStore().executorSummary(executor_id)  # noqa: SLF001  # not offered to Python
-        return None if found.totalTasks() else Place(found.hostPort().rpartition(":")[0], executor_id)
 
     def wait_for(self, hosts: Collection[str], wait: Callable[[float], object]) -> None:
         """Wait until Spark has an executor on each of the hosts, at most some seconds."""

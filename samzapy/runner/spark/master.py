@@ -60,8 +60,7 @@ class Master:
     def parse(cls, address: str) -> Master:
         """Read `local[N,F]`, `local-cluster[N,CORES,MB]`, `spark://...`, `yarn` or `k8s://...`. Raises ConfigError.
 
-        `local` and `local[N]` never retry a task; the supervisor then resubmits failed containers. The `*` of
-        `local[*]` becomes a number: a JVM may count the cores differently, for example in a container with a quota.
+        The supervisor resubmits failed containers, so a second number is of no use. The `*` of `local[*]` becomes a number: a JVM may count the cores differently, for example in a container with a quota.
         """
         local = _LOCAL.match(address)
         if local is not None:
@@ -78,8 +77,8 @@ class Master:
 
     @classmethod
     def default(cls, containers: int, conf: Mapping[str, str] | None = None) -> Master:
-        """`local[N,4]`: a slot for each container, with the cores per task of `conf`, and Spark's usual four tries."""
-        return cls.parse(f"local[{containers * _task_cpus(conf or {})},4]")
+        """`local[N]`: a slot for each container, with the cores per task of `conf`."""
+        return cls.parse(f"local[{containers * _task_cpus(conf or {})}]")
 
     @property
     def one_executor(self) -> bool:
@@ -126,7 +125,7 @@ class Master:
     def check_slots(self, containers: int) -> None:
         """Raise ConfigError if some endless containers would never get a slot."""
         if self.slots is not None and containers > self.slots:
-            more = f"more {_INSTANCES}" if self.on_demand else f"local[{containers * self.task_cpus},4]"
+            more = f"more {_INSTANCES}" if self.on_demand else f"local[{containers * self.task_cpus}]"
             message = (
                 f"{containers} endless containers need {containers} slots, {self.address} has {self.slots}: "
                 f"{containers - self.slots} would never run; use {more} or fewer job.container.count"
@@ -264,12 +263,11 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    "spark.task.maxFailures": "4",
+    # The driver retries, and chooses the place. A container waits for that place only briefly, twice at most (executor, host),
+    # because elsewhere it processes again after a restore.
+    "spark.task.maxFailures": "1",
+    "spark.locality.wait": "500ms",
 }
-
-#: The driver chooses the place of a retry, so Spark must not retry. A container waits for that place only briefly, twice at
-#: most (executor, host), because elsewhere it processes again after a restore.
-_PLACED = {"spark.task.maxFailures": "1", "spark.locality.wait": "500ms"}
 
 #: Spark on YARN and Kubernetes ends an application for good after some lost executors (twice as many as were asked for, at least
 #: three), and YARN after two lost masters of the application. Without these settings a job would count them for all its life.
@@ -304,7 +302,6 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     _refuse(given)
     settings = {
         **_DEFAULTS,
-        **(_PLACED if config.placement.chooses else {}),
         **_asked_for(master, given),
         **given,
         **{key: value for key, (value, _) in FIXED.items()},
@@ -332,8 +329,7 @@ def _asked_for(master: Master, conf: Mapping[str, str]) -> dict[str, str]:
 def added_settings(config: JobConfig, master: Master) -> dict[str, str]:
     """The settings for a driver's JVM that runs already, where it has none of its own. Raises ConfigError."""
     _refuse(config.spark.conf)
-    placed = _PLACED if config.placement.chooses else {}
-    settings = {**_DEFAULTS, **placed, **_asked_for(master, config.spark.conf), **config.spark.conf}
+    settings = {**_DEFAULTS, **_asked_for(master, config.spark.conf), **config.spark.conf}
     if master.on_this_machine and _PYTHON not in config.spark.conf:
         settings.setdefault(_DAEMON, DAEMON_MODULE)
     return settings

@@ -1,20 +1,13 @@
 """Decides where the next attempt of a container runs, and when to give an attempt up.
 
-`Locality` remembers where the local state of the tasks is. `SparkPlaces` leaves both decisions to Spark. `StatePlaces` runs a
-container where its state is. Spark fixes the preferred places of a task when its job is submitted, and retries a lost task
-anywhere, so each such attempt is a separate Spark job. `StatePlaces` gives an attempt up in three cases:
-
-1. Its executor is gone. Spark would wait for room, which a standby may occupy: the loss of a whole host is not a failure.
-2. It stays silent, although Spark was asked to kill its worker. Spark notices a host that hangs only after minutes.
-3. It waits for room while a standby of the container occupies some.
+`Locality` remembers where the local state of the tasks is; `Places` runs a container there. Spark fixes the preferred places of
+a task when its job is submitted, so each attempt is a separate Spark job.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import threading
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -31,6 +24,7 @@ from samzapy.coordinator.wire import Place
 from samzapy.errors import RestoreError, SamzapyError
 from samzapy.job.model import ContainerModel
 from samzapy.runner.checks import Checks, Row
+from samzapy.runner.restarts import Backoff
 from samzapy.strict_json import convert
 
 logger = logging.getLogger(__name__)
@@ -120,8 +114,8 @@ def from_json(data: Mapping[str, Any] | None) -> dict[str, Place]:
     return {task: Place(place.host) for task, place in tasks.items()}
 
 
-#: Seconds between two checks for lost executors: each takes many calls.
-EXECUTORS_PACE_S = 1.0
+#: Seconds between two lists of the executors.
+_EXECUTORS_PACE_S = 1.0
 #: Seconds after the end of its lease in which Spark has to end a container.
 SILENT_S = 10.0
 #: Seconds that a container waits for room before one of its standbys makes room.
@@ -133,7 +127,7 @@ NO_ROOM = "no room"
 
 
 class SparkAttempt(Protocol):
-    """The containers of a slot as one Spark job."""
+    """An attempt of a slot as one Spark job."""
 
     @property
     def running(self) -> bool:
@@ -149,31 +143,48 @@ class SparkAttempt(Protocol):
         ...
 
 
-@dataclass
-class ContainerSlot:
-    """The containers, or the standby, of one Spark job, over all its attempts."""
+@dataclass(eq=False)
+class Slot:
+    """A container or a standby, over all its attempts (`samzapy.runner.spark.supervisor`)."""
 
-    ids: tuple[str, ...]
+    id: str
+    backoff: Backoff
     attempt: SparkAttempt | None = None
+    """None: WAITING, or DONE."""
+    done: bool = False
+    given_up: str | None = None
+    """CANCELLED: the reason for giving the attempt up."""
     started: float = 0.0
     due: float = 0.0
-    failures: int = 0
-    done: bool = False
+    """The time before which no further attempt starts."""
     before: int = 0
     """The epoch before this attempt; the attempt itself runs under a later one."""
     silent: float | None = None
     """The time at which its lease expired."""
-    taken_back: str | None = None
-    """The reason for giving the attempt up."""
     avoided: Place | None = None
     """The place of an attempt that stayed silent."""
     released: str | None = None
-    """The standby that releases its copies to this container."""
+    """The standby that releases its copies to this container, by `release_due`."""
+    release_due: float = 0.0
 
     @property
-    def id(self) -> str:
-        """The id of the container; of the first, if there are several."""
-        return self.ids[0]
+    def runs(self) -> bool:
+        """Whether Spark works on an attempt."""
+        return self.attempt is not None and self.attempt.running
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether Spark has ended the attempt."""
+        return self.attempt is not None and not self.attempt.running
+
+    def error(self) -> str | None:
+        """The reason why Spark has ended the attempt, None if it has ended well. Raises EnvironmentFailure."""
+        return None if self.attempt is None else self.attempt.error()
+
+    def cancel(self) -> None:
+        """Make Spark cancel the attempt."""
+        if self.attempt is not None:
+            self.attempt.cancel()
 
     def begin(self, attempt: SparkAttempt, now: float, before: int = 0) -> None:
         """Start a new attempt."""
@@ -181,74 +192,52 @@ class ContainerSlot:
         self.silent = self.avoided = None
 
 
-class PlacementPolicy(ABC):
-    """Tracks where the containers run, and decides where they run next."""
+@final
+class Executors:
+    """The present executors, as a row of the checks lists them: the supervisor must not wait for a JVM that hangs."""
 
-    @abstractmethod
-    def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
-        """Learn from the status of the slot's container."""
+    def __init__(self, list_now: Callable[[], Sequence[Place]]) -> None:
+        self._list_now = list_now
+        self._ever: set[Place] = set()
+        self.present: tuple[Place, ...] = ()
 
-    @abstractmethod
-    def hopeless(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus], now: float) -> str | None:
-        """The reason to give the slot's attempt up; None to go on."""
+    def watch(self, checks: Checks) -> None:
+        """List them now, and again from now on."""
+        self.poll()
+        checks.add(Row("executors", _EXECUTORS_PACE_S, self.poll), asks=False)
 
-    @abstractmethod
-    def successor(self, slot: ContainerSlot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
-        """The standby that makes room for the slot, after an attempt that ended for `reason`; None if no standby has to."""
+    def poll(self) -> bool:
+        """List them; returns whether to go on."""
+        self.present = tuple(self._list_now())
+        self._ever.update(self.present)
+        return True
 
-    @abstractmethod
-    def wanted(self, slot: ContainerSlot) -> list[str] | None:
-        """The preferred place of the slot, as Spark names hosts and executors; None leaves it to Spark."""
-
-    @abstractmethod
-    def beside(self, at: Place) -> list[str]:
-        """The preferred places of a standby whose container runs at `at`; empty for nowhere."""
-
-    @abstractmethod
-    def place(self, container_id: str) -> Place | None:
-        """The place of the newest attempt of a container."""
+    def has_lost(self, place: Place) -> bool:
+        """Whether Spark lists executors, but this one no more. An empty list means that all are lost, or that Spark does not
+        answer."""
+        return bool(self.present) and place in self._ever and place not in self.present
 
 
 @final
-class SparkPlaces(PlacementPolicy):
-    """Leaves the containers to Spark, all in one job; Spark retries a lost one."""
+class Places:
+    """Runs a container where its state is: in the executor that ran it before, on its host, or at one of its standbys.
 
-    def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
-        """Does nothing."""
+    It gives an attempt up in three cases:
 
-    def hopeless(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus], now: float) -> str | None:
-        return None
+    1. Its executor is gone. Spark would wait for room, which a standby may occupy: the loss of a whole host is not a failure.
+    2. It stays silent, although Spark was asked to kill its worker. Spark notices a host that hangs only after minutes.
+    3. It waits for room while a standby of the container occupies some.
+    """
 
-    def successor(self, slot: ContainerSlot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
-        return None
-
-    def wanted(self, slot: ContainerSlot) -> list[str] | None:
-        return None
-
-    def beside(self, at: Place) -> list[str]:
-        return []
-
-    def place(self, container_id: str) -> Place | None:
-        return None
-
-
-@final
-class StatePlaces(PlacementPolicy):
-    """Runs a container where its state is: in the executor that ran it before, on its host, or at one of its standbys."""
-
-    def __init__(self, coordinator: Coordinator, executors: Callable[[], Sequence[Place]], locality: Locality) -> None:
-        """`executors` returns the present ones."""
+    def __init__(self, coordinator: Coordinator, executors: Executors, locality: Locality) -> None:
         self._coordinator = coordinator
         self._model = coordinator.spec.model
-        # A look asks for each of a thousand containers.
-        self._containers = {each.id: each for each in self._model.containers}
+        self._containers = {container.id: container for container in self._model.containers}
         self._executors = executors
         self._locality = locality
         self._noted: dict[str, Place] = {}
-        self._seen: frozenset[Place] = frozenset()
-        self._seen_at = -math.inf
 
-    def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
+    def note(self, slot: Slot, status: ContainerStatus) -> None:
         """Note the place of a restored container's state: where it runs, or ran, if it ended before this call."""
         if status.phase not in {"running", "done"}:
             return
@@ -257,7 +246,8 @@ class StatePlaces(PlacementPolicy):
             self._noted[slot.id] = place
             self._locality.note(self._containers[slot.id], place)
 
-    def hopeless(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus], now: float) -> str | None:
+    def give_up_reason(self, slot: Slot, status: Mapping[str, ContainerStatus], now: float) -> str | None:
+        """The reason to give the slot's attempt up; None to go on."""
         own, place = status[slot.id], self.place(slot.id)
         if (own.epoch or 0) <= slot.before:
             waits = now - slot.started > ROOM_S and self._standbys(slot, status)
@@ -268,56 +258,53 @@ class StatePlaces(PlacementPolicy):
             slot.silent = None
         elif slot.silent is None:
             slot.silent = now
-        if self._has_gone(place, now):
+        if self._executors.has_lost(place):
             return f"{EXECUTOR_LOST}: container {slot.id} has lost executor {place.executor} on {place.host}"
         if slot.silent is not None and now - slot.silent > SILENT_S:
             slot.avoided = place
             return f"container {slot.id}: no heartbeat from executor {place.executor} on {place.host}"
         return None
 
-    def successor(self, slot: ContainerSlot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
-        """A standby that has caught up; if the host of the state is gone or has no room, any standby."""
-        place, there = self._locality.of(self._containers[slot.id]), self._executors()
-        if slot.taken_back is None and EXECUTOR_LOST not in reason and place in there:
+    def standby_to_release(self, slot: Slot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
+        """The standby that makes room for the slot, after an attempt that ended for `reason`: one that has caught up; if the host of
+        the state is gone or has no room, any standby. None if no standby has to."""
+        self._executors.poll()
+        place, present = self._locality.of(self._containers[slot.id]), self._executors.present
+        if slot.given_up is None and EXECUTOR_LOST not in reason and place in present:
             return None
         ids = self._standbys(slot, status)
         caught_up = [i for i in ids if status[i].phase == "running"]
-        host_has_room = slot.taken_back != NO_ROOM and place is not None and place.host in {p.host for p in there}
+        host_has_room = slot.given_up != NO_ROOM and place is not None and place.host in {at.host for at in present}
         return next(iter(caught_up if host_has_room else caught_up or ids), None)
 
-    def wanted(self, slot: ContainerSlot) -> list[str]:
-        """The place of the state: the standby's, if the slot has waited for one."""
+    def preferred(self, slot: Slot) -> list[str]:
+        """The preferred places of the slot, as Spark names hosts and executors: the standby's, if the slot has waited for one."""
         place = self._locality.of(self._containers[slot.id])
         if slot.released is not None:
             place, slot.released = self.place(slot.released), None
         if place is not None and place == slot.avoided:
-            return [exactly(other) for other in self._executors() if other != place]
+            return [exactly(other) for other in self._executors.present if other != place]
         return [] if place is None else self._locations([place])
 
-    def beside(self, at: Place) -> list[str]:
-        """Another host, or else another executor."""
-        others = [place for place in self._executors() if place != at]
+    def standby_locations(self, at: Place) -> list[str]:
+        """The preferred places of a standby whose container runs at `at`, empty for nowhere: another host, or else another
+        executor."""
+        others = [place for place in self._executors.present if place != at]
         return self._locations([place for place in others if place.host != at.host] or others)
 
     def place(self, container_id: str) -> Place | None:
+        """The place of the newest attempt of a container."""
         process = self._coordinator.process(container_id)
         return None if process is None else process.place
 
-    def _standbys(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus]) -> list[str]:
+    def _standbys(self, slot: Slot, status: Mapping[str, ContainerStatus]) -> list[str]:
         """The container's standbys that run in an executor that is still there."""
-        ids, there = self._model.standbys_of(slot.id), self._executors()
-        return [i for i in ids if status[i].state == ContainerState.RUNNING.value and self.place(i) in there]
-
-    def _has_gone(self, place: Place, now: float) -> bool:
-        """Whether Spark lists executors, but not this one. An empty list means that all are lost, or that Spark does not answer."""
-        if now - self._seen_at >= EXECUTORS_PACE_S:
-            self._seen, self._seen_at = frozenset(self._executors()), now
-        return bool(self._seen) and place not in self._seen
+        ids, present = self._model.standbys_of(slot.id), self._executors.present
+        return [i for i in ids if status[i].state == ContainerState.RUNNING.value and self.place(i) in present]
 
     def _locations(self, places: Sequence[Place]) -> list[str]:
         """The present executors, and the hosts: Spark takes the most exact location with room."""
-        there = set(self._executors())
-        exact = [exactly(place) for place in places if place in there]
+        exact = [exactly(place) for place in places if place in self._executors.present]
         return [*exact, *dict.fromkeys(place.host for place in places)]
 
 

@@ -38,9 +38,8 @@ from samzapy.runner.spark.application import (
     spark_application,
     starting,
 )
-from samzapy.runner.spark.driver_address import known_settings, with_sparks_defaults
-from samzapy.runner.spark.jvm import DriverJvm
-from samzapy.runner.spark.jvm.folder import RunFolder
+from samzapy.runner.spark.driver_address import check_yarn, known_settings, with_sparks_defaults
+from samzapy.runner.spark.jvm import DriverJvm, RunFolder
 from samzapy.runner.spark.master import (
     FIXED,
     KEY,
@@ -52,7 +51,6 @@ from samzapy.runner.spark.master import (
     added_settings,
 )
 from samzapy.runner.spark.user_code import shipped_files
-from samzapy.runner.spark.yarn import check_yarn
 
 #: The start of a standalone master's address, and the seconds in which one of its masters has to accept a connection.
 _STANDALONE, _MASTER_S = "spark://", 5.0

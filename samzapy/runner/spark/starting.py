@@ -64,19 +64,18 @@ class Patience:
         return True
 
 
-class _Thread:
-    """A call in a thread of its own, which does not keep the process from its end."""
+def _in_thread(name: str, call: Callable[[], Any]) -> Future[Any]:
+    """The result of a call in a thread of its own, which does not keep the process from its end."""
+    result: Future[Any] = Future()
 
-    def __init__(self, name: str, call: Callable[[], Any]) -> None:
-        self.result: Future[Any] = Future()
-        self._call = call
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self.result.set_result(self._call())
+            result.set_result(call())
         except BaseException as cause:  # noqa: BLE001  # it is raised where the result is asked for
-            self.result.set_exception(cause)
+            result.set_exception(cause)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return result
 
 
 @final
@@ -102,21 +101,17 @@ class Start:
         if self._jvm is not None:
             self._jvm.kill()
 
-    def close(self) -> None:
-        """Close what has been opened; `over` closes what is opened later."""
+    def close(self, *, gives_up: bool = True) -> None:
+        """Close what has been opened. A Spark without a JVM of this run cannot be killed, and may still start after the run has
+        `given up`: at its end the start itself closes it then."""
         with self._closing:
-            self._given_up = True
-            self.opened.close()
-
-    def over(self) -> None:
-        """Note that the start has ended, with or without success, and opens nothing more."""
-        with self._closing:
+            self._given_up |= gives_up
             if self._given_up:
                 self.opened.close()
 
     @property
     def last_line(self) -> str:
-        """The JVM's last words, if it has a JVM of this run."""
+        """The last line of the JVM's output, if it has a JVM of this run."""
         return "" if self._jvm is None else f"; its last line: {self._jvm.last_line}"
 
 
@@ -146,7 +141,7 @@ class StartingSpark:
 
     def __enter__(self) -> StartingSpark:
         self._patience = Patience(self._clock)
-        self._started = _Thread("spark-start", self._begin).result
+        self._started = _in_thread("spark-start", self._begin)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -161,14 +156,13 @@ class StartingSpark:
         try:
             return self._start(self._spark)
         finally:
-            # A Spark without a JVM of this run cannot be killed, and may still start after the run has given it up.
-            self._spark.over()
+            self._spark.close(gives_up=False)
 
     def application(self, stopped: Callable[[], bool] = bool) -> SparkApplication | None:
         """Spark, once it has started; None, and no Spark at all, if `stopped` says so before.
 
         Raises EnvironmentFailure, also after the limit, and ConfigError."""
-        while not self._is_there():
+        while not self._is_over_within(0):
             if stopped():
                 self._spark.kill()
                 return None
@@ -191,22 +185,18 @@ class StartingSpark:
         spark = self.application()
         if spark is None:
             return
-        warming = _Thread("spark-warm", lambda: spark.warm(self._warm_for)).result
         try:
-            warming.result(_WARM_S)
+            _in_thread("spark-warm", lambda: spark.warm(self._warm_for)).result(_WARM_S)
         except Exception as cause:  # noqa: BLE001  # it is about time only
             logger.warning("Spark did not warm up before the takeover: %s", one_line(cause) or "it took too long")
 
     def _is_over_within(self, seconds: float) -> bool:
+        """Whether the start is over, well or not; waits a moment at least."""
         until = self._clock.monotonic() + seconds
-        while not self._is_there():
+        while not wait([self._started], _PACE_S).done:
             if self._clock.monotonic() >= until:
                 return False
         return True
-
-    def _is_there(self) -> bool:
-        """Whether the start is over, well or not; waits a moment for it."""
-        return self._started in wait([self._started], _PACE_S).done
 
 
 class Resources(Protocol):

@@ -183,11 +183,6 @@ def warm_up(_: Iterable[int]) -> None:
     threading.Event().wait(_WARM_S)
 
 
-def do_nothing(elements: Iterable[str]) -> Iterable[str]:
-    """The task that gets an executor ready: its JVM has run one then, and its daemon of Python workers has its imports."""
-    return elements
-
-
 def run_task(version: str, work: bytes, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
     """The function for `mapPartitions`: run the containers (one in each partition), and yield their last reports.
 

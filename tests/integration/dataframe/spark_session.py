@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from samzapy.runner.spark.jvm.folder import RunFolder
+from samzapy.runner.spark.jvm import RunFolder
 
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SETTINGS = {

@@ -12,9 +12,9 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.model import JobModel
-from samzapy.runner import changelogs
-from samzapy.runner.changelogs import watch_sizes
+from samzapy.runner import driver
 from samzapy.runner.checks import Checks
+from samzapy.runner.driver import watch_sizes
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 
@@ -34,7 +34,7 @@ class Noted(Coordinator):
 def test_a_look_counts_the_offsets_from_the_beginning_to_the_end(
     kafka_settings, kafka_admin, unique_topic, monkeypatch
 ):
-    monkeypatch.setattr(changelogs, "_FIRST_S", 0.01)
+    monkeypatch.setattr(driver, "_SIZES_FIRST_S", 0.01)
     name, coordinator = unique_topic(), Noted()
     kafka_admin.create(StreamSpec(name, 3, {"cleanup.policy": "delete"}))
     ssps = [SystemStreamPartition("kafka", name, number) for number in range(3)]

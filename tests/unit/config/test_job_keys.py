@@ -146,9 +146,9 @@ def test_a_reporter_without_a_stream_or_with_a_bad_pattern_is_refused(problems):
 
 
 def test_the_keys_of_placement_are_samzas(load, problems):
-    assert load({"job.host-affinity.enabled": "true"}).placement.chooses
+    assert load({"job.host-affinity.enabled": "true"}).placement.host_affinity
     twice = load({"job.standbytasks.replication.factor": "2"}).placement
-    assert (twice.chooses, twice.standbys) == (True, 1)
+    assert (twice.copies, twice.standbys) == (2, 1)
     (found,) = problems({"job.standbytasks.replication.factor": "0"})
     assert found.startswith("job.standbytasks.replication.factor: ")
 

@@ -42,11 +42,6 @@ def test_a_spark_with_a_newer_or_an_unknown_hadoop_may_start_on_any_java(tmp_pat
     assert spark_in(tmp_path / "unknown").runs_on(25)
 
 
-def test_only_spark_4_imports_modules_at_the_first_call(tmp_path):
-    assert spark_in(tmp_path / "3", "3.5.9").imported_by_calls == ()
-    assert spark_in(tmp_path / "4", "4.0.1").imported_by_calls == ("pyspark.testing.utils",)
-
-
 def test_its_jars_are_those_of_spark_home_of_the_package_or_of_the_spark_around_it(tmp_path, monkeypatch):
     monkeypatch.delenv("SPARK_HOME", raising=False)
     spark = spark_in(tmp_path / "spark" / "python")

@@ -12,9 +12,9 @@ from samzapy.coordinator.job_series import job_series
 from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec
 from samzapy.metrics.series import as_text
-from samzapy.runner import changelogs
-from samzapy.runner.changelogs import watch_changelogs
+from samzapy.runner import driver
 from samzapy.runner.checks import Checks
+from samzapy.runner.driver import changelogs_of, watch_sizes
 from samzapy.runner.prepare import prepare
 
 DEADLINE_S = 60.0
@@ -34,9 +34,8 @@ class Looks(Coordinator):
 
 @pytest.fixture(autouse=True)
 def early(monkeypatch):
-    monkeypatch.setattr(changelogs, "_FIRST_S", 0.01)
-    monkeypatch.setattr(changelogs, "_PACE_S", 0.01)
-    monkeypatch.setattr(changelogs, "_AT_ONCE", 1)
+    monkeypatch.setattr(driver, "_SIZES_FIRST_S", 0.01)
+    monkeypatch.setattr(driver, "_SIZES_PACE_S", 0.01)
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_the_status_and_the_metrics_have_the_offsets_of_each_changelog(job):
     prepared = prepare(job.config, until_end=True)
     coordinator = Looks(prepared)
     with checks_of(job) as checks:
-        watch_changelogs(job.config, prepared.model, coordinator, checks)
+        watch_sizes(changelogs_of(prepared), coordinator, checks)
         assert coordinator.looked.wait(DEADLINE_S)
     status = coordinator.status()
     assert offsets_of(job) >= 3
@@ -75,7 +74,7 @@ def test_a_changelog_that_has_grown_is_one_warning_with_the_way_back(job):
     job.admin.grow("counts-changelog", 4)
     heard, coordinator = [], Looks(prepared)
     with checks_of(job) as checks:
-        watch_changelogs(job.config, prepared.model, coordinator, checks, heard.append)
+        watch_sizes(changelogs_of(prepared), coordinator, checks, heard.append)
         for _ in range(3):
             coordinator.looked.clear()
             assert coordinator.looked.wait(DEADLINE_S)
@@ -89,5 +88,5 @@ def test_a_job_without_changelogs_has_no_check_for_them(tmp_path):
     job = MemoryJob(tmp_path, **{"stores.counts.changelog": ""})
     prepared = prepare(job.config, until_end=True)
     with checks_of(job) as checks:
-        watch_changelogs(job.config, prepared.model, Looks(prepared), checks)
+        watch_sizes(changelogs_of(prepared), Looks(prepared), checks)
         assert "cluster-checks" not in {thread.name for thread in threading.enumerate()}

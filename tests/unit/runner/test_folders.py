@@ -1,15 +1,15 @@
 """The folders of a job, before it starts."""
 
 import os
+import pwd
 import subprocess
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.folders import STORE_BYTES, FolderState, check_folders, look_at, refusal
+from samzapy.runner.folders import STORE_BYTES, check_folders, refusal
 from samzapy.storage.engines import load_engines
 
 JOB = {
@@ -77,16 +77,15 @@ def test_a_folder_without_room_is_named_with_what_there_is(tmp_path):
     assert f" B free, expected at least {STORE_BYTES:,}, got '{tmp_path}'" in str(caught.value)
 
 
-def test_what_is_refused_says_why(tmp_path):
-    place = FolderState(tmp_path, is_folder=True, writable=True, owner=0, free_bytes=STORE_BYTES, files=None)
-    assert refusal(place, 0, STORE_BYTES) is None
-    assert refusal(replace(place, files=0), 0, STORE_BYTES) == f"{tmp_path} is on a file system without free inodes"
-    assert refusal(replace(place, free_bytes=None), 0, STORE_BYTES) is None
-    closed = replace(place, writable=False)
-    assert refusal(closed, 0, STORE_BYTES) == f"user root may not write to {tmp_path}"
-    assert refusal(closed, 99_999, STORE_BYTES) == f"user 99999 may not write to {tmp_path}, it belongs to user root"
+def test_the_nearest_folder_that_exists_counts(tmp_path):
+    assert refusal(tmp_path / "a" / "b", 1) is None
+    assert refusal(tmp_path / "a" / "b", 1 << 62).startswith(f"{tmp_path} has ")
 
 
-def test_the_nearest_folder_that_exists_is_looked_at(tmp_path):
-    place = look_at(tmp_path / "a" / "b")
-    assert (place.there, place.is_folder, place.writable, place.owner) == (tmp_path, True, True, os.geteuid())
+@pytest.mark.parametrize("owner", [os.geteuid(), 99_999])
+def test_a_folder_without_rights_is_named_with_its_owner(tmp_path, monkeypatch, owner):
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    os.chown(tmp_path, owner, -1)
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    belongs = "" if owner == os.geteuid() else ", it belongs to user 99999"
+    assert refusal(tmp_path, 1) == f"user {user} may not write to {tmp_path}{belongs}"

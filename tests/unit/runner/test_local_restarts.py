@@ -69,9 +69,9 @@ class Ladder:
 def test_a_broker_that_freezes_for_a_while_is_outlasted_with_doubling_pauses():
     ladder = Ladder((20, ProducerError("not acknowledged")), *[(10, UNREACHABLE)] * 4, (5, None))
     ladder.run()
-    assert ladder.waited == [1, 2, 4, 8, 16]
-    assert ladder.told[0][1] == "starting again in 1 s (1 of 8)"
-    assert ladder.told[1] == (UNREACHABLE, "starting again in 2 s (2 of 8)")
+    assert ladder.waited == [0, 1, 2, 4, 8]
+    assert ladder.told[0][1] == "starting again at once (1 of 8)"
+    assert ladder.told[1] == (UNREACHABLE, "starting again in 1 s (2 of 8)")
     assert not ladder.left
 
 
@@ -80,7 +80,7 @@ def test_it_gives_up_after_as_many_starts_as_sparks_runner():
     with pytest.raises(JobFailed, match=r"^gave up after 9 failed starts in a row: cannot reach b:9092 ") as caught:
         ladder.run()
     assert caught.value.exit_code == 3
-    assert ladder.waited == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert ladder.waited == [0, 1, 2, 4, 8, 16, 30, 30]
 
 
 def test_an_outage_of_an_hour_is_outlasted_once_a_container_has_run():
@@ -100,7 +100,7 @@ def test_an_outage_leaves_the_budget_of_other_failures_untouched():
 def test_a_start_that_was_sound_for_long_is_repeated_at_once_and_begins_the_pauses_anew():
     ladder = Ladder((10, UNREACHABLE), (10, UNREACHABLE), (300, UNREACHABLE), (1, None))
     ladder.run()
-    assert ladder.waited == [1, 2, 0]
+    assert ladder.waited == [0, 1, 0]
     assert ladder.told[-1][1] == "starting again at once (1 of 8)"
 
 
@@ -163,20 +163,16 @@ def test_a_stop_reaches_the_container_that_runs_and_its_failure_is_raised():
     assert container.stopped
 
 
-def test_delays_double_up_to_the_longest():
-    backoff = Backoff(limit=8, first_s=1.0, longest_s=30.0)
-    assert [backoff.after(5.0) for _ in range(8)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
-
-
-def test_it_gives_up_after_the_limit():
-    backoff = Backoff(limit=2, first_s=1.0, longest_s=30.0)
-    assert [backoff.after(5.0) for _ in range(3)] == [1.0, 2.0, None]
-
-
-def test_no_resubmission_at_all_when_the_limit_is_zero():
-    assert Backoff(limit=0, first_s=1.0, longest_s=30.0).after(5.0) is None
-
-
-def test_a_run_that_was_sound_for_long_is_repeated_at_once_and_starts_the_delays_over():
-    backoff = Backoff(limit=2, first_s=1.0, longest_s=30.0)
-    assert [backoff.after(lasted) for lasted in (5.0, 5.0, 300.0, 299.0, 5.0)] == [1.0, 2.0, 0.0, 2.0, None]
+@pytest.mark.parametrize(
+    ("limit", "lasted", "delays"),
+    [
+        (8, [5.0] * 8, [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]),
+        (2, [5.0, 5.0, 5.0], [0.0, 1.0, None]),
+        (0, [5.0], [None]),
+        (2, [5.0, 5.0, 300.0, 299.0, 5.0], [0.0, 1.0, 0.0, 1.0, None]),
+    ],
+    ids=["up to the longest", "up to the limit", "none", "a sound run"],
+)
+def test_delays_double_after_the_first(limit, lasted, delays):
+    backoff = Backoff(limit=limit, first_s=1.0, longest_s=30.0)
+    assert [backoff.after(each) for each in lasted] == delays

@@ -9,6 +9,7 @@ import pytest
 from samzapy.config.guarantee import Guarantee
 from samzapy.testing import ManualClock
 from samzapy.verify.campaign import plans, soak
+from samzapy.verify.scenario import _next_step
 from samzapy.verify.target import MIXED, Kind, schedule, spread
 from samzapy.verify.workload import KEYS, Chain, Event, events
 
@@ -99,3 +100,12 @@ def test_a_soak_that_is_too_short_for_a_round_has_one_all_the_same():
 def test_the_options_of_a_scenario_lead_to_the_same_plan_alone():
     for plan in plans(Guarantee.EXACTLY_ONCE, 10_000, 20, ["worker", "driver", MIXED], 7):
         assert plans(plan.guarantee, plan.events, plan.faults, [plan.scenario], plan.seed) == (plan,)
+
+
+def test_events_come_all_the_time_during_an_upgrade_and_never_more_than_there_are():
+    steps, written = 0, 4_000
+    while written < 10_000:
+        nearer = _next_step(written, 10_000)
+        assert written < nearer <= written + 7
+        steps, written = steps + 1, nearer
+    assert steps > 1_500

@@ -8,7 +8,8 @@ import pytest
 from pyspark import SparkContext
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.jvm import DriverJvm, process
+from samzapy.runner.spark import jvm
+from samzapy.runner.spark.jvm import DriverJvm
 
 
 @pytest.mark.parametrize("code", [0, 1])
@@ -36,9 +37,9 @@ def test_a_program_that_hangs_can_be_killed_before_it_answers(program):
     program("echo waiting; exec sleep 600")
     begun = []
 
-    def kill(jvm):
-        begun.append(jvm)
-        threading.Thread(target=jvm.kill).start()
+    def kill(started):
+        begun.append(started)
+        threading.Thread(target=started.kill).start()
 
     with pytest.raises(EnvironmentFailure, match="did not start"):
         DriverJvm(verbose=False, began=kill)
@@ -55,12 +56,12 @@ def test_the_end_of_a_jvm_leaves_the_gateway_of_a_session_that_the_program_has_s
 mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.part" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
 cat""")
     ours, theirs = (SimpleNamespace(shutdown=lambda: None, jvm=object()) for _ in range(2))
-    monkeypatch.setattr(process, "launch_gateway", lambda: ours)
+    monkeypatch.setattr(jvm, "launch_gateway", lambda: ours)
     known = theirs if of_the_program else ours
     monkeypatch.setattr(SparkContext, "_gateway", known)
     monkeypatch.setattr(SparkContext, "_jvm", known.jvm)
-    jvm = DriverJvm(verbose=False)
-    jvm.close()
-    assert not jvm.alive
+    driver = DriverJvm(verbose=False)
+    driver.close()
+    assert not driver.alive
     kept = (theirs, theirs.jvm) if of_the_program else (None, None)
     assert (SparkContext._gateway, SparkContext._jvm) == kept

@@ -9,9 +9,9 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.serializers import UTF8Deserializer, write_with_length
 from pyspark.worker_util import check_python_version
 
-from samzapy.coordinator.wire import CoordinatorAddress
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.runner import SparkJob
+from samzapy.runner.spark import attempt
+from samzapy.runner.spark.attempt import SparkJob
 from samzapy.runner.spark.worker import run_task
 from samzapy.version import VERSION
 
@@ -22,13 +22,17 @@ class FailingSpark:
     def __init__(self, text):
         self._text = text
 
-    def parallelize(self, ids, slices):
+    def setJobGroup(self, group, description):  # noqa: N802  # pyspark's name
+        pass
+
+    @property
+    def context(self):
         return self
 
     def mapPartitions(self, work):  # noqa: N802  # pyspark's name
         return self
 
-    def collect(self):
+    def collect(self, tasks):
         raise RuntimeError(
             "Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most recent failure:\n"
             f"org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n{self._text}\n\n"
@@ -36,10 +40,15 @@ class FailingSpark:
         )
 
 
+@pytest.fixture(autouse=True)
+def no_rdd(monkeypatch):
+    monkeypatch.setattr(attempt, "placed", lambda context, element, locations: context)
+
+
 def why(text):
-    """What a submission says of a failure."""
+    """What an attempt says of a failure."""
     ended = threading.Event()
-    submission = SparkJob(FailingSpark(text), CoordinatorAddress("http://127.0.0.1:1"), ["0"], ended.set)
+    submission = SparkJob(FailingSpark(text), b"", "0", [], ended.set)
     assert ended.wait(60)
     return submission.error()
 

@@ -31,8 +31,8 @@ def test_another_address_is_refused_with_what_is_allowed(address):
         Master.parse(address)
 
 
-def test_the_default_has_a_slot_for_each_container_and_four_tries():
-    assert Master.default(3).address == "local[3,4]"
+def test_the_default_has_a_slot_for_each_container():
+    assert Master.default(3).address == "local[3]"
 
 
 def test_endless_containers_beyond_the_slots_are_refused_with_all_numbers():
@@ -55,13 +55,13 @@ def test_a_container_takes_as_many_cores_as_spark_counts_for_a_task():
     assert sized("local[4,4]", 4, task_cpus="many") == (0, 4), "Spark refuses it"
     with pytest.raises(ConfigError) as refused:
         Master.parse("local[4]").sized({"spark.task.cpus": "2"}, 4, 0).check_slots(4)
-    assert "local[4] has 2: 2 would never run; use local[8,4] or fewer" in str(refused.value)
+    assert "local[4] has 2: 2 would never run; use local[8] or fewer" in str(refused.value)
 
 
 def test_the_default_has_the_cores_for_each_container():
     conf = {"spark.task.cpus": "2"}
     master = Master.default(3, conf).sized(conf, 3, 0)
-    assert (master.address, master.slots) == ("local[6,4]", 3)
+    assert (master.address, master.slots) == ("local[6]", 3)
 
 
 def test_standbys_are_refused_where_there_is_only_one_executor():

@@ -6,7 +6,7 @@ import pytest
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure
-from samzapy.runner.spark.jvm.folder import RunFolder
+from samzapy.runner.spark.jvm import RunFolder
 from samzapy.runner.spark.master import Master, added_settings, environment, spark_settings
 
 JOB = {
@@ -120,14 +120,8 @@ def test_a_given_spark_home_is_used_as_it_is(monkeypatch):
         assert folder.spark_home(on_this_machine=True) == Path("/opt/spark")
 
 
-def test_where_the_place_matters_spark_tries_a_task_once_and_the_driver_chooses_the_next():
-    def tries(**keys: str) -> str:
-        given = load_job({**JOB, **{key.replace("__", "-").replace("_", "."): value for key, value in keys.items()}})
-        return spark_settings(given, Master.parse("local-cluster[2,1,1024]"), Path("/l"))["spark.task.maxFailures"]
-
-    assert tries() == "4"
-    assert tries(job_host__affinity_enabled="true") == "1"
-    assert tries(job_standbytasks_replication_factor="2") == "1"
+def test_spark_tries_a_task_once_and_the_driver_chooses_the_next_place():
+    assert settings()["spark.task.maxFailures"] == settings("yarn")["spark.task.maxFailures"] == "1"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from yarn_site import site
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.yarn import check_yarn, resource_managers, yarn_settings
+from samzapy.runner.spark.driver_address import check_yarn, resource_managers, yarn_settings
 
 
 def test_settings_of_yarn_are_read_from_the_first_folder_that_has_them(tmp_path):

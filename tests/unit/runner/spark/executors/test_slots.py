@@ -8,17 +8,19 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import EnvironmentFailure, JobFailed, SamzapyError
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.runner.base import RunOptions
+from samzapy.runner.restarts import SOUND, Backoff
 from samzapy.runner.spark import supervisor
-from samzapy.runner.spark.placement import ROOM_S, SILENT_S, ContainerSlot, Locality, SparkPlaces, StatePlaces
-from samzapy.runner.spark.supervisor import SlotRun
+from samzapy.runner.spark.placement import ROOM_S, SILENT_S, Executors, Locality, Places
+from samzapy.runner.spark.supervisor import Supervisor
 from samzapy.testing import ManualClock
 
 TASK = TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0)
 A, B, C = Place("a", "1"), Place("b", "2"), Place("b", "3")
-DEADLINE_S, LEASE_S = 60.0, 3_600.0
+DEADLINE_S, LEASE_S, LONGEST_S = 60.0, 3_600.0, 30.0
 
 
 class Try:
@@ -55,7 +57,7 @@ class Try:
 
 
 class WatchedClock:
-    """Tells that it was asked, as each look does once at least."""
+    """Notes that it was asked, as each step does once at least."""
 
     def __init__(self, clock):
         self._clock = clock
@@ -70,6 +72,8 @@ class WatchedClock:
 
 
 class Spark:
+    """A supervisor in a thread, and the Spark that it supervises."""
+
     def __init__(self, copies=2, tries=4, clock=SYSTEM_CLOCK):
         standbys = tuple(ContainerModel(f"0-{n}", (TASK,)) for n in range(1, copies))
         model = JobModel((ContainerModel("0", (TASK,)),), standbys)
@@ -78,21 +82,56 @@ class Spark:
         self.places = [A, B]
         self.tries = []
         self.changed = threading.Condition()
-        self.over = threading.Event()
         self.clock = WatchedClock(clock)
-        self.run = SlotRun(
-            [ContainerSlot(("0",))],
-            [ContainerSlot((standby.id,)) for standby in standbys],
+        self._executors = Executors(lambda: list(self.places))
+        self.supervisor = Supervisor(
             self.coordinator,
             self.submit,
-            StatePlaces(self.coordinator, lambda: list(self.places), self.locality),
+            Places(self.coordinator, self._executors, self.locality),
+            self,
             self.clock,
-            self.over.set,
-            tries=tries,
+            RunOptions(),
+            backoff=lambda: Backoff(tries - 1, 0.0, LONGEST_S),
+            shutdown_s=30.0,
         )
+        self._failure = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
-    def submit(self, ids, locations, ended):
-        (container,) = ids
+    def _run(self):
+        try:
+            self.supervisor.run()
+        except SamzapyError as failure:
+            self._failure = failure
+
+    @property
+    def alive(self):
+        self._executors.poll()
+        return True
+
+    def check(self):
+        pass
+
+    def end_task(self, task_id, reason):
+        pass
+
+    def resources(self):
+        return "2 executors"
+
+    def check_executors(self, *, had_some):
+        pass
+
+    def goes_on(self):
+        return self._thread.is_alive()
+
+    def end(self):
+        """Wait for the end; raises what the supervisor has raised."""
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+        if self._failure is not None:
+            raise self._failure
+
+    def submit(self, container, locations, ended):
         with self.changed:
             self.tries.append(Try(self, container, locations, ended))
             self.changed.notify_all()
@@ -149,8 +188,7 @@ def test_a_container_that_loses_its_executor_goes_to_the_one_of_its_standby_whic
     successor = spark.nth(2)
     assert (successor.container, successor.locations) == ("0", ["executor_b_2", "b"])
     successor.registers(B).ends()
-    assert spark.over.wait(DEADLINE_S)
-    assert spark.run.error() is None
+    spark.end()
 
 
 def test_a_container_whose_worker_dies_goes_back_to_its_executor_and_its_standby_stays():
@@ -174,8 +212,7 @@ def test_a_container_whose_host_is_lost_is_taken_back_though_spark_tells_nothing
     successor = spark.nth(2)
     assert (successor.container, successor.locations) == ("0", ["executor_b_2", "b"])
     successor.registers(B).ends()
-    assert spark.over.wait(DEADLINE_S)
-    assert spark.run.error() is None
+    spark.end()
 
 
 def test_a_container_is_not_taken_back_while_spark_tells_of_no_executor_or_before_it_has_started(until):
@@ -280,7 +317,7 @@ def test_without_a_second_executor_there_is_no_standby(until):
     spark.places.remove(B)
     spark.nth(0).registers(A)
     spark.nth(0).ends()
-    assert spark.over.wait(DEADLINE_S)
+    spark.end()
     assert [attempt.container for attempt in spark.tries] == ["0"]
 
 
@@ -295,7 +332,7 @@ def test_a_container_goes_to_the_host_that_has_its_state_when_no_executor_is_kno
 def test_the_state_of_a_container_that_ran_between_two_looks_is_where_it_ran():
     spark = Spark(copies=1)
     spark.nth(0).registers(B, phase="restoring").ends()
-    assert spark.over.wait(DEADLINE_S)
+    spark.end()
     assert spark.locality.of(spark.coordinator.spec.model.container("0")) == B
 
 
@@ -306,7 +343,7 @@ def test_an_attempt_that_failed_before_it_had_restored_leaves_the_state_where_it
     spark.nth(1).reports("failed")
     spark.nth(1).ends("lost again")
     spark.nth(2).registers(A).ends()
-    assert spark.over.wait(DEADLINE_S)
+    spark.end()
     assert spark.tries[2].locations == ["executor_a_1", "a"]
 
 
@@ -338,12 +375,12 @@ def test_a_standby_that_starts_again_has_not_caught_up_before_its_first_report()
     assert not again.cancelled
 
 
-def test_it_gives_up_after_as_many_tries_in_a_row_as_spark_would_make():
+def test_it_gives_up_after_too_many_failures_in_a_row():
     spark = Spark(copies=1, tries=2)
     spark.nth(0).ends("first")
     spark.nth(1).ends("second")
-    assert spark.over.wait(DEADLINE_S)
-    assert spark.run.error() == "second"
+    with pytest.raises(JobFailed, match=r"^gave up container 0 after 2 failures in a row: second$"):
+        spark.end()
 
 
 def test_failures_of_a_long_life_are_not_added_up():
@@ -351,18 +388,19 @@ def test_failures_of_a_long_life_are_not_added_up():
     spark = Spark(copies=1, tries=2, clock=clock)
     for number in range(6):
         attempt = spark.nth(number)
-        clock.advance(supervisor.SOUND_S + 1)
+        clock.advance(SOUND * LONGEST_S + 1)
         attempt.ends("lost after a while")
     spark.nth(6).ends("at once")
-    assert spark.over.wait(DEADLINE_S)
-    assert (spark.run.error(), len(spark.tries)) == ("at once", 7)
+    with pytest.raises(JobFailed, match="at once"):
+        spark.end()
+    assert len(spark.tries) == 7
 
 
 def test_a_container_whose_worker_is_killed_after_its_last_report_is_not_submitted_again():
     spark = Spark(copies=1)
     spark.nth(0).registers(A, phase="done").ends("Python worker exited unexpectedly")
-    assert spark.over.wait(DEADLINE_S)
-    assert (spark.run.error(), len(spark.tries)) == (None, 1)
+    spark.end()
+    assert len(spark.tries) == 1
 
 
 def test_when_it_gives_up_what_still_runs_is_cancelled():
@@ -370,16 +408,16 @@ def test_when_it_gives_up_what_still_runs_is_cancelled():
     spark.nth(0).registers(A)
     standby = spark.nth(1).registers(B)
     spark.nth(0).ends("no")
-    assert spark.over.wait(DEADLINE_S)
+    with pytest.raises(JobFailed):
+        spark.end()
     assert standby.cancelled
 
 
-def test_what_no_retry_mends_is_raised():
+def test_a_problem_that_no_retry_solves_is_raised():
     spark = Spark(copies=1)
     spark.nth(0).ends(EnvironmentFailure("another Python"))
-    assert spark.over.wait(DEADLINE_S)
     with pytest.raises(EnvironmentFailure, match="another Python"):
-        spark.run.error()
+        spark.end()
 
 
 def test_the_standbys_of_a_job_that_is_done_complete_their_copies(until):
@@ -388,26 +426,7 @@ def test_the_standbys_of_a_job_that_is_done_complete_their_copies(until):
     standby = spark.nth(1).registers(B)
     spark.nth(0).ends()
     until(lambda: standby.reports("running") is Directive.STOP)
-    assert spark.run.running
+    assert spark.goes_on()
     standby.ends()
-    assert spark.over.wait(DEADLINE_S)
+    spark.end()
     assert not standby.cancelled
-
-
-@pytest.mark.parametrize("reason", [None, "Python worker exited unexpectedly"])
-def test_where_spark_places_the_containers_they_are_one_job_whose_end_is_that_of_the_run(reason):
-    coordinator = Coordinator("job", JobSpec(JobModel((ContainerModel("0", (TASK,)),)), {}), LEASE_S)
-    submitted, over = [], threading.Event()
-
-    class Job:
-        def __init__(self, ids, locations, ended):
-            submitted.append((ids, locations))
-            self.running = False
-            ended()
-
-        def error(self):
-            return reason
-
-    run = SlotRun([ContainerSlot(("0", "1"))], (), coordinator, Job, SparkPlaces(), SYSTEM_CLOCK, over.set, tries=1)
-    assert over.wait(DEADLINE_S)
-    assert (run.error(), submitted) == (reason, [(("0", "1"), None)])

@@ -1,5 +1,6 @@
+"""The run of a job's containers on a Spark that is played by the test: retries, stops, failures and silence."""
+
 import re
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -12,46 +13,97 @@ from samzapy.errors import EnvironmentFailure, JobFailed, JobTakenOver
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.runner.base import RunOptions
 from samzapy.runner.restarts import Backoff
-from samzapy.runner.spark.supervisor import PACE_S, StoppedUncommitted, Supervisor, pace_of
+from samzapy.runner.spark import supervisor as supervisor_module
+from samzapy.runner.spark.placement import Executors, Locality, Places
+from samzapy.runner.spark.supervisor import StoppedUncommitted, Supervisor
 from samzapy.runner.stopping import STOPPING
+
+GOES_ON = "goes on"
+
+
+@pytest.fixture(autouse=True)
+def quick_steps(monkeypatch):
+    monkeypatch.setattr(supervisor_module, "PACE_S", 0.001)
 
 
 class QuickClock:
-    """Every look takes a second."""
+    """Every question takes a moment."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 0.0
 
-    def monotonic(self) -> float:
-        self.now += 1.0
+    def monotonic(self):
+        self.now += 0.2
         return self.now
 
-    def wall_ms(self) -> int:
+    def wall_ms(self):
         return 1_000
 
 
-class Spark:
-    """Plays Spark: each submission is a function from the ids to an error or None, run at once or while looked at."""
+class Attempt:
+    def __init__(self, result):
+        self.running = result == GOES_ON
+        self._result = result
+        self.cancelled = False
 
-    def __init__(self, coordinator: Coordinator, *attempts: Callable[..., str | None]) -> None:
-        self.coordinator = coordinator
+    def end(self, reason=None):
+        self.running, self._result = False, reason
+
+    def error(self):
+        return self._result
+
+    def cancel(self):
+        self.cancelled = True
+        self.running = False
+
+
+class Spark:
+    """Each attempt is a function of this Spark and the container, run at once: it returns an error, None or GOES_ON."""
+
+    def __init__(self, clock, *attempts):
+        self.clock = clock
+        self.coordinator = Coordinator("job", JobSpec(job_model(2), {}), 15.0, clock)
         self.attempts = list(attempts)
-        self.submitted: list[tuple[str, ...]] = []
+        self.started = []
+        self.submitted = []
         self.alive = True
         self.forgotten = False
-        self.ended_tasks: list[int] = []
-        self._running = False
-        self._reason: str | None = None
+        self.killed = []
+        self.events = []
+        self.on_status = self.on_event = lambda _: None
+        self.leases = {}
 
-    def submit(self, ids, ended):
-        self.submitted.append(ids)
-        self._reason = self.attempts.pop(0)(self, ids)
-        self._running = self._reason == "goes on"
+    def supervise(self, limit=8, shutdown_s=60.0):
+        options = RunOptions(on_event=self._on_event, on_status=self._on_status)
+        places = Places(self.coordinator, Executors(list), Locality(None))
+        self.supervisor = Supervisor(
+            self.coordinator,
+            self.submit,
+            places,
+            self,
+            self.clock,
+            options,
+            backoff=lambda: Backoff(limit, 1.0, 30.0),
+            shutdown_s=shutdown_s,
+        )
+        return self.supervisor
+
+    def _on_event(self, line):
+        self.events.append(line)
+        self.on_event(line)
+
+    def _on_status(self, status):
+        self.on_status(status)
+
+    def submit(self, container, locations, ended):
+        self.submitted.append(container)
+        attempt = self.attempts.pop(0) if self.attempts else well
+        self.started.append(Attempt(attempt(self, container)))
         ended()
-        return self
+        return self.started[-1]
 
     def end_task(self, task_id, reason):
-        self.ended_tasks.append(task_id)
+        self.killed.append(task_id)
 
     def resources(self):
         return "2 executors, 0 running tasks"
@@ -60,50 +112,40 @@ class Spark:
         if self.forgotten and had_some:
             raise EnvironmentFailure("no executors left")
 
-    def check(self) -> None:
+    def check(self):
         if not self.alive:
             raise EnvironmentFailure("driver JVM has ended")
 
-    @property
-    def running(self) -> bool:
-        return self._running
+    def report(self, container, phase="running", **more):
+        lease = self.leases[container] = LocalLease(self.coordinator, container)
+        lease.report(ContainerReport(container, lease.epoch, phase, **more))
 
-    def end(self, reason=None) -> None:
-        self._running = False
-        self._reason = reason
+    def ends(self, container):
+        lease = self.leases[container]
+        return lease.report(ContainerReport(container, lease.epoch, "done"))
 
-    def error(self):
-        return self._reason
-
-    def report(self, container, phase="running", **told):
-        lease = LocalLease(self.coordinator, container)
-        lease.report(ContainerReport(container, lease.epoch, phase, **told))
-        return lease
+    def fails(self, container, message="no ack", **more):
+        failure = ContainerFailure(container, self.leases[container].epoch, "ProducerError", message, 1, **more)
+        self.coordinator.fail(failure)
 
 
-def well(spark, ids):
-    for container in ids:
-        spark.report(container, "done", processed=1)
+def well(spark, container):
+    spark.report(container, "done", processed=1)
 
 
-def fails(*containers, at=0, permanent=False, exit_code=1):
-    def attempt(spark, ids):
-        for container in ids:
-            if container in containers:
-                lease = spark.report(container, positions={"m.in[0]": at})
-                spark.coordinator.fail(
-                    ContainerFailure(container, lease.epoch, "TaskFailed", f"no {at}", exit_code, permanent)
-                )
-            else:
-                spark.report(container, "done")
+def runs(spark, container):
+    spark.report(container)
+    return GOES_ON
+
+
+def fails(at=0, *, permanent=False, exit_code=1):
+    def attempt(spark, container):
+        spark.report(container, positions={"m.in[0]": at})
+        epoch = spark.leases[container].epoch
+        spark.coordinator.fail(ContainerFailure(container, epoch, "TaskFailed", f"no {at}", exit_code, permanent))
         return None if permanent else "Job aborted"
 
     return attempt
-
-
-@pytest.fixture
-def coordinator():
-    return Coordinator("job", JobSpec(job_model(2), {}), 15.0)
 
 
 @pytest.fixture
@@ -112,382 +154,289 @@ def clock():
 
 
 @pytest.fixture
-def events():
-    return []
+def spark_of(clock):
+    return lambda *attempts: Spark(clock, *attempts)
 
 
-@pytest.fixture
-def supervise(coordinator, events, clock):
-    def make(spark, limit=8):
-        options = RunOptions(on_event=events.append)
-        return Supervisor(coordinator, spark.submit, spark, Backoff(limit, 1.0, 30.0), clock, options, 30.0)
-
-    return make
+def test_a_run_ends_when_every_container_is_done(spark_of):
+    spark = spark_of(well, well)
+    assert spark.supervise().run().processed == 2
+    assert spark.submitted == ["0", "1"]
 
 
-def test_a_run_ends_when_every_container_is_done(coordinator, supervise):
-    spark = Spark(coordinator, well)
-    assert supervise(spark).run().processed == 2
-    assert spark.submitted == [("0", "1")]
-
-
-def test_a_submission_that_fails_after_every_container_was_done_ends_the_run(coordinator, supervise, events):
-    def done_and_killed(spark, ids):
-        well(spark, ids)
+def test_an_attempt_that_fails_after_its_container_was_done_is_not_repeated(spark_of):
+    def done_and_killed(spark, container):
+        well(spark, container)
         return "Python worker exited unexpectedly"
 
-    spark = Spark(coordinator, done_and_killed)
-    assert supervise(spark).run().processed == 2
-    assert (spark.submitted, events) == ([("0", "1")], [])
+    spark = spark_of(done_and_killed)
+    assert spark.supervise().run().processed == 2
+    assert (spark.submitted, spark.events) == (["0", "1"], [])
 
 
-def test_a_stop_before_the_first_submission_is_announced_and_starts_nothing(coordinator, supervise, events):
-    spark = Spark(coordinator)
-    supervisor = supervise(spark)
-    supervisor.stop()
-    assert supervisor.run().stopping
-    assert not spark.submitted
-    assert events == [STOPPING]
+def test_a_container_that_fails_is_submitted_again_at_once(spark_of):
+    spark = spark_of(well, fails())
+    spark.supervise().run()
+    assert spark.submitted == ["0", "1", "1"]
+    assert spark.events == ["container 1 failed: no 0", "container 1: starting again at once (1 of 8)"]
 
 
-def test_what_is_not_done_is_submitted_again(coordinator, supervise, events):
-    spark = Spark(coordinator, fails("1"), well)
-    supervise(spark).run()
-    assert spark.submitted == [("0", "1"), ("1",)]
-    assert events == ["container 1 failed: no 0", "Spark gave up; submitting again in 1 s (1 of 8)"]
-
-
-def test_a_reason_that_no_container_has_reported_is_told(coordinator, supervise, events):
-    def unreported(spark, ids):
-        return "a Python worker failed: ValueError: no number"
-
-    supervise(Spark(coordinator, unreported, fails("1"), well)).run()
-    assert events == [
-        "Spark gave up (a Python worker failed: ValueError: no number); submitting again in 1 s (1 of 8)",
+def test_a_reason_that_no_container_has_reported_is_reported(spark_of):
+    spark = spark_of(well, lambda spark, container: "a Python worker failed: ValueError: no number", fails())
+    spark.supervise().run()
+    assert spark.events == [
+        "container 1: Spark gave up (a Python worker failed: ValueError: no number); starting again at once (1 of 8)",
         "container 1 failed: no 0",
-        "Spark gave up; submitting again in 2 s (2 of 8)",
+        "container 1: starting again in 1 s (2 of 8)",
     ]
 
 
-def test_a_job_that_fails_at_the_same_place_is_given_up(coordinator, supervise):
-    spark = Spark(coordinator, *[fails("0", at=7, exit_code=3)] * 3)
-    with pytest.raises(JobFailed, match="gave up after 3 failed runs in a row: no 7") as failed:
-        supervise(spark, limit=2).run()
+def test_a_container_that_fails_too_often_in_a_row_ends_the_run(spark_of):
+    spark = spark_of(runs, *[fails(7, exit_code=3)] * 3)
+    with pytest.raises(JobFailed, match="gave up container 1 after 3 failures in a row: no 7") as failed:
+        spark.supervise(limit=2).run()
     assert failed.value.exit_code == 3
+    assert spark.started[0].cancelled
 
 
-def test_a_job_that_is_sound_for_long_each_time_is_never_given_up(coordinator, supervise, clock):
-    def sound(spark, ids):
+def test_a_container_that_is_sound_for_long_each_time_is_never_given_up(spark_of, clock):
+    def sound(spark, container):
         clock.now += 300.0
-        return fails("0")(spark, ids)
+        return fails()(spark, container)
 
-    spark = Spark(coordinator, *[sound] * 20, well)
-    assert supervise(spark, limit=2).run().failed == 20
+    spark = spark_of(well, *[sound] * 20)
+    assert spark.supervise(limit=2).run().failed == 20
 
 
-def test_a_permanent_failure_stops_the_others_and_is_not_tried_again(coordinator, supervise):
-    spark = Spark(coordinator, fails("0", permanent=True, exit_code=2))
+def test_a_permanent_failure_stops_the_others_and_is_not_tried_again(spark_of):
+    spark = spark_of(fails(permanent=True, exit_code=2), runs)
+    spark.on_status = lambda status: spark.ends("1") if status.stopping else None
     with pytest.raises(JobFailed, match="container 0: no 0") as failed:
-        supervise(spark).run()
+        spark.supervise().run()
     assert failed.value.exit_code == 2
-    assert len(spark.submitted) == 1
+    assert spark.submitted == ["0", "1"]
 
 
-def test_a_permanent_failure_of_the_only_container_that_runs_is_a_failure_and_not_a_stop(coordinator, supervise):
-    def attempt(spark, ids):
-        spark.report("1", "done")
-        fails("0", permanent=True, exit_code=3)(spark, ("0",))
-        return "goes on"
-
-    with pytest.raises(JobFailed, match="container 0: no 0") as failed:
-        supervise(Spark(coordinator, attempt)).run()
+def test_a_permanent_failure_of_the_last_container_is_a_failure_and_not_a_stop(spark_of):
+    with pytest.raises(JobFailed, match="container 1: no 0") as failed:
+        spark_of(well, fails(permanent=True, exit_code=3)).supervise().run()
     assert failed.value.exit_code == 3
 
 
-def test_a_stop_while_waiting_to_submit_again_ends_the_run(coordinator, supervise):
-    spark = Spark(coordinator, fails("0"))
-    supervisor = supervise(spark)
-    supervisor._options = RunOptions(on_event=lambda line: supervisor.stop() if "again" in line else None)
-    assert supervisor.run().failed == 1
-    assert len(spark.submitted) == 1
+def test_a_stop_before_the_first_submission_is_announced_and_starts_nothing(spark_of):
+    spark = spark_of()
+    supervisor = spark.supervise()
+    supervisor.stop()
+    assert supervisor.run().stopping
+    assert (spark.submitted, spark.events) == ([], [STOPPING])
 
 
-def test_a_container_that_fails_while_it_stops_is_a_failure(coordinator, supervise):
-    def attempt(spark, ids):
-        spark.lease = spark.report("0")
-        spark.report("1", "done")
-        return "goes on"
+def test_a_stop_while_a_container_waits_for_its_next_start_ends_the_run(spark_of):
+    spark = spark_of(well, fails(), fails())
+    supervisor = spark.supervise()
+    spark.on_event = lambda line: supervisor.stop() if "again in" in line else None
+    assert supervisor.run().failed == 2
+    assert spark.submitted == ["0", "1", "1"]
 
-    spark = Spark(coordinator, attempt)
-    supervisor = supervise(spark)
 
-    def disobey(status):
-        if status.stopping and not status.failed:
-            coordinator.fail(ContainerFailure("0", spark.lease.epoch, "ProducerError", "no ack", 1))
-        elif status.containers[0].state == "running":
+def test_a_stop_is_passed_on_and_ends_the_run_when_no_container_runs(spark_of):
+    spark = spark_of(runs, runs)
+    supervisor = spark.supervise()
+
+    def on_status(status):
+        if not status.stopping and spark.leases:
             supervisor.stop()
+        elif spark.leases:
+            spark.ends("0")
+            spark.ends("1")
 
-    supervisor._options = RunOptions(on_status=disobey)
-    with pytest.raises(JobFailed, match="stopped, but not every container could commit: no ack"):
+    spark.on_status = on_status
+    assert supervisor.run().stopping
+    assert supervisor.stopped
+    assert not any(attempt.cancelled for attempt in spark.started)
+
+
+@pytest.mark.parametrize("spark_says", [GOES_ON, "Job aborted"])
+def test_a_container_that_fails_while_it_stops_is_a_failure(spark_of, spark_says):
+    spark = spark_of(runs)
+    supervisor = spark.supervise()
+
+    def on_status(status):
+        if not status.stopping and status.containers[0].state == "running":
+            supervisor.stop()
+        elif status.stopping and not status.failed:
+            spark.fails("0")
+            if spark_says != GOES_ON:
+                spark.started[0].end(spark_says)
+
+    spark.on_status = on_status
+    with pytest.raises(StoppedUncommitted, match="stopped, but not every container could commit: no ack"):
         supervisor.run()
+    assert spark.events == [STOPPING, "container 0 failed: no ack"]
+    assert spark.submitted == ["0", "1"]
 
 
-def test_a_container_that_spark_ends_while_it_commits_for_a_stop_is_a_failure_and_is_not_submitted_again(
-    coordinator, supervise, events
-):
-    def attempt(spark, ids):
-        spark.leases = [spark.report(container) for container in ids]
-        return "goes on"
+def test_a_container_that_vanishes_while_it_stops_is_a_failure(spark_of, clock):
+    spark = spark_of(runs, runs)
+    supervisor = spark.supervise(shutdown_s=300.0)
 
-    spark = Spark(coordinator, attempt)
-    supervisor = supervise(spark)
-
-    def abort(status):
-        if not status.stopping:
+    def on_status(status):
+        if not status.stopping and spark.leases:
             supervisor.stop()
-        elif not status.failed:
-            coordinator.fail(ContainerFailure("0", spark.leases[0].epoch, "ProducerError", "no ack", 1))
-            spark.end("Job aborted")
-
-    supervisor._options = RunOptions(on_status=abort, on_event=events.append)
-    with pytest.raises(StoppedUncommitted, match="not every container could commit: no ack"):
-        supervisor.run()
-    assert events == [STOPPING, "container 0 failed: no ack"]
-
-
-def test_a_container_that_vanishes_while_it_stops_is_a_failure(clock):
-    coordinator = Coordinator("job", JobSpec(job_model(2), {}), 15.0, clock)
-
-    def attempt(spark, ids):
-        spark.leases = [spark.report(container) for container in ids]
-        return "goes on"
-
-    spark = Spark(coordinator, attempt)
-
-    def vanish(status):
-        if not status.stopping:
-            supervisor.stop()
-        elif status.containers[0].state == "running":
-            spark.leases[0].report(ContainerReport("0", spark.leases[0].epoch, "done"))
+        elif status.stopping and status.containers[0].state == "running":
+            spark.ends("0")
             clock.now += 15.0
 
-    options = RunOptions(on_status=vanish)
-    supervisor = Supervisor(coordinator, spark.submit, spark, Backoff(8, 1.0, 30.0), clock, options, 300.0)
+    spark.on_status = on_status
     with pytest.raises(StoppedUncommitted, match="container 1: lost without a last report"):
         supervisor.run()
 
 
-def test_a_container_that_has_ended_well_for_spark_has_committed_though_its_last_report_was_lost(
-    coordinator, supervise
-):
-    def attempt(spark, ids):
-        spark.report("0")
-        spark.report("1", "done")
-        return "goes on"
+def test_a_container_that_has_ended_well_for_spark_has_committed(spark_of, clock):
+    """Its last report was lost."""
+    spark = spark_of(runs)
+    supervisor = spark.supervise(shutdown_s=300.0)
 
-    spark = Spark(coordinator, attempt)
-    supervisor = supervise(spark)
-    supervisor._options = RunOptions(on_status=lambda status: spark.end() if status.stopping else supervisor.stop())
+    def on_status(status):
+        if not status.stopping and spark.leases:
+            supervisor.stop()
+        elif spark.leases:
+            spark.started[0].end()
+            clock.now += 15.0
+
+    spark.on_status = on_status
     assert supervisor.run().stopping
 
 
-def test_a_container_that_was_lost_before_the_stop_does_not_fail_it(coordinator, supervise):
-    def attempt(spark, ids):
-        spark.lease = spark.report("0")
-        spark.report("1", "done")
-        return "goes on"
+def test_a_container_that_was_lost_before_the_stop_does_not_fail_it(spark_of):
+    spark = spark_of(runs)
+    supervisor, steps = spark.supervise(), []
 
-    spark = Spark(coordinator, attempt)
-    supervisor = supervise(spark)
-
-    looks = []
-
-    def lose_and_stop_later(status):
-        looks.append(status)
-        if len(looks) == 1:
-            coordinator.fail(ContainerFailure("0", spark.lease.epoch, "TaskFailed", "no", 1))
-        elif len(looks) == 3:
+    def on_status(status):
+        steps.append(status)
+        if len(steps) == 2:
+            spark.fails("0")
+        elif len(steps) == 4:
             supervisor.stop()
 
-    supervisor._options = RunOptions(on_status=lose_and_stop_later)
+    spark.on_status = on_status
     assert supervisor.run().failed == 1
 
 
-def test_a_stop_is_passed_on_and_ends_the_run_when_no_container_runs_any_more(coordinator, supervise):
-    def attempt(spark, ids):
-        spark.leases = [spark.report(container) for container in ids]
-        supervisor.stop()
-        return "goes on"
-
-    spark = Spark(coordinator, attempt)
-    supervisor = supervise(spark)
-
-    def obey(status):
-        if status.stopping:
-            for container, lease in zip("01", spark.leases, strict=True):
-                lease.report(ContainerReport(container, lease.epoch, "done"))
-
-    supervisor._options = RunOptions(on_status=obey)
-    assert supervisor.run().stopping
-    assert supervisor.stopped
-
-
-def test_a_stop_before_anything_was_submitted_submits_nothing(coordinator, supervise):
-    spark = Spark(coordinator)
-    supervisor = supervise(spark)
-    supervisor.stop()
-    supervisor.run()
-    assert spark.submitted == []
-
-
-def test_containers_that_do_not_stop_in_time_are_a_failure(coordinator, supervise):
-    def attempt(spark, ids):
-        spark.report("0")
-        supervisor.stop()
-        return "goes on"
-
-    supervisor = supervise(Spark(coordinator, attempt))
-    with pytest.raises(JobFailed, match=r"task\.shutdown\.ms: containers did not stop within 30 s"):
+def test_containers_that_do_not_stop_in_time_are_a_failure(spark_of):
+    spark = spark_of(runs, runs)
+    supervisor = spark.supervise(shutdown_s=10.0)
+    spark.on_status = lambda status: supervisor.stop() if spark.submitted else None
+    with pytest.raises(JobFailed, match=r"task\.shutdown\.ms: containers did not stop within 10 s"):
         supervisor.run()
 
 
-def test_a_driver_jvm_that_has_ended_is_not_submitted_to_again(coordinator, supervise):
-    def attempt(spark, ids):
+def test_a_driver_jvm_that_has_ended_is_not_submitted_to_again(spark_of):
+    def attempt(spark, container):
         spark.alive = False
         return "connection refused"
 
+    spark = spark_of(attempt)
     with pytest.raises(EnvironmentFailure, match="driver JVM has ended"):
-        supervise(Spark(coordinator, attempt)).run()
+        spark.supervise().run()
 
 
-def registers(coordinator, container, task):
-    epoch = coordinator.register(container, AttemptProcess("here", 1, 2, task))
-    coordinator.report(ContainerReport(container, epoch, "running"))
-    return epoch
+def registers(task):
+    def attempt(spark, container):
+        epoch = spark.coordinator.register(container, AttemptProcess("here", 1, 2, task))
+        spark.coordinator.report(ContainerReport(container, epoch, "running"))
+        return GOES_ON
+
+    return attempt
 
 
-def test_the_task_of_a_container_that_is_silent_for_longer_than_its_lease_is_ended_and_tried_again(clock, events):
-    coordinator = Coordinator("job", JobSpec(job_model(2), {}), 15.0, clock)
-
-    def attempt(spark, ids):
-        registers(coordinator, "0", 70)
-        registers(coordinator, "1", 71)
-        return "goes on"
+def test_the_worker_of_a_container_that_is_silent_for_longer_than_its_lease_is_killed(spark_of, clock):
+    spark = spark_of(registers(70), registers(71))
 
     def on_status(status):
-        if spark.ended_tasks == [70, 71]:
-            for container in "01":
-                epoch = registers(coordinator, container, 80 + int(container))
-                coordinator.report(ContainerReport(container, epoch, "done"))
-            spark.end()
-        elif not spark.ended_tasks:
+        if spark.killed == [70, 71] and len(spark.submitted) == 2:
+            for attempt in spark.started:
+                attempt.end("a Python worker was killed")
+        elif spark.submitted and not spark.killed:
             clock.now += 5.0
 
-    spark = Spark(coordinator, attempt)
-    options = RunOptions(on_status=on_status, on_event=events.append)
-    status = Supervisor(coordinator, spark.submit, spark, Backoff(8, 1.0, 30.0), clock, options, 30.0).run()
-    assert spark.ended_tasks == [70, 71]
-    assert spark.submitted == [("0", "1")]
+    spark.on_status = on_status
+    status = spark.supervise().run()
+    assert spark.killed == [70, 71]
+    assert spark.submitted == ["0", "1", "0", "1"]
     assert [container.state for container in status.containers] == ["done", "done"]
-    assert events[0] == "container 0: no heartbeat for 15 s; its worker is killed"
+    assert spark.events[0] == "container 0: no heartbeat for 15 s; its worker is killed"
 
 
-def test_a_task_that_nothing_ends_is_ended_again_a_lease_later_and_not_sooner(clock):
-    coordinator = Coordinator("job", JobSpec(job_model(2), {}), 15.0, clock)
-    ended_at = []
+def test_a_worker_that_nothing_kills_is_killed_again_a_lease_later(spark_of, clock):
+    spark, killed_at = spark_of(registers(70), well), []
+    supervisor = spark.supervise()
 
-    def attempt(spark, ids):
-        registers(coordinator, "0", 70)
-        coordinator.report(ContainerReport("1", coordinator.register("1"), "done"))
-        return "goes on"
+    def end_task(task_id, reason):
+        killed_at.append(clock.now)
+        if len(killed_at) == 3:
+            supervisor.stop()
+            spark.report("0", "done")
 
-    class Stubborn(Spark):
-        def end_task(self, task_id, reason):
-            ended_at.append(clock.now)
-            if len(ended_at) == 3:
-                supervisor.stop()
-                coordinator.report(ContainerReport("0", coordinator.register("0"), "done"))
-                self.end()
-
-    spark = Stubborn(coordinator, attempt)
-    supervisor = Supervisor(coordinator, spark.submit, spark, Backoff(8, 1.0, 30.0), clock, RunOptions(), 30.0)
+    spark.end_task = end_task
     supervisor.run()
-    assert all(later - sooner >= 15.0 for sooner, later in pairwise(ended_at))
-    assert len(ended_at) == 3
+    assert all(later - sooner >= 15.0 for sooner, later in pairwise(killed_at))
+    assert len(killed_at) == 3
 
 
-def test_an_attempt_that_said_that_it_failed_is_not_overdue(clock):
-    coordinator = Coordinator("job", JobSpec(job_model(2), {}), 15.0, clock)
-    epoch = registers(coordinator, "0", 70)
+def test_an_attempt_that_has_reported_its_failure_is_not_overdue(spark_of, clock):
+    coordinator = spark_of().coordinator
+    epoch = coordinator.register("0", AttemptProcess("here", 1, 2, 70))
+    coordinator.report(ContainerReport("0", epoch, "running"))
     clock.now += 100.0
     assert [(late.container_id, late.epoch, late.spark_task) for late in coordinator.overdue()] == [("0", epoch, 70)]
     coordinator.fail(ContainerFailure("0", epoch, "TaskFailed", "no", 1))
     assert coordinator.overdue() == ()
 
 
-def test_a_job_that_another_run_has_taken_over_is_given_up_at_once(coordinator, supervise):
-    def attempt(spark, ids):
-        for container in ids:
-            spark.report(container)
-        coordinator.abandon("another run of job 'x' has taken over")
-        return "goes on"
-
+def test_a_job_that_another_run_has_taken_over_is_given_up_at_once(spark_of):
+    spark = spark_of(runs, runs)
+    spark.on_status = lambda status: spark.coordinator.abandon("another run of job 'x' has taken over")
     with pytest.raises(JobTakenOver, match="another run of job 'x' has taken over") as failed:
-        supervise(Spark(coordinator, attempt)).run()
+        spark.supervise().run()
     assert failed.value.exit_code == 1
 
 
-def test_one_container_that_finds_a_newer_run_ends_the_others_without_a_commit(coordinator, supervise):
-    def attempt(spark, ids):
-        spark.other = spark.report("0")
-        spark.report("1")
-        told = ContainerFailure("1", spark.report("1").epoch, "JobTakenOver", "another run", 1, permanent=True)
-        coordinator.fail(told)
-        return "goes on"
+def test_one_container_that_finds_a_newer_run_ends_the_others_without_a_commit(spark_of):
+    def taken_over(spark, container):
+        spark.report(container)
+        epoch = spark.leases[container].epoch
+        spark.coordinator.fail(ContainerFailure(container, epoch, "JobTakenOver", "another run", 1, permanent=True))
+        return GOES_ON
 
-    spark = Spark(coordinator, attempt)
+    spark = spark_of(runs, taken_over)
     with pytest.raises(JobTakenOver, match="another run"):
-        supervise(spark).run()
-    assert spark.other.report(ContainerReport("0", spark.other.epoch, "running")) is Directive.ABANDON
+        spark.supervise().run()
+    assert spark.ends("0") is Directive.ABANDON
 
 
-def test_containers_that_spark_does_not_start_are_named_with_what_spark_has(coordinator, events, clock):
-    def late(spark, ids):
-        return "goes on"
+def test_containers_that_spark_does_not_start_are_named_with_what_spark_has(spark_of):
+    waits = lambda spark, container: GOES_ON  # noqa: E731
+    spark, steps = spark_of(waits, waits), []
 
-    class Late(Spark):
-        looks = 0
+    def on_status(status):
+        steps.append(status)
+        if len(steps) == 200:
+            for container, attempt in zip("01", spark.started, strict=True):
+                well(spark, container)
+                attempt.end()
 
-        @property
-        def running(self):
-            self.looks += 1
-            clock.now += 1.0
-            if self.looks == 70:
-                well(self, ["0", "1"])
-                self.end()
-            return self._running
-
-    spark = Late(coordinator, late)
-    Supervisor(
-        coordinator, spark.submit, spark, Backoff(8, 1.0, 30.0), clock, RunOptions(on_event=events.append), 30.0
-    ).run()
-    told = [each for each in events if "not started" in each]
-    assert {re.sub(r"\d+ s", "N s", each) for each in told} == {
+    spark.on_status = on_status
+    spark.supervise().run()
+    lines = [line for line in spark.events if "not started" in line]
+    assert {re.sub(r"\d+ s", "N s", line) for line in lines} == {
         "containers 0, 1: not started by Spark after N s; it has 2 executors, 0 running tasks"
     }
-    assert len(told) in range(2, 5), "the time to the next line doubles"
+    assert len(lines) in range(2, 6), "the time to the next line doubles"
 
 
-def test_containers_lost_with_every_executor_end_the_run(coordinator, supervise):
-    def lost(spark, ids):
-        spark.report("0", "running")
-        spark.report("1", "running")
-        spark.forgotten = True
-        return "goes on"
-
+def test_containers_lost_with_every_executor_end_the_run(spark_of):
+    spark = spark_of(runs, runs)
+    spark.forgotten = True
     with pytest.raises(EnvironmentFailure, match="no executors left"):
-        supervise(Spark(coordinator, lost)).run()
-
-
-def test_the_looks_at_many_containers_are_rarer():
-    assert [pace_of(containers) for containers in (1, 250, 500, 1_000)] == [PACE_S, PACE_S, 0.5, 1.0]
+        spark.supervise().run()
