@@ -226,7 +226,8 @@ def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: 
         ]
         more = f"; and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
         message = (
-            f"{stream} is the stream that earlier runs of the job have read as {former[stream]} (the same id), so their positions "
+            f"{stream} is the stream that earlier runs of the job have read as {former[stream]} "
+            "(the same id), so their positions "
             f"would be lost and their state kept: name it {former[stream]} as before, or, to go on where they ended, "
             f"{'; '.join(ways)}{more}"
         )

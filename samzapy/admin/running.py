@@ -169,7 +169,8 @@ def wait_for_drain(
 def _check_drained(config: JobConfig, run: JobRun, end: RunEnd) -> None:
     if end.drained is None:
         raise SamzapyError(
-            f"job {config.name} (id {config.id}): {describe_run(run)} has ended; its version of samzapy does not record "
+            f"job {config.name} (id {config.id}): {describe_run(run)} has ended; its version of "
+            "samzapy does not record "
             "whether it has drained"
         )
     if not end.drained:

@@ -136,7 +136,8 @@ def records(
                 positions, moved = reached, clock.monotonic()
             elif clock.monotonic() - moved > what.patience_s:
                 raise RetriableError(
-                    f"{stream}: no record for {what.patience_s:g} s: a transaction before it is still open, or the system does "
+                    f"{stream}: no record for {what.patience_s:g} s: a transaction before it is "
+                    "still open, or the system does "
                     "not answer"
                 )
             ends = {ssp: end for ssp, end in ends.items() if reached[ssp] < end}

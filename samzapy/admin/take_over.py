@@ -349,7 +349,8 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     """Make all records that the changelogs of the stores hold now the job's own; returns the ends by store and
     partition.
 
-    Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs, UnknownStream for a store of `store_names` whose changelog does not exist.
+    Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs, UnknownStream
+    for a store of `store_names` whose changelog does not exist.
     """
     if config.task.checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")])

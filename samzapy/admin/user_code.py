@@ -94,8 +94,10 @@ def _check_folder(folder: Path | None) -> None:
         _first_folder = folder
     elif folder != _first_folder:
         raise _problem(
-            f"this process has imported the modules next to the job file in {_first_folder}, and Python has one module of a "
-            f"name: run the job in {folder} in a process of its own (samzapy run), or put both job files into one folder"
+            f"this process has imported the modules next to the job file in {_first_folder}, and "
+            "Python has one module of a "
+            f"name: run the job in {folder} in a process of its own (samzapy run), or put both job "
+            "files into one folder"
         )
 
 

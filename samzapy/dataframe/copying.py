@@ -5,7 +5,7 @@
     3  take the ends of the old changelog; refuse one that lacks committed records, or has records of other writers
     4  convert every entry, in the executors
     5  write the new changelog: each partition in one transaction
-    6  in one transaction, let the checkpoints count the records of the new changelog, and record that the store is there
+    6  in one transaction, let the checkpoints count the records of the new changelog, and record where the store is
 
 Before step 6 the job knows nothing of the new changelog, so after a crash or an error the old store is in use. After it
 the job file has to name the new one; a start with the old name is refused. The old changelog is never changed.
@@ -66,9 +66,10 @@ Convert = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class StoreCopy:
-    """What to copy, and how. `job`: the job file now, `target`: the job file with the new changelog and serdes; `convert`:
-    the path of a function (key, value) -> (key, value), or None to leave an entry out; empty for none. `overwrite`:
-    replace what an earlier copy has left in the new changelog. `take_over`: also if a run may go on elsewhere."""
+    """What to copy, and how. `job`: the job file now, `target`: the job file with the new changelog and serdes;
+    `convert`: the path of a function (key, value) -> (key, value), or None to leave an entry out; empty for none.
+    `overwrite`: replace what an earlier copy has left in the new changelog. `take_over`: also if a run may go on
+    elsewhere."""
 
     job: JobConfig
     target: JobConfig
@@ -94,8 +95,8 @@ class StoreCopy:
 
 
 def copied_keys(store: str, to: str, changes: Mapping[str, str]) -> dict[str, str]:
-    """The keys of the job file that a copy changes: the changelog and the `changes` below the store. Another serde comes
-    with its own class, or with none."""
+    """The keys of the job file that a copy changes: the changelog and the `changes` below the store. Another serde
+    comes with its own class, or with none."""
     for part in ("key", "msg"):
         if f"{part}.serde" in changes:
             changes = {f"{part}.type": "", **changes}
@@ -103,8 +104,8 @@ def copied_keys(store: str, to: str, changes: Mapping[str, str]) -> dict[str, st
 
 
 def copy_on_spark(copy: StoreCopy, wait: Callable[[float], object]) -> StoreWritten:
-    """Copy the store on the job's Spark (`job.spark.master`), without one on all cores of this machine. `wait` waits for
-    seconds. Raises as `copy_store`."""
+    """Copy the store on the job's Spark (`job.spark.master`), without one on all cores of this machine. `wait` waits
+    for seconds. Raises as `copy_store`."""
     source = spark_source()
     config = source.fit(copy.job)
     source.check(config)
@@ -118,7 +119,8 @@ def copy_store(context: SparkContext, copy: StoreCopy, wait: Callable[[float], o
     """Copy a store of a job that does not run.
 
     Raises ConfigError for a copy that cannot be, SerdeError and StoreRefused for an entry that does not fit,
-    EnvironmentFailure for a job that runs and for a new changelog with entries; ForeignRecords, StateLost, ProducerError.
+    EnvironmentFailure for a job that runs and for a new changelog with entries; ForeignRecords, StateLost,
+    ProducerError.
     """
     must_keep_checkpoints(copy.job.task.checkpoint)
     before, after = copy.stores
@@ -308,7 +310,8 @@ class Conversion:
             return None
         if not isinstance(result, tuple) or len(result) != 2:
             raise SerdeError(
-                f"{store}: key {reprlib.repr(key)}: {self.changed_by} returned {reprlib.repr(result)}, expected (key, value), "
+                f"{store}: key {reprlib.repr(key)}: {self.changed_by} returned "
+                f"{reprlib.repr(result)}, expected (key, value), "
                 "or None to leave the entry out"
             )
         data = self.target.encode_key(result[0]), self.target.encode_value(*result)

@@ -174,7 +174,7 @@ def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: Checkpoint
     return JobTasks(model, inputs, previous | {task.name: task.changelog_partition for task in model.tasks})
 
 
-#: Changelog partitions by the key's hash modulo their number: the state of a key is where the inputs' producers send it.
+#: Changelog partitions by the key's hash modulo their number: the state of a key is where producers send it.
 KeyPlacement = tuple[int, ...]
 
 

@@ -127,7 +127,8 @@ class RecordMaker:
         limit = self.max_record_bytes
         if limit is not None and size > limit:
             raise StoreRefused(
-                f"store '{self.store}': key {key!r:.100}: record of {size:,} B > max.message.bytes {limit:,} of the changelog"
+                f"store '{self.store}': key {key!r:.100}: record of {size:,} B > max.message.bytes "
+                f"{limit:,} of the changelog"
             )
 
 
@@ -195,8 +196,8 @@ class PartitionWriter:
     """Writes a Spark partition's records to the changelog partition of the same number; it travels.
 
     1  see that this write still owns the job
-    2  take over the transactional id of the partition's writer: the transaction of an earlier attempt is aborted, and that
-       attempt cannot go on
+    2  take over the transactional id of the partition's writer: the transaction of an earlier attempt is aborted, and
+       that attempt cannot go on
     3  look at the owner again: a run that has started since then either fences this attempt, because the owner's record
        names its id, or is found here
     4  read the present keys, if they are to be replaced

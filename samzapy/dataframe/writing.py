@@ -235,8 +235,8 @@ def own_for_write(
     unseen: str,
     wait: Callable[[float], object],
 ) -> Claim:
-    """Become the job's owner, so that an `unseen` run stops. Without transactions nothing fences such a run: then `wait`
-    for as many seconds as it takes to notice."""
+    """Become the job's owner, so that an `unseen` run stops. Without transactions nothing fences such a run: then
+    `wait` for as many seconds as it takes to notice."""
     members = [MEMBER, *map(writer_member, tasks)]
     return take_over_by_tool(config, clients, checkpoints, members, tasks.values(), wait, unseen=bool(unseen))
 

@@ -82,7 +82,8 @@ def must_keep_entries(context: Context, store: str) -> None:
     until event time has passed it; without the newest event times, closed windows would open again."""
     ttl_ms = Reader(context.job.config).value(StoreConfig, "ttl_ms", store=store)
     if ttl_ms is not None and ttl_ms > 0:
-        allowed = "must not be set for a store of windows or joins, which delete entries by event time (grace, gap, tolerance)"
+        deleted = "which delete entries by event time (grace, gap, tolerance)"
+        allowed = f"must not be set for a store of windows or joins, {deleted}"
         raise ConfigError([ConfigProblem(f"stores.{store}.rocksdb.ttl.ms", str(ttl_ms), allowed)])
 
 

@@ -121,8 +121,17 @@ class ReplayAttempt:
     """One task, from its start to the last record. `close` ends it and removes nothing."""
 
     def __init__(
-        self, job: JobConfig, task: TaskModel, tasks: int, kind: type[AnyTask], begin: Begin, past: Past, debugger: Debugger, stop: Place | None
-    ) -> None:  # fmt: skip
+        self,
+        job: JobConfig,
+        task: TaskModel,
+        tasks: int,
+        kind: type[AnyTask],
+        begin: Begin,
+        past: Past,
+        *,
+        debugger: Debugger,
+        stop: Place | None,
+    ) -> None:
         """`job`: a `scratch_job`; `tasks`: the job's number of tasks; `stop`: the message at which the debugger stops
         before it is processed."""
         self._past = past

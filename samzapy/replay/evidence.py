@@ -120,4 +120,5 @@ def lost_state(
     why = (
         f"{len(in_doubt)} keys have records after it and none before" if in_doubt else "deletions after it have expired"
     )
-    return f"compaction has gone past changelog {ssp}@{last}, the commit's last record: offset {gaps.first} is missing, and {why}"
+    lost = f"compaction has gone past changelog {ssp}@{last}, the commit's last record"
+    return f"{lost}: offset {gaps.first} is missing, and {why}"

@@ -1,5 +1,5 @@
-"""The records of a replay: the places that a command line names, and the records of the inputs, in an order that the job
-may have had.
+"""The records of a replay: the places that a command line names, and the records of the inputs, in an order that the
+job may have had.
 
 The order within a partition is certain. The order across partitions is not recorded, but commits bound it: the records
 before a commit's positions were processed before the records after them. Between two commits the records come by their

@@ -60,7 +60,8 @@ class History(NamedTuple):
         oldest = self.commits[0]
         stands = oldest.positions.get(place.ssp, "no offset")
         raise EnvironmentFailure(
-            f"{place}: the checkpoints before it are gone; the oldest that {self.where} still has is {oldest.where}, with "
+            f"{place}: the checkpoints before it are gone; the oldest that {self.where} still has "
+            f"is {oldest.where}, with "
             f"{place.ssp} at {stands}; {FROM_EMPTY}"
         )
 

@@ -60,7 +60,7 @@ class StorePlan:
     deletions_kept_ms: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """A replay that can be run any number of times. `about` describes it, and `unknown` lists where the original run
     may have differed: lines for people."""
@@ -106,12 +106,12 @@ def plan_replay(config: JobConfig, request: Request) -> Plan:
         check_checkpoints(config, load_engines(config), [base.checkpoint])
         stores = _stores(config, task, clients, history, base)
         return Plan(
-            task,
-            len(model.tasks),
-            base.checkpoint,
-            first,
-            _slice(task, logs, history, number, until),
-            stores,
+            task=task,
+            tasks=len(model.tasks),
+            checkpoint=base.checkpoint,
+            first=first,
+            slice=_slice(task, logs, history, number, until),
+            stores=stores,
             from_empty=False,
             about=(f"{task.name}: from the commit {base.where}, of {_when(base.checkpoint)}",),
             unknown=tuple(_unknown(config, kind, task, base.checkpoint)),
@@ -166,7 +166,8 @@ def _stores(
             check_end(ssp, log, last)
         if last >= 0 and log.oldest > (0 if store.backup is None else last):
             raise EnvironmentFailure(
-                f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records before it were deleted, "
+                f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records "
+                "before it were deleted, "
                 f"and the commit's last record is at {last}; {FROM_EMPTY}"
             )
         found[store.name] = StorePlan(
@@ -222,12 +223,12 @@ def _from_empty(
     }
     checkpoint = Checkpoint(starts, time_ms=time_ms)
     return Plan(
-        task,
-        len(model.tasks),
-        checkpoint,
-        None,
-        Slice(starts, (), ends, until),
-        changelogs,
+        task=task,
+        tasks=len(model.tasks),
+        checkpoint=checkpoint,
+        first=None,
+        slice=Slice(starts, (), ends, until),
+        stores=changelogs,
         from_empty=True,
         about=(f"{task.name}: from empty stores, at {begin}",),
         unknown=tuple(_unknown(config, kind, task, checkpoint)),
@@ -257,7 +258,8 @@ def _unknown(config: JobConfig, kind: type[AnyTask], task: TaskModel, checkpoint
         yield "the wall clock is not recorded: it stands at the times of the records, for windows and wall-clock timers"
     for store in config.stores.values():
         if store.source is not None:
-            yield f"the streams of store '{store.name}' are read as they are now: their earlier contents are not recorded"
+            now = "are read as they are now: their earlier contents are not recorded"
+            yield f"the streams of store '{store.name}' {now}"
     if checkpoint.changelog_offsets and not checkpoint.atomic:
         yield "the job has no transactions: after a crash its state may have been ahead of this commit"
 

@@ -76,8 +76,8 @@ class Replay:
             self._kind,
             Begin(planned.checkpoint, time_ms, planned.first),
             past,
-            self._debugger,
-            self._stop,
+            debugger=self._debugger,
+            stop=self._stop,
         )
         cleanup.callback(self._attempt.close)
         with state_wanted():

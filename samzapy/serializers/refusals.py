@@ -76,7 +76,8 @@ def check_numbers(value: Any) -> None:
                 # So for NaN and the infinities, and quicker than a call.
                 if type(each) is float and each - each != 0.0:
                     raise SerdeError(
-                        f"json has no {each!r}, and would give back None: store None or a text in its place, or use the serde msgpack"
+                        f"json has no {each!r}, and would give back None: store None or a text in "
+                        "its place, or use the serde msgpack"
                     )
         if not kinds <= _FLAT:
             waiting += [_parts(each) for each in values if type(each) not in _FLAT]

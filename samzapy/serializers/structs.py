@@ -13,7 +13,8 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from msgspec.structs import FieldInfo
@@ -54,7 +55,8 @@ _MADE = frozenset(
 )
 
 
-class StructDefinition(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class StructDefinition:
     """The first step of a class. `bases`: as in the source, generics with their parameters. `fields`: its own, in
     order. `defaults`, `factories`: by field. `options`: for the metaclass. `attributes`: for the class's body."""
 
@@ -79,14 +81,14 @@ def definition_of(kind: Any) -> StructDefinition:
     own = _own(kind, fields)
     known = vars(kind)
     return StructDefinition(
-        type(kind),
-        kind.__name__,
-        known.get("__orig_bases__", kind.__bases__),
-        tuple(field.name for field in own),
-        {field.name: field.default for field in own if field.default is not msgspec.NODEFAULT},
-        {field.name: field.default_factory for field in own if field.default_factory is not msgspec.NODEFAULT},
-        _options(kind, fields, own),
-        {"__qualname__": kind.__qualname__, **{name: known[name] for name in _FIRST if name in known}},
+        meta=type(kind),
+        name=kind.__name__,
+        bases=known.get("__orig_bases__", kind.__bases__),
+        fields=tuple(field.name for field in own),
+        defaults={field.name: field.default for field in own if field.default is not msgspec.NODEFAULT},
+        factories={f.name: f.default_factory for f in own if f.default_factory is not msgspec.NODEFAULT},
+        options=_options(kind, fields, own),
+        attributes={"__qualname__": kind.__qualname__, **{name: known[name] for name in _FIRST if name in known}},
     )
 
 
@@ -97,9 +99,8 @@ def completion_of(kind: Any) -> dict[str, Any]:
     return {**rest, "__annotations__": own}
 
 
-def struct_again(*definition: Any) -> Any:
+def struct_again(made: StructDefinition) -> Any:
     """The class of a definition; its fields have no types yet."""
-    made = StructDefinition(*definition)
 
     def fill(body: dict[str, Any]) -> None:
         body.update(made.attributes)

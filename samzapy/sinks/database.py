@@ -278,7 +278,8 @@ class SinkOffsets:
             if failure is not None:
                 self._keeps_ids = False
                 logger.warning(
-                    "%s: sink '%s': %s has no column stream_id, and it cannot be added (%s): an input that is deleted and "
+                    "%s: sink '%s': %s has no column stream_id, and it cannot be added (%s): an "
+                    "input that is deleted and "
                     "created again is taken for the earlier one",
                     self._attempt,
                     self._sink,
@@ -318,7 +319,8 @@ class SinkOffsets:
         if stream_id is None or now is None or stream_id == now:
             return False
         logger.info(
-            "%s: sink '%s': %s@%d is of an earlier stream of that name (id %s), which was deleted and created again (id %s)",
+            "%s: sink '%s': %s@%d is of an earlier stream of that name (id %s), which was deleted "
+            "and created again (id %s)",
             *(self._attempt, self._sink, ssp, offset, stream_id, now),
         )
         return True
@@ -361,7 +363,8 @@ class SinkOffsets:
         for row in rows:
             if row.ssp == ssp:
                 raise RetriableError(
-                    f"{where}: {TABLE} has epoch {row.epoch} and commit number {row.commit_number}, expected {self._attempt.epoch} "
+                    f"{where}: {TABLE} has epoch {row.epoch} and commit number "
+                    f"{row.commit_number}, expected {self._attempt.epoch} "
                     f"and {self.commit_number}: an earlier transaction of this attempt was committed late"
                 )
         raise EnvironmentFailure(f"{where}: the row has been deleted from {TABLE}; nothing was written")

@@ -266,7 +266,8 @@ class TaskTestDriver:
         finally:
             disarm(at)
         raise RuntimeError(
-            f"fail point {at!r} was not reached: no such step in {self.job.task.guarantee.value}, or nothing to do there"
+            f"fail point {at!r} was not reached: no such step in {self.job.task.guarantee.value}, "
+            "or nothing to do there"
         )
 
     def restart(self) -> None:

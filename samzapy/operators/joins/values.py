@@ -47,7 +47,8 @@ class TypedValues:
             fault = back.fault(message, plain)
             if fault is not None:
                 raise SerdeError(
-                    f"store '{self._store}': the {type(message).__name__} of {self._stream} {fault}; a join keeps messages in "
+                    f"store '{self._store}': the {type(message).__name__} of {self._stream} "
+                    f"{fault}; a join keeps messages in "
                     "its store: change the class, or join plain values"
                 )
         return plain

@@ -78,7 +78,8 @@ def all_prepared(monoid: Monoid[T], pairs: Sequence[tuple[T, T]]) -> list[Callab
         if not all(isinstance(left, _UNCHANGING) for left in changed):
             raise TaskFailed(
                 f"the state is half changed, since some of its totals took an update and another refused it ("
-                f"{type(cause).__name__}: {cause}): have the task check its items, or give {type(monoid).__name__} a `prepared`"
+                f"{type(cause).__name__}: {cause}): have the task check its items, or give "
+                f"{type(monoid).__name__} a `prepared`"
             ) from cause
         raise
     return calls

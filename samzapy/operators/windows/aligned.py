@@ -52,12 +52,14 @@ class Hopping(WindowDefinition):
         self.offset_ms = milliseconds(offset, f"offset of {kind}") % self.advance_ms
         if self.advance_ms > self.size_ms:
             raise ValueError(
-                f"advance of {kind}: at most its size, got {advance!r} and a size of {size!r}: values would be in no window"
+                f"advance of {kind}: at most its size, got {advance!r} and a size of {size!r}: "
+                "values would be in no window"
             )
         if (windows := -(-self.size_ms // self.advance_ms)) > MOST_WINDOWS:
             least_ms = -(-self.size_ms // MOST_WINDOWS)
             raise ValueError(
-                f"advance of {kind}: at least {least_ms} ms for a size of {size!r}, got {advance!r}: each value would be in "
+                f"advance of {kind}: at least {least_ms} ms for a size of {size!r}, got "
+                f"{advance!r}: each value would be in "
                 f"{windows} windows, and {MOST_WINDOWS} is the most; give a longer advance"
             )
 

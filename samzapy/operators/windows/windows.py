@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NoReturn
 
 from samzapy.api.batch import BatchTask
@@ -66,6 +66,7 @@ class WindowedAggregation:
     windows: WindowDefinition
     aggregation: Aggregation
     output: Output
+    _: KW_ONLY
     late: SystemStream | None = None
     emit: Emission = field(default_factory=OnClose)
     idle: Duration | None = None

@@ -125,7 +125,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # pyspark is not typ
         if not isinstance(obj, type) or not _is_own(obj):
             return super().reducer_override(obj)
         if is_struct(obj):
-            return struct_again, definition_of(obj), completion_of(obj), None, None, complete
+            return struct_again, (definition_of(obj),), completion_of(obj), None, None, complete
         if _CACHE in vars(obj):
             # The decoder of a dataclass, which cannot be pickled; msgspec makes another one.
             delattr(obj, _CACHE)

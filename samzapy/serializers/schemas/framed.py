@@ -33,7 +33,8 @@ def id_in(name: str, data: bytes) -> int:
         raise SerdeError(f"{name} serde: expected a magic byte 0 and a schema id, got {len(data)} bytes")
     if data[0] != 0:
         raise SerdeError(
-            f"{name} serde: expected the magic byte 0, got {data[0]}: the message was not written by a serde with a registry"
+            f"{name} serde: expected the magic byte 0, got {data[0]}: the message was not written "
+            "by a serde with a registry"
         )
     return int.from_bytes(data[1:FRAME], "big")
 

@@ -107,7 +107,8 @@ class ProtobufSerde(SchemaSerde):
         if wanted is not None:
             if wanted.DESCRIPTOR.full_name != written.full_name:
                 raise SerdeError(
-                    f"protobuf serde: expected {wanted.DESCRIPTOR.full_name}, got {written.full_name} (schema {schema_id})"
+                    f"protobuf serde: expected {wanted.DESCRIPTOR.full_name}, got "
+                    f"{written.full_name} (schema {schema_id})"
                 )
             found: Callable[[bytes], Any] = wanted.FromString
             return found

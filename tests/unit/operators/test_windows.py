@@ -451,11 +451,11 @@ def test_a_key_that_is_no_string_is_refused_with_the_messages_position(rig, key)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Tumbling(0), "size of Tumbling: milliseconds from 1 to 3155760000000, or a number with ms, s, m, h or d, got 0"),
+        (lambda: Tumbling(0), "size of Tumbling: milliseconds from 1 to 3155760000000, or a number with .*, got 0"),
         (lambda: Tumbling("1 week"), "size of Tumbling: .*got '1 week'"),
         (lambda: Tumbling("1h", grace=-1), "grace of Tumbling: milliseconds from 0 .*got -1"),
         (lambda: Hopping("1m", "2m"), "advance of Hopping: at most its size, got '2m' and a size of '1m'"),
-        (lambda: Hopping("1d", 1), "advance of Hopping: at least 8640 ms for a size of '1d', got 1: .* in 86400000 windows"),
+        (lambda: Hopping("1d", 1), "advance of Hopping: at least 8640 ms for a size of '1d', .* in 86400000 windows"),
         (lambda: Sliding(1.5), "size of Sliding: .*got 1.5"),
         (lambda: Sessions(True), "gap of Sessions: .*got True"),
         (lambda: WindowedAggregation(Tumbling(1), Count(), None, max_closes=0), "max_closes: an integer >= 1, got 0"),

@@ -112,7 +112,7 @@ def test_windows_go_on_from_the_state_of_the_commit(make):
 
 def test_state_comes_from_a_snapshot_where_the_changelog_has_lost_its_beginning(tmp_path, new_job):
     place = tmp_path / "snapshots"
-    job = new_job("in", "out", stores__counts__backup__path=f"file://{place}", stores__counts__backup__commits="1")
+    job = new_job("in", "out", stores__counts__backup__path=f"file://{place}", stores__counts__backup__interval__ms="0")
     for pages in (["/a", "/b"], ["/a", "/c"], ["/a", "/d"]):
         job.send([(page, {}) for page in pages])
         assert job.run() is None

@@ -199,7 +199,7 @@ def test_avro_value_that_fits_two_branches_and_names_none_is_refused(union):
     made = serde(new_url(), moving("null", *union))
     with pytest.raises(
         SerdeError,
-        match=r"^avro serde: \$\.what: expected the dict with its branch as '-type', one of Credit, (Debit|Wide), got dict",
+        match=r"^avro serde: \$\.what: expected the dict with its branch as '-type', one of Credit, (Debit|Wide), got",
     ):
         made.to_bytes({"what": dict(MOVE)})
     with pytest.raises(SerdeError, match=r"\$\.what: expected a branch of null, Credit"):

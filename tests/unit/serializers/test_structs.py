@@ -78,7 +78,7 @@ KINDS = [Plain, Camel, Below, Untagged, Node, Box, IntBox, Row, Checked]
 
 
 def again(kind):
-    made = struct_again(*definition_of(kind))
+    made = struct_again(definition_of(kind))
     complete(made, completion_of(kind))
     return made
 

@@ -208,8 +208,10 @@ def test_a_class_that_does_not_read_the_messages_that_wait_is_refused_at_the_sta
             bench.restart(bench._make, {LEFT: Named, RIGHT: Named})
         stream = LEFT if side == 0 else RIGHT
         assert str(caught.value) == (
-            f"message type of {stream}: store 'joined': the message of {stream} that waits at key 'a/b' is not a Named: "
-            "$.number: Expected str, got int; give new fields defaults and old ones their types, or the join a new store "
+            f"message type of {stream}: store 'joined': the message of {stream} that waits at key "
+            "'a/b' is not a Named: "
+            "$.number: Expected str, got int; give new fields defaults and old ones their types, "
+            "or the join a new store "
             "with a changelog of its own, got 'Named'"
         )
 
@@ -237,7 +239,8 @@ def test_a_message_that_does_not_fit_and_was_not_tried_is_an_error_with_its_plac
         with pytest.raises(SerdeError) as caught:
             bench.send(2, "099", 10)
         assert str(caught.value) == (
-            "store 'joined': the message of mem.left that waits at key '099' is not a View: $.number: Expected int, got str"
+            "store 'joined': the message of mem.left that waits at key '099' is not a View: "
+            "$.number: Expected int, got str"
         )
 
 
