@@ -1,4 +1,4 @@
-"""Asks the stores of a running job: `samzapy.query(job).store("counts").get(key)`.
+"""Asks a running job: its stores, `samzapy.query(job).store("counts").get(key)`, and its status.
 
 The answers come from the job's driver (`samzapy.coordinator.web.queries`) and are committed entries. A question is
 asked again until its deadline in two cases:
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -23,8 +24,8 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.log_files import PageAddress
-from samzapy.coordinator.client import pinned_to
-from samzapy.errors import EnvironmentFailure, RetriableError, StoreError
+from samzapy.coordinator.client import CoordinatorClient, pinned_to
+from samzapy.errors import EnvironmentFailure, RetriableError, StoreError, TaskMigrated
 from samzapy.queries.questions import STANDBY_LAG
 from samzapy.serializers import from_json
 from samzapy.storage.inspection import store_of
@@ -239,3 +240,18 @@ def job_queries(
     """See `samzapy.query`."""
     config = job if isinstance(job, JobConfig) else load_job(job)
     return JobQueries(config, address, deadline_s=deadline_s)
+
+
+def status_of(config: JobConfig) -> dict[str, Any]:
+    """The status of the running job, as its page has it in JSON. Raises EnvironmentFailure if no run of it has a page
+    here."""
+    address = PageAddress(config.supervision.log, config.job_name).read()
+    if address is None:
+        raise EnvironmentFailure(f"job '{config.name}': no run on this machine has a status page")
+    parts = urlsplit(address)
+    token = parse_qs(parts.query).get("token", [""])[0]
+    with closing(CoordinatorClient(f"{parts.scheme}://{parts.netloc}", token, parts.fragment or None)) as client:
+        try:
+            return client.status()
+        except (RetriableError, TaskMigrated) as cause:
+            raise EnvironmentFailure(f"job '{config.name}': its status page does not answer: {cause}") from cause

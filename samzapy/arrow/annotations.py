@@ -1,4 +1,4 @@
-"""The Arrow types of annotations.
+"""The meaning of annotations behind their names (NewType, aliases, Annotated, type variables), and their Arrow types.
 
 The annotations of the messages' class give the type of a column, so that it is the same in every batch: int, float,
 bool, str and bytes, dates, times and durations, lists of these, classes with fields, and `| None` of each. An Enum or a
@@ -10,15 +10,41 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, get_args, get_origin
 from uuid import UUID
 
 from samzapy.arrow.libraries import pyarrow
-from samzapy.arrow.meaning import plain_annotation
+
+#: `Required` and `NotRequired` are of Python 3.11, so they go by name.
+_WRAPPERS = ("Annotated", "Required", "NotRequired")
+
+
+def plain_annotation(hint: Any) -> Any:
+    """The annotation itself, for another name of it (NewType, `type`) or one with more about it (Annotated)."""
+    while True:
+        origin = get_origin(hint)
+        if hasattr(origin, "__value__"):  # an alias with brackets
+            hint = substituted(origin.__value__, dict(zip(origin.__type_params__, get_args(hint), strict=False)))
+        elif hasattr(hint, "__value__"):
+            hint = hint.__value__
+        elif hasattr(hint, "__supertype__"):
+            hint = hint.__supertype__
+        elif getattr(origin, "_name", getattr(origin, "__name__", "")) in _WRAPPERS:
+            hint = get_args(hint)[0]
+        else:
+            return hint
+
+
+def substituted(kind: Any, known: Mapping[Any, Any]) -> Any:
+    """`kind` with the type variables that are known replaced, and Any for the others."""
+    if isinstance(kind, TypeVar):
+        return known.get(kind, Any)
+    free = getattr(kind, "__parameters__", ())
+    return kind[tuple(known.get(each, Any) for each in free)] if free else kind
 
 
 @lru_cache(maxsize=256)

@@ -14,10 +14,9 @@ from operator import attrgetter, methodcaller
 from typing import Any
 from uuid import UUID
 
-from samzapy.arrow.annotations import arrow_type, fields_of
+from samzapy.arrow.annotations import arrow_type, fields_of, plain_annotation
 from samzapy.arrow.checks import check_of, check_of_found, check_of_typed
 from samzapy.arrow.libraries import library, pyarrow
-from samzapy.arrow.meaning import plain_annotation
 
 _KEY, _MESSAGE, _OFFSET, _TIMESTAMP = "key", "message", "offset", "timestamp"
 

@@ -22,7 +22,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.serde import Serde, hinted, serde_at
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import AsyncStreamTask, CoroutineTask, StreamTask
-from samzapy.arrow.meaning import plain_annotation, substituted
+from samzapy.arrow.annotations import plain_annotation, substituted
 from samzapy.config.job import JobConfig
 from samzapy.config.streams.serdes import typed_name
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError

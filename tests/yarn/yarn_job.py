@@ -15,7 +15,7 @@ from rigs.job_process import JobProcess
 from rigs.numbered_job import CODE, NumberedJob
 from yarn_cluster import YarnCluster
 
-from samzapy.admin.page import status_of
+from samzapy.admin.queries import status_of
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
 from samzapy.verify.processes import command_in, end, until, with_children

@@ -142,7 +142,7 @@ class _Tail:
 @click.option("--json", "as_json", is_flag=True, help="Print the whole status as a line of JSON.")
 def status(config: JobConfig, *, as_json: bool) -> None:
     """Show the state of a running job: containers, lag, stalls, the last failure of its code."""
-    from samzapy.admin.page import status_of
+    from samzapy.admin.queries import status_of
     from samzapy.cli.output import json_text, table
 
     found = status_of(config)

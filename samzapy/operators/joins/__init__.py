@@ -18,9 +18,9 @@ task reads different partitions, on the moments of `window`, or on restarts.
 
 from samzapy.operators.joins.as_of import AsOfJoin
 from samzapy.operators.joins.pending import TimeRules
-from samzapy.operators.joins.sides import Joined, Side
 from samzapy.operators.joins.stream_stream import StreamStreamJoin, Within
 from samzapy.operators.joins.tables import StreamTableJoin, TableTableJoin
+from samzapy.operators.joins.values import Joined, Side
 
 __all__ = [
     "AsOfJoin",

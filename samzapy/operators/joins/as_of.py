@@ -14,8 +14,7 @@ from samzapy.operators.columns import columns, offsets_of, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.expiry import Due
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
-from samzapy.operators.joins.sides import Joined, joined_of, key_of, side_of, sides
-from samzapy.operators.joins.values import SAMPLE, TypedValues, typed_values
+from samzapy.operators.joins.values import SAMPLE, Joined, TypedValues, joined_of, key_of, side_of, sides, typed_values
 
 #: The kinds of entries in the index, in the processing order at equal times.
 _RIGHT, _LEFT, _FORGET = "0", "1", "2"

@@ -17,8 +17,17 @@ from samzapy.errors import StoreError
 from samzapy.operators.columns import Messages, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
-from samzapy.operators.joins.sides import Joined, Side, joined_of, key_of, side_of, sides
-from samzapy.operators.joins.values import SAMPLE, TypedValues, typed_values
+from samzapy.operators.joins.values import (
+    SAMPLE,
+    Joined,
+    Side,
+    TypedValues,
+    joined_of,
+    key_of,
+    side_of,
+    sides,
+    typed_values,
+)
 
 #: One waiting message: [event time, whether it has met a partner, value]; see `TypedValues` for one of a class.
 Waiting = list[Any]

@@ -15,8 +15,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
 from samzapy.operators.columns import columns, keys_and_messages, runs_of_partitions
-from samzapy.operators.joins.sides import Joined, Side, key_of, sides
-from samzapy.operators.joins.values import by_partition, typed_values
+from samzapy.operators.joins.values import Joined, Side, by_partition, key_of, sides, typed_values
 
 Row = dict[str, Any]
 

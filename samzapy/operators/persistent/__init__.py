@@ -7,8 +7,18 @@ sketches      HyperLogLog
 checkpoints   the time of the next checkpoint, and its bytes
 """
 
-from samzapy.operators.persistent.monoids import Average, Count, Distinct, Group, Keyed, Max, Min, Monoid, Sum
-from samzapy.operators.persistent.sketches import HyperLogLog
+from samzapy.operators.persistent.monoids import (
+    Average,
+    Count,
+    Distinct,
+    Group,
+    HyperLogLog,
+    Keyed,
+    Max,
+    Min,
+    Monoid,
+    Sum,
+)
 from samzapy.operators.persistent.states import NonWindowState, PersistentState, WindowState
 from samzapy.operators.persistent.task import PersistentBatchTask, PersistentTask
 

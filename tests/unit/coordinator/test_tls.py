@@ -10,7 +10,7 @@ import urllib3
 from jobs.job_models import job_model
 from rigs.raw_connections import connect, is_closed
 
-from samzapy.admin.page import status_of
+from samzapy.admin.queries import status_of
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.spark import TlsConfig
