@@ -20,8 +20,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemFactory, SystemSettings
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.system.local.factory import LocalSystemFactory
-from samzapy.system.memory.cluster import MemoryCluster
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 
 COUNT, ROUNDS, BATCH, PARTITIONS = 200_000, 3, 10_000, 4
 _HEADERS = [("trace", b"0123456789abcdef")]

@@ -11,7 +11,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings, change_columns
 from samzapy.bench.events import BATCH, Events, load_events
 from samzapy.config.loader import load_job
 from samzapy.devkafka import DevBroker
@@ -116,7 +116,7 @@ class Kafka:
         producer = system_factory(self.settings).producer(self.settings, "benchmark")
         try:
             for batch in batches:
-                producer.send_changes(topic, partition, batch)
+                producer.send_columns(change_columns(topic, partition, batch))
             producer.flush()
         finally:
             producer.close()

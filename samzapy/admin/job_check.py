@@ -83,7 +83,7 @@ def inputs_now(config: JobConfig, refused: Collection[SystemStream] = ()) -> Fou
             "task.inputs", str(pattern), f"system '{pattern.stream.system}' cannot list its streams: name them"
         )
         for pattern in config.task.patterns
-        if not load_factory(config.systems[pattern.stream.system]).lists_streams
+        if load_factory(config.systems[pattern.stream.system]).read_only
     ]
     if problems:
         raise ConfigError(problems)
@@ -309,7 +309,7 @@ def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin], desc
     problems = []
     for key, stream, factor in _asked_for(config):
         if stream.system not in most:
-            most[stream.system] = admin_of(stream.system).most_replicas()
+            most[stream.system] = admin_of(stream.system).limits().replicas
         limit = most[stream.system]
         if limit is None or factor <= limit or describe(stream) is not None:
             continue

@@ -20,6 +20,7 @@ The header `samzapy-id` is text, eleven fields with colons between them:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from urllib.parse import quote, unquote
@@ -42,23 +43,7 @@ class _Fields(NamedTuple):
     size: int = 0
 
 
-if TYPE_CHECKING:
-    _Row = _Fields
-else:
-
-    class _TakesFields(type):
-        """Makes a call of a class take the fields. A constructor of its own in Python would cost the classes that have
-        it half as much again, even where it is passed over."""
-
-        def __call__(cls, *fields: Any, **named: Any) -> Any:
-            return tuple.__new__(cls, _Fields(*fields, **named))
-
-    # The attributes of a NamedTuple, except its constructor in Python.
-    _made = {name: each for name, each in vars(_Fields).items() if name not in {"__new__", "__getnewargs__"}}
-    _Row = _TakesFields("_Row", (tuple,), _made)
-
-
-class IncomingMessageEnvelope(_Row, Generic[K, V]):
+class IncomingMessageEnvelope(_Fields, Generic[K, V]):
     """One input message, deserialized. A tuple, so that a batch of them is built without a Python frame each.
 
     `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none); `size`
@@ -100,8 +85,8 @@ class IncomingMessageEnvelope(_Row, Generic[K, V]):
 
 
 #: The envelope of a row with all of its fields, without a Python frame.
-envelope_of: Callable[[tuple[Any, ...]], IncomingMessageEnvelope[Any, Any]] = type.__call__.__get__(
-    IncomingMessageEnvelope
+envelope_of: Callable[[tuple[Any, ...]], IncomingMessageEnvelope[Any, Any]] = partial(
+    tuple.__new__, IncomingMessageEnvelope
 )
 
 

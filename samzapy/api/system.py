@@ -12,11 +12,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import repeat
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from samzapy.api.context import JobContext
 from samzapy.api.envelope import Headers
@@ -71,18 +71,19 @@ class OutgoingRecord(NamedTuple):
     timestamp: int | None = None
 
 
-# An OutgoingRecord without the Python frame of its constructor.
-_record = partial(tuple.__new__, OutgoingRecord)
+_stream_of = attrgetter("stream")
 
 
 class OutgoingColumns(NamedTuple):
-    """Serialized outputs to one stream, in order and at least one: the columns of their `OutgoingRecord`s, of equal
-    length. An absent column is None in every record. The columns do not change after this."""
+    """Serialized outputs to one stream, in order, as columns of equal length; an absent column is None in
+    every record. Without a partition, the murmur2 hash of the partition key, else of the key, chooses it; records
+    without either are spread. An int as `partitions` is the partition of all records. The columns do not change after
+    this."""
 
     stream: str
     keys: Sequence[bytes | None] | None
     values: Sequence[bytes | None]
-    partitions: Sequence[int | None] | None = None
+    partitions: int | Sequence[int | None] | None = None
     partition_keys: Sequence[bytes | None] | None = None
     headers: Sequence[Headers | None] | None = None
     timestamps: Sequence[int | None] | None = None
@@ -94,8 +95,34 @@ class OutgoingColumns(NamedTuple):
 
     def records(self) -> Iterator[OutgoingRecord]:
         """The same as records."""
-        columns = (repeat(None) if column is None else column for column in self[1:])
-        return map(_record, zip(repeat(self.stream), *columns, strict=False))
+        columns: list[Iterable[Any]] = [
+            repeat(column) if column is None or isinstance(column, int) else column for column in self[1:]
+        ]
+        return map(OutgoingRecord, repeat(self.stream), *columns)
+
+    @classmethod
+    def of(cls, records: Sequence[OutgoingRecord]) -> OutgoingColumns:
+        """The columns of records to one stream."""
+        (stream, *_), *columns = zip(*records, strict=True)
+        keys, values, *rest = (None if column.count(None) == len(column) else column for column in columns)
+        return cls(stream, keys, columns[1] if values is None else values, *rest)
+
+
+def change_columns(stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]]) -> OutgoingColumns:
+    """The columns of (key, value) pairs for one partition, None meaning a tombstone."""
+    pairs = list(changes)
+    return OutgoingColumns(stream, [key for key, _ in pairs], [value for _, value in pairs], partition)
+
+
+def in_columns(records: Sequence[OutgoingRecord]) -> Iterator[OutgoingColumns]:
+    """The records of each stream, in order, as columns."""
+    streams = list(map(_stream_of, records))
+    if not records or streams.count(streams[0]) == len(streams):
+        return iter([OutgoingColumns.of(records)] if records else [])
+    by_stream: dict[str, list[OutgoingRecord]] = {}
+    for record in records:
+        by_stream.setdefault(record.stream, []).append(record)
+    return map(OutgoingColumns.of, by_stream.values())
 
 
 @dataclass(frozen=True)
@@ -162,18 +189,10 @@ class SystemConsumer(ABC):
     Use: `register` all partitions, `start`, `poll` until done, `close`. One thread.
     """
 
-    #: Set before `start` by a reader that needs neither exact times nor headers: a system may then give each record of
-    #: a batch the time of the last one, and no headers, if that is cheaper.
-    coarse = False
-
     @abstractmethod
-    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """Read `ssp` from `offset` on. Before `start` only."""
-
-    def identify(self, ssp: SystemStreamPartition, stream_id: str, epoch: int | None) -> None:
-        """The registered offset is of the stream with that id (empty: of the present one) and leader epoch (None:
-        unknown)."""
-        return
+    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
+        """Read `ssp` from `offset` on, which is of the stream with that id (empty: of the present one) and leader epoch
+        (None: unknown). Before `start` only."""
 
     @abstractmethod
     def start(self) -> None:
@@ -210,11 +229,6 @@ class SystemConsumer(ABC):
     def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Undo `pause`."""
 
-    def held_back(self) -> Collection[SystemStreamPartition]:
-        """The partitions that are not paused and may have records that the consumer holds back in favour of others.
-        They do not count as idle for a task's clock."""
-        return ()
-
     def metrics(self) -> Mapping[str, float]:
         """The client's own numbers by name, also after `close`; counts only grow. From any thread, one at a time."""
         return {}
@@ -230,25 +244,14 @@ class SystemProducer(ABC):
     Any error poisons the producer: later calls raise it again. One thread.
     """
 
-    #: Whether the last `begin` has fenced all other producers of the transactional id, even a rightful successor: the
-    #: caller then checks that it is still the owner before it commits anything.
-    took_over = False
-    #: The number of offsets that the end of a transaction takes in each of its partitions.
-    marker_offsets = 0
-
     @abstractmethod
-    def send(self, records: Sequence[OutgoingRecord]) -> None:
+    def send_columns(self, columns: OutgoingColumns) -> None:
         """Queue records. Raises RecordTooLarge, UnknownStream or ProducerError; blocks when the queue is full."""
 
-    def send_columns(self, columns: OutgoingColumns) -> None:
-        """Like `send` of each record. Override it if the system works with columns."""
-        self.send(list(columns.records()))
-
-    @abstractmethod
-    def send_changes(
-        self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
-    ) -> None:
-        """Queue (key, value) pairs, None meaning a tombstone, for one partition: a changelog's part of a commit."""
+    def send(self, records: Sequence[OutgoingRecord]) -> None:
+        """Queue records, in order per partition. Raises as `send_columns` does."""
+        for columns in in_columns(records):
+            self.send_columns(columns)
 
     @abstractmethod
     def flush(self, timeout_s: float = 60.0) -> None:
@@ -260,12 +263,8 @@ class SystemProducer(ABC):
         none.
 
         It need not include records for which the system chose the partition, and a transactional producer need not know
-        it without `report_offsets`.
+        it.
         """
-
-    def report_offsets(self) -> None:
-        """Prepare for calls of `last_offset`. A writer calls this before its first record and before
-        `init_transactions`. Default: nothing, for a system that always knows offsets."""
 
     def purge(self) -> None:
         """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any
@@ -287,10 +286,11 @@ class SystemProducer(ABC):
         `begin`."""
 
     @abstractmethod
-    def begin(self) -> None:
+    def begin(self) -> bool:
         """Start a transaction; readers see the records sent from now on only after `commit`.
 
-        Afterwards `took_over` says whether this needed a take-over as by `init_transactions`.
+        Returns whether this has fenced all other producers of the transactional id, as `init_transactions` does, even a
+        rightful successor: the caller then checks that it is still the owner before it commits anything.
         """
 
     @abstractmethod
@@ -301,6 +301,16 @@ class SystemProducer(ABC):
     @abstractmethod
     def abort(self) -> None:
         """Drop the records of the open transaction. Raises as `commit` does."""
+
+
+class SystemLimits(NamedTuple):
+    """The longest transaction time-out that a system grants, the largest record in bytes of a stream that its first
+    record creates, and the largest number of copies of a stream, which is the number of brokers. None: no limit, or
+    unknown."""
+
+    transaction_ms: int | None = None
+    record_bytes: int | None = None
+    replicas: int | None = None
 
 
 class SystemAdmin(ABC):
@@ -327,10 +337,6 @@ class SystemAdmin(ABC):
         """The descriptions of many streams, by name. Override it if the system can answer in one request."""
         return {stream: self.describe(stream) for stream in streams}
 
-    def stream_ids(self, streams: Iterable[str]) -> dict[str, str]:
-        """The ids of the existing streams, by name. Override it if the system finds ids faster than descriptions."""
-        return {name: found.stream_id for name, found in self.describe_all(streams).items() if found is not None}
-
     @abstractmethod
     def list_streams(self) -> list[str]:
         """The names of all streams, sorted, without internal ones of the system."""
@@ -355,35 +361,43 @@ class SystemAdmin(ABC):
         """The first offset with a record that is not older than `time_ms`, by partition; `upcoming` if there is
         none."""
 
-    @abstractmethod
-    def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
-        """Drop the records below `before`; `oldest` becomes `before`."""
-
-    def grow(self, stream: str, partitions: int) -> None:
-        """Increase a stream to `partitions` partitions and wait until they are usable; existing records stay in place.
-        Raises UnknownStream, ConfigError for fewer partitions than it has, EnvironmentFailure if the system cannot."""
-        raise EnvironmentFailure(f"stream '{stream}': this system cannot give it {partitions} partitions")
-
-    @abstractmethod
     def delete(self, stream: str) -> None:
-        """Delete a stream. Raises UnknownStream."""
+        """Delete a stream. Raises UnknownStream; EnvironmentFailure if the system cannot."""
+        raise EnvironmentFailure(f"stream '{stream}': this system cannot delete it")
 
-    def longest_transaction_ms(self) -> int | None:
-        """The longest transaction time-out that the system grants; None if it is unlimited or unknown."""
-        return None
-
-    def record_bytes_of_new_streams(self) -> int | None:
-        """The largest record of a stream that its first record creates, in bytes; None if it is unlimited or
-        unknown."""
-        return None
-
-    def most_replicas(self) -> int | None:
-        """The largest number of copies of a stream, which is the number of brokers; None if streams have no copies."""
-        return None
+    def limits(self) -> SystemLimits:
+        """The limits of the system now. Default: none are known."""
+        return SystemLimits()
 
     @abstractmethod
     def close(self) -> None:
         """Release the client; closing twice is allowed."""
+
+
+@dataclass(frozen=True)
+class SystemTraits:
+    """The properties of a system that jobs depend on.
+
+    `max_record_bytes`: the largest record that its producers send, in bytes; None if they set no limit. A stream may
+    set a lower one (`max.message.bytes` of its description). `compresses`: whether its producers compress records; a
+    record then may fit into a stream though it is larger than the stream's limit. `place`: the place on this machine
+    that holds the streams, such as `the file x.db`, which executors on other machines cannot reach; None for a system
+    on the network. `risks`: the ways in which acknowledged records can be lost with this process or machine, each as
+    (key below `systems.NAME.`, message).
+    """
+
+    max_record_bytes: int | None = None
+    compresses: bool = False
+    place: str | None = None
+    risks: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(
+        cls, settings: SystemSettings, *, place: str | None = None, risks: Iterable[tuple[str, str]] = ()
+    ) -> SystemTraits:
+        """With the producer's `message.max.bytes`, as for a system that sets no other limit."""
+        said = settings.producer.get("message.max.bytes", "")
+        return cls(int(said) if said.isdigit() else None, place=place, risks=tuple(risks))
 
 
 class SystemFactory(ABC):
@@ -393,14 +407,11 @@ class SystemFactory(ABC):
     """
 
     #: Whether `producer` accepts a transactional id. Without transactions a job's state may hold inputs twice after a
-    #: crash, and may go back while two runs overlap.
+    #: crash, and may go back while two runs overlap. The end of a transaction takes one offset in each of its
+    #: partitions.
     transactional = False
-    #: The number of offsets that the end of a transaction takes in each of its partitions.
-    marker_offsets = 0
-    #: Whether jobs can only read the streams.
+    #: Whether jobs can only read the streams, and only those that the job file describes: none are created or listed.
     read_only = False
-    #: Whether an admin lists streams that the job file does not describe, so that regular expressions can find inputs.
-    lists_streams = True
 
     @abstractmethod
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
@@ -420,26 +431,9 @@ class SystemFactory(ABC):
         """Raise ConfigError if `settings` cannot work; connects to nothing."""
         return
 
-    def max_record_bytes(self, settings: SystemSettings) -> int | None:
-        """The largest record that a producer of these settings sends, in bytes; None if it sets no limit. A stream may
-        set a lower one (`max.message.bytes` of its description). Default: the producer's `message.max.bytes`."""
-        said = settings.producer.get("message.max.bytes", "")
-        return int(said) if said.isdigit() else None
-
-    def compresses(self, settings: SystemSettings) -> bool:
-        """Whether a producer of these settings compresses records. The limits of streams are for compressed records, so
-        a record tells nobody before whether it fits. Default: no."""
-        return False
-
-    def durability(self, settings: SystemSettings) -> Iterable[tuple[str, str]]:
-        """The ways in which acknowledged records can be lost with this process or machine, each as (key below
-        `systems.NAME.`, message). Default: none."""
-        return ()
-
-    def kept_on_this_machine(self, settings: SystemSettings) -> str | None:
-        """The place on this machine that holds the streams, as `the file x.db`: executors on other machines cannot
-        reach it. None, the default, for a system on the network."""
-        return None
+    def traits(self, settings: SystemSettings) -> SystemTraits:
+        """The properties of a system of these settings; connects to nothing."""
+        return SystemTraits.of(settings)
 
 
 class WaitingRecords(ABC):

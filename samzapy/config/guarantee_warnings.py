@@ -224,5 +224,5 @@ def _keepers(config: JobConfig, factory_of: Callable[[SystemSettings], SystemFac
         message = "checkpoints are on one disk: a container that starts on another machine begins at offset.default"
         yield GuaranteeWarning("task.checkpoint.path", message, True)
     for name, system in config.systems.items():
-        for leaf, message in factory_of(system).durability(system):
+        for leaf, message in factory_of(system).traits(system).risks:
             yield GuaranteeWarning(f"systems.{name}.{leaf}", message, True)

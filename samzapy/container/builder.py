@@ -142,7 +142,7 @@ class ContainerBuilder:
             engines=self._engines,
             admin_of=self._clients.admin,
             clock=clock,
-            record_limit_of=self._clients.max_record_bytes,
+            record_limit_of=lambda system: self._clients.traits(system).max_record_bytes,
         )
         stores = restore_together(openings, self._clients.consumer, clock, on_restore, should_stop)
         sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)
@@ -243,8 +243,6 @@ class ContainerBuilder:
         transaction = self._producers.transaction
         if transaction is not None:
             return TransactionalState(records, transaction)
-        for system in sorted(changelogs):
-            self._producers.state(system).report_offsets()
         return AwaitedState(records)
 
     def inputs(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Inputs:

@@ -16,7 +16,7 @@ from pyspark.sql import types as sql
 from samzapy.api.engine import EngineSettings
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange, OutgoingRecord, SystemProducer
+from samzapy.api.system import OffsetRange, OutgoingRecord, SystemProducer, change_columns
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import Ownership
@@ -239,7 +239,6 @@ class PartitionWriter:
         ssp = SystemStreamPartition(*store.changelog, number)
         clients = cleanup.enter_context(closing(job_clients(config, PURPOSE, self.timeout_ms)))
         producer = clients.transactional(ssp.system, writer_id(config.job_name, number))
-        producer.report_offsets()
         with closing(Ownership.of(config, self.run_id)) as ownership:
             ownership.look()
             producer.init_transactions()
@@ -257,16 +256,16 @@ class PartitionWriter:
             self._send(producer, ssp, chunk)
             gone = sum(value is None for _, value in chunk)
             records, tombstones = records + len(chunk) - gone, tombstones + gone
+        producer.flush()
+        last = clients.admin(ssp.system).ends([ssp])[ssp] - 1
         producer.commit()
-        last = producer.last_offset(ssp.stream, number)
-        assert last is not None
         return PartitionWritten(number, records, tombstones, last)
 
     def _send(
         self, producer: SystemProducer, ssp: SystemStreamPartition, changes: Sequence[tuple[bytes, bytes | None]]
     ) -> None:
         if not self.timed:
-            producer.send_changes(ssp.stream, ssp.partition, changes)
+            producer.send_columns(change_columns(ssp.stream, ssp.partition, changes))
             return
         producer.send(
             [

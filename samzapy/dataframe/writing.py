@@ -157,7 +157,7 @@ class ChangelogWrite:
         """Create the changelog if it is missing, and write every partition. `timed` as in `PartitionWriter`. Raises
         EnvironmentFailure, ProducerError."""
         ensure_changelog(self._admin, self._store, self._partitions)
-        timeout_ms = min(self._admin.longest_transaction_ms() or _LONGEST_MS, _LONGEST_MS)
+        timeout_ms = min(self._admin.limits().transaction_ms or _LONGEST_MS, _LONGEST_MS)
         job = TravellingJob.of(config, records.ctx)
         writer = PartitionWriter(job, self._store.name, self._tasks, run_id, overwrite, timeout_ms, timed)
         try:

@@ -4,8 +4,8 @@ Everything in it is also there in Python, with the same results. The module that
 imported:
 
     consumed records as columns        samzapy/system/kafka/fetching.py
+    records into librdkafka's queue    samzapy/system/kafka/queue.py
     entries of an object cache         samzapy/storage/kv/cache/entries.py
-    envelopes of a batch               samzapy/container/inputs/decode.py
 
 `SAMZAPY_NATIVE=0` in the environment chooses Python everywhere.
 """

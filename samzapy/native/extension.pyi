@@ -1,7 +1,5 @@
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
-
-_T = TypeVar("_T")
+from typing import Any, TypeAlias
 
 #: (topic, partition, offsets, keys, values, times, headers)
 _Run: TypeAlias = tuple[
@@ -20,23 +18,11 @@ SOURCES: str
 LIBRDKAFKA_FUNCTIONS: tuple[str, ...]
 
 def bind_librdkafka(addresses: Mapping[str, int], /) -> None: ...
-def envelopes(
-    kind: type[_T],
-    ssp: Any,
-    offsets: Sequence[int],
-    keys: Sequence[Any],
-    messages: Sequence[Any],
-    headers: Sequence[Any] | None,
-    times: Sequence[int],
-    arrival_ms: int,
-    values: Sequence[bytes | None],
-    /,
-) -> list[_T]: ...
 
 class FetchQueue:
     def __init__(self, consumer: Any, on_error: Callable[[int, str], object]) -> None: ...
     def follow(self, topic: str, partition: int, /) -> None: ...
-    def take(self, most: int, wait_ms: int, coarse: bool, /) -> tuple[list[_Run], list[_Event]]: ...
+    def take(self, most: int, wait_ms: int, /) -> tuple[list[_Run], list[_Event]]: ...
     def close(self) -> None: ...
 
 class ProduceQueue:
@@ -50,15 +36,6 @@ class ProduceQueue:
         values: Sequence[bytes | None],
         times: Sequence[int | None] | None,
         headers: Sequence[Sequence[tuple[str, bytes | None]] | None] | None,
-        /,
-    ) -> tuple[int, int]: ...
-    def put_changes(
-        self,
-        topic: str,
-        partition: int,
-        first: int,
-        pairs: list[tuple[bytes, bytes | None]],
-        headers: Sequence[tuple[str, bytes | None]] | None,
         /,
     ) -> tuple[int, int]: ...
     def failures(self) -> list[tuple[int, str, int, int]]: ...

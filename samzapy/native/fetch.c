@@ -221,27 +221,18 @@ static PyObject *headers_column(Message **messages, Py_ssize_t count)
     return column;
 }
 
-/* (topic, partition, offsets, keys, values, times, headers) of records of one partition. `coarse`: every record gets the
-   time of the last one, and no headers. */
-static PyObject *run_of(Message **messages, Py_ssize_t count, int coarse)
+/* (topic, partition, offsets, keys, values, times, headers) of records of one partition. */
+static PyObject *run_of(Message **messages, Py_ssize_t count)
 {
     PyObject *parts[7] = {NULL};
     const char *topic = library.topic_name(messages[0]->topic);
-    int kind;
     parts[0] = PyUnicode_DecodeUTF8(topic, (Py_ssize_t)strlen(topic), NULL);
     parts[1] = PyLong_FromLong(messages[0]->partition);
     parts[2] = offsets_of(messages, count);
     parts[3] = bytes_column(messages, count, 1);
     parts[4] = bytes_column(messages, count, 0);
-    if (coarse) {
-        PyObject *one = Py_BuildValue("[L]", (long long)library.timestamp(messages[count - 1], &kind));
-        parts[5] = one == NULL ? NULL : PySequence_Repeat(one, count);
-        Py_XDECREF(one);
-        parts[6] = Py_NewRef(Py_None);
-    } else {
-        parts[5] = times_column(messages, count);
-        parts[6] = headers_column(messages, count);
-    }
+    parts[5] = times_column(messages, count);
+    parts[6] = headers_column(messages, count);
     PyObject *run = PyTuple_New(7);
     int failed = run == NULL;
     for (Py_ssize_t i = 0; i < 7; i++) {
@@ -272,7 +263,7 @@ static int append(PyObject *list, PyObject *item)
 }
 
 /* Runs and reports, in order. Every message is destroyed, whatever happens. */
-static int sort_out(Message **messages, Py_ssize_t count, int coarse, PyObject *runs, PyObject *reports)
+static int sort_out(Message **messages, Py_ssize_t count, PyObject *runs, PyObject *reports)
 {
     int failed = 0;
     for (Py_ssize_t start = 0, end; start < count; start = end) {
@@ -284,7 +275,7 @@ static int sort_out(Message **messages, Py_ssize_t count, int coarse, PyObject *
             while (end < count && !messages[end]->error && messages[end]->topic == first->topic &&
                    messages[end]->partition == first->partition)
                 end++;
-            failed = failed || append(runs, run_of(messages + start, end - start, coarse)) < 0;
+            failed = failed || append(runs, run_of(messages + start, end - start)) < 0;
         }
         for (Py_ssize_t i = start; i < end; i++)
             library.destroy_message(messages[i]);
@@ -321,8 +312,8 @@ static Py_ssize_t take_messages(FetchQueue *self, Py_ssize_t most, int wait_ms)
 static PyObject *fetch_queue_take(FetchQueue *self, PyObject *arguments)
 {
     Py_ssize_t most, count;
-    int wait_ms, coarse;
-    if (!PyArg_ParseTuple(arguments, "nip", &most, &wait_ms, &coarse) || !is_open(self))
+    int wait_ms;
+    if (!PyArg_ParseTuple(arguments, "ni", &most, &wait_ms) || !is_open(self))
         return NULL;
     if (most < 1) {
         PyErr_SetString(PyExc_ValueError, "at least one record has to be asked for");
@@ -335,7 +326,7 @@ static PyObject *fetch_queue_take(FetchQueue *self, PyObject *arguments)
         Py_BEGIN_ALLOW_THREADS
         count = take_messages(self, most, wait_ms);
         Py_END_ALLOW_THREADS
-        if (sort_out(self->messages, count, coarse, runs, reports) == 0)
+        if (sort_out(self->messages, count, runs, reports) == 0)
             taken = PyTuple_Pack(2, runs, reports);
     }
     Py_XDECREF(runs);

@@ -4,7 +4,6 @@
 
 static PyMethodDef functions[] = {
     {"bind_librdkafka", bind_librdkafka, METH_O, "Set the addresses of librdkafka's functions, by name."},
-    {"envelopes", (PyCFunction)(void (*)(void))envelopes, METH_FASTCALL, "Make the envelopes of a batch from its columns."},
     {NULL, NULL, 0, NULL},
 };
 

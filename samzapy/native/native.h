@@ -25,7 +25,4 @@ extern PyType_Spec produce_queue_spec;
 extern PyType_Spec entries_spec;
 int entries_names(void);
 
-/* envelopes.c */
-PyObject *envelopes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-
 #endif

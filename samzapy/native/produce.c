@@ -375,40 +375,6 @@ static PyObject *produce_queue_put(ProduceQueue *self, PyObject *const *argument
     return Py_BuildValue("ni", i, code);
 }
 
-/* put_changes(topic, partition, first, pairs, headers): the same for a list of (key, value) pairs. */
-static PyObject *produce_queue_put_changes(ProduceQueue *self, PyObject *arguments)
-{
-    PyObject *name, *pairs, *headers;
-    int partition;
-    Py_ssize_t i;
-    if (!PyArg_ParseTuple(arguments, "UinOO", &name, &partition, &i, &pairs, &headers))
-        return NULL;
-    if (!PyList_Check(pairs)) {
-        PyErr_SetString(PyExc_TypeError, "expected a list of pairs");
-        return NULL;
-    }
-    void *topic = topic_of(self, name);
-    if (topic == NULL)
-        return NULL;
-    int code = 0;
-    while (i < PyList_Size(pairs) && code == 0) {
-        PyObject *pair = Py_XNewRef(PyList_GetItem(pairs, i));
-        PyObject *key = pair == NULL ? NULL : PyTuple_GetItem(pair, 0);
-        PyObject *value = key == NULL ? NULL : PyTuple_GetItem(pair, 1);
-        if (value == NULL)
-            code = PYTHON_ERROR;
-        else if (headers == Py_None)
-            code = put(topic, partition, key, value);
-        else
-            code = put_whole(self, topic, partition, key, value, Py_None, headers);
-        Py_XDECREF(pair);
-        i += code == 0;
-    }
-    if (code == PYTHON_ERROR)
-        return NULL;
-    return Py_BuildValue("ni", i, code);
-}
-
 /* failures(): (code, topic, partition, bytes of the record). */
 static PyObject *produce_queue_failures(ProduceQueue *self, PyObject *nothing)
 {
@@ -474,7 +440,6 @@ static PyObject *produce_queue_clear(ProduceQueue *self, PyObject *nothing)
 
 static PyMethodDef produce_queue_methods[] = {
     {"put", (PyCFunction)(void (*)(void))produce_queue_put, METH_FASTCALL, "Queue records of a topic."},
-    {"put_changes", (PyCFunction)produce_queue_put_changes, METH_VARARGS, "Queue pairs for one partition."},
     {"failures", (PyCFunction)produce_queue_failures, METH_NOARGS, "Some of the records that were not acknowledged."},
     {"offsets", (PyCFunction)produce_queue_offsets, METH_NOARGS, "The last acknowledged offset of each partition."},
     {"clear", (PyCFunction)produce_queue_clear, METH_NOARGS, "Forget failures and offsets."},

@@ -13,10 +13,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import (
     OffsetRange,
+    OutgoingColumns,
     OutgoingRecord,
     RecordBatch,
     StreamDescription,
@@ -24,8 +24,10 @@ from samzapy.api.system import (
     SystemAdmin,
     SystemConsumer,
     SystemFactory,
+    SystemLimits,
     SystemProducer,
     SystemSettings,
+    SystemTraits,
 )
 from samzapy.checkpoint.factories import NoCheckpointManager
 from samzapy.errors import EnvironmentFailure, ProducerError
@@ -102,11 +104,8 @@ class PastFactory(SystemFactory):
     def admin(self, settings: SystemSettings, client_id: str) -> SystemAdmin:
         return PastAdmin(settings.name, self._real.admin(settings, client_id), self._past)
 
-    def max_record_bytes(self, settings: SystemSettings) -> int | None:
-        return self._real.max_record_bytes(settings)
-
-    def compresses(self, settings: SystemSettings) -> bool:
-        return self._real.compresses(settings)
+    def traits(self, settings: SystemSettings) -> SystemTraits:
+        return self._real.traits(settings)
 
 
 class PastConsumer(SystemConsumer):
@@ -119,14 +118,13 @@ class PastConsumer(SystemConsumer):
         self._starts: dict[SystemStreamPartition, int] = {}
         self._real: SystemConsumer | None = None
 
-    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
         self._starts[ssp] = offset
 
     def start(self) -> None:
         if self._past.feeds and self._starts.keys() <= self._past.feed.ssps:
             return
         self._real = self._make()
-        self._real.coarse = self.coarse
         for ssp, offset in self._starts.items():
             self._real.register(ssp, offset)
             if self._past.end(ssp) is not None:
@@ -210,23 +208,11 @@ class PastAdmin(SystemAdmin):
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         return self._real.offsets_at(ssps, time_ms)
 
-    def longest_transaction_ms(self) -> int | None:
-        return self._real.longest_transaction_ms()
-
-    def record_bytes_of_new_streams(self) -> int | None:
-        return self._real.record_bytes_of_new_streams()
-
-    def most_replicas(self) -> int | None:
-        return self._real.most_replicas()
+    def limits(self) -> SystemLimits:
+        return self._real.limits()
 
     def create(self, spec: StreamSpec) -> bool:
         raise _refused(f"creating stream '{spec.stream}'")
-
-    def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
-        raise _refused(f"deleting records of {ssp}")
-
-    def delete(self, stream: str) -> None:
-        raise _refused(f"deleting stream '{stream}'")
 
     def close(self) -> None:
         self._real.close()
@@ -251,10 +237,8 @@ class RecordingProducer(SystemProducer):
             elif record.partition is not None:
                 self._append(record.stream, record.partition, 1)
 
-    def send_changes(
-        self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
-    ) -> None:
-        self._append(stream, partition, sum(1 for _ in changes))
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        self.send(list(columns.records()))
 
     def _append(self, stream: str, partition: int, count: int) -> None:
         ssp = SystemStreamPartition(self._system, stream, partition)
@@ -272,7 +256,7 @@ class RecordingProducer(SystemProducer):
     def init_transactions(self) -> None:
         raise _no_transactions()
 
-    def begin(self) -> None:
+    def begin(self) -> bool:
         raise _no_transactions()
 
     def commit(self) -> None:

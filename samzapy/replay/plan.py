@@ -59,6 +59,11 @@ class StorePlan:
     no_records: frozenset[int] = frozenset()
     deletions_kept_ms: int = 0
 
+    @property
+    def end(self) -> int:
+        """The offset after the commit, the end of its transaction included: a snapshot of it may stand there."""
+        return self.last + 1 + (self.last + 1 in self.no_records)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -178,7 +183,7 @@ def _stores(
 
 def _transaction_ends(config: JobConfig, store: str, system: str, history: History) -> frozenset[int]:
     """The offsets at which the end of a known transaction stands, and no record."""
-    if load_factory(config.systems[system]).marker_offsets != 1:
+    if not load_factory(config.systems[system]).transactional:
         return frozenset()
     known = (each.checkpoint for each in history.commits if each.checkpoint.atomic)
     lasts = (checkpoint.changelog_offsets.get(store, -1) for checkpoint in known)

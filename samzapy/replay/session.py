@@ -67,7 +67,7 @@ class Replay:
         time_ms = planned.checkpoint.time_ms
         if ahead is not None and ahead.time_ms > 0:
             time_ms = min(time_ms, ahead.time_ms)
-        ends = {store.changelog: store.last + 1 for store in planned.stores.values()}
+        ends = {store.changelog: store.end for store in planned.stores.values()}
         past = Past(ends, Feed(planned.task.ssps), Recorder(), from_empty=planned.from_empty)
         self._attempt = ReplayAttempt(
             scratch_job(self._config, folder),

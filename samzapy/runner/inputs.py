@@ -97,7 +97,7 @@ class InputsWatch:
         self._known = {
             stream: description
             for stream, description in prepared.inputs.items()
-            if load_factory(config.systems[stream.system]).lists_streams
+            if not load_factory(config.systems[stream.system]).read_only
         }
         self._tasks = frozenset(task.name for task in prepared.model.tasks)
         self._task_class = load_task_class(config.task.task_class)

@@ -9,7 +9,7 @@ from typing import Any
 
 from samzapy.api.engine import Changes, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingRecord, SystemProducer, change_columns
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import access_log_stream
@@ -189,7 +189,7 @@ class TaskStore:
         if changes and self.identity.stamped:
             producer.send(_timed_records(changelog, changes))
         elif changes:
-            producer.send_changes(changelog.stream, changelog.partition, changes.items())
+            producer.send_columns(change_columns(changelog.stream, changelog.partition, changes.items()))
         if calls := self.stack.store.take_calls():
             stream = access_log_stream(changelog.system_stream).stream
             producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])

@@ -1,2 +1,2 @@
-"""Messaging systems: `kafka`, the embedded `local` (one SQLite file), `memory` (the test kit's broker), and, to read only,
-`database` (tables of any)."""
+"""Messaging systems: `kafka`, the embedded `local` (one SQLite file), `memory` (the test kit's broker), and, to read
+only, `database` (tables of any)."""

@@ -1,7 +1,7 @@
 """Makes the clients of a job's systems when they are first needed, and closes them together.
 
-`job_clients` alone names the clients of a job: `<job key>-<purpose>`. Callers that also need the job's checkpoints open both
-by `samzapy.container.supervision.job_records`.
+`job_clients` alone names the clients of a job: `<job key>-<purpose>`. Callers that also need the job's checkpoints open
+both by `samzapy.container.supervision.job_records`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from samzapy.api.system import (
     SystemFactory,
     SystemProducer,
     SystemSettings,
+    SystemTraits,
 )
 from samzapy.config.job import JobConfig
 from samzapy.errors import UnknownStream
@@ -32,7 +33,8 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 
 class SystemClients:
-    """One admin and one producer a system, any number of consumers. Never made before a fork, never kept across runs."""
+    """One admin and one producer a system, any number of consumers. Never made before a fork, never kept across
+    runs."""
 
     def __init__(
         self,
@@ -98,24 +100,18 @@ class SystemClients:
         for system, wanted in _by_system(positions).items():
             self.admin(system).mirror(group, {ssp: positions[ssp] for ssp in wanted})
 
-    def max_record_bytes(self, system: str) -> int | None:
-        """The largest record that the system's producer sends, in bytes; None if it sets no limit."""
-        return self._factory(system).max_record_bytes(self._settings[system])
-
-    def compresses(self, system: str) -> bool:
-        """Whether the system's producer compresses records."""
-        return self._factory(system).compresses(self._settings[system])
+    def traits(self, system: str) -> SystemTraits:
+        """The properties of a system."""
+        return self._factory(system).traits(self._settings[system])
 
     def stream_ids(self, streams: Iterable[SystemStream]) -> dict[SystemStream, str]:
-        """The current ids of the existing streams, as by `stream_id`; one request a system."""
-        return {
-            SystemStream(system, name): found
-            for system, wanted in _by_system(streams).items()
-            for name, found in self.admin(system).stream_ids([stream.stream for stream in wanted]).items()
-        }
+        """The current ids of the existing streams; one request per system."""
+        described = self.describe(streams)
+        return {stream: found.stream_id for stream, found in described.items() if found is not None}
 
     def stream_id(self, stream: SystemStream) -> str:
-        """The id that distinguishes a stream from earlier and later ones of its name; asked once. Raises UnknownStream."""
+        """The id that distinguishes a stream from earlier and later ones of its name; asked once. Raises
+        UnknownStream."""
         found = self._stream_ids.get(stream)
         if found is None:
             described = self.admin(stream.system).describe(stream.stream)

@@ -46,8 +46,8 @@ def partition_of(key: bytes, partitions: int) -> int:
 class KeyHashes(dict[bytes, int]):
     """Positive hashes by key, computed on first use: `hashes[key] % partitions` is the key's partition.
 
-    A hit costs a dict lookup. Holds at most 2 x `limit` keys: a full young generation becomes the old one, and keys still
-    in use come back from there without being hashed again. Not thread-safe: one for each producer.
+    A hit costs a dict lookup. Holds at most 2 x `limit` keys: a full young generation becomes the old one, and keys
+    still in use come back from there without being hashed again. Not thread-safe: one for each producer.
     """
 
     __slots__ = ("_limit", "_old")

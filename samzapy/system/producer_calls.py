@@ -30,7 +30,8 @@ class ProducerCalls:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """A context around every call: refuses it on a poisoned or closed producer, and poisons the producer if it fails."""
+        """A context around every call: refuses it on a poisoned or closed producer, and poisons the producer if it
+        fails."""
         self._raise_again()
         if self.closed:
             raise ProducerError(f"{self.name} is closed")
@@ -60,7 +61,8 @@ class ProducerCalls:
             raise ProducerError(f"send: {self.name} is outside a transaction, call begin first")
 
     def must_be_new(self, call: str) -> None:
-        """For calls that come before all transactions: these are initialised once, and only if there is an id for them."""
+        """For calls that come before all transactions: these are initialised once, and only if there is an id for
+        them."""
         if not self.transactional or self.initialised:
             state = "is initialised already" if self.transactional else "has no transactional id"
             raise ProducerError(f"{call}: {self.name} {state}")

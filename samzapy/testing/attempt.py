@@ -6,13 +6,12 @@ to rest is measured in real time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from samzapy.api.envelope import Headers
-from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, SystemProducer, SystemSettings
+from samzapy.api.system import OutgoingColumns, StreamSpec, SystemProducer, SystemSettings
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.builder import ContainerBuilder
@@ -23,6 +22,7 @@ from samzapy.container.tasks.event_loop import EventLoop
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.errors import UnknownStream
 from samzapy.failpoints import FailPointReached
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.job.model import ContainerModel
@@ -32,12 +32,12 @@ from samzapy.runner.base import PreparedJob
 from samzapy.serializers import task_serdes
 from samzapy.storage.engines import load_engines
 from samzapy.system.clients import job_clients
-from samzapy.system.embedded.producer import Batches, LastOffsets, LogProducer, ProducerIdentity
-from samzapy.system.embedded.topic import Topic
 from samzapy.system.factories import has_transactions
-from samzapy.system.memory.clients import MemoryWriter
-from samzapy.system.memory.cluster import MemoryCluster
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.local.database import Database
+from samzapy.system.local.pending import Batches
+from samzapy.system.local.producer import LogProducer
+from samzapy.system.local.streams import ProducerIdentity, StreamEntry
+from samzapy.system.memory import MemoryLog, MemorySystemFactory, memory_log
 from samzapy.testing.store import put_back, take_image
 
 #: The value of `systems.NAME.samza.factory` in a tested job.
@@ -74,57 +74,34 @@ class TestedSystemFactory(MemorySystemFactory):
     def producer(
         self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> SystemProducer:
-        cluster = cluster_of(settings)
-        writer = _LineWriter(cluster, settings.name, self._line)
-        return _PromptProducer(settings.name, writer, cluster.clock, transactional_id, timeout_ms)
+        log = memory_log(settings)
+        return _TestedProducer(log, log.cluster.clock, transactional_id, timeout_ms, self._line)
 
 
-def cluster_of(settings: SystemSettings) -> MemoryCluster:
-    """The cluster of a tested job's system."""
-    return MemoryCluster.named(settings.properties["cluster"])
+class _TestedProducer(LogProducer):
+    """Writes its records before it returns, as long as the line is not cut."""
 
-
-class _LineWriter(MemoryWriter):
-    """Writes as long as the line is not cut."""
-
-    def __init__(self, cluster: MemoryCluster, system: str, line: Line) -> None:
-        super().__init__(cluster, system)
+    def __init__(self, log: MemoryLog, clock: Clock, transactional_id: str | None, timeout_ms: int, line: Line) -> None:
+        super().__init__(log, clock, transactional_id, timeout_ms)
+        self._cluster = log.cluster
         self._line = line
-
-    def topic(self, stream: str) -> Topic:
-        cluster = self._cluster
-        if cluster.find(stream) is None:
-            found = (cluster.find(known) for known in cluster.streams())
-            cluster.create(StreamSpec(stream, max((topic.partitions for topic in found if topic), default=1)))
-        return super().topic(stream)
-
-    def append(self, batches: Batches, owner: ProducerIdentity | None) -> LastOffsets:
-        return {} if self._line.is_cut else super().append(batches, owner)
-
-    def commit(self, batches: Batches, owner: ProducerIdentity) -> LastOffsets:
-        return {} if self._line.is_cut else super().commit(batches, owner)
-
-    def abort(self, owner: ProducerIdentity) -> None:
-        if not self._line.is_cut:
-            super().abort(owner)
-
-
-class _PromptProducer(LogProducer):
-    """Writes its records before it returns."""
-
-    def send(self, records: Sequence[OutgoingRecord]) -> None:
-        super().send(records)
-        self.flush()
 
     def send_columns(self, columns: OutgoingColumns) -> None:
         super().send_columns(columns)
         self.flush()
 
-    def send_changes(
-        self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
-    ) -> None:
-        super().send_changes(stream, partition, changes, headers)
-        self.flush()
+    def _entry(self, stream: str) -> StreamEntry:
+        try:
+            return super()._entry(stream)
+        except UnknownStream:
+            admin = self._cluster.admin(self._log.system)
+            known = admin.describe_all(admin.list_streams()).values()
+            admin.create(StreamSpec(stream, max((each.partitions for each in known if each), default=1)))
+            return super()._entry(stream)
+
+    def _write(self, batches: Batches, end: Callable[[Database, ProducerIdentity], None] | None = None) -> None:
+        if not self._line.is_cut:
+            super()._write(batches, end)
 
 
 _SHORT_WAIT_S = 0.01

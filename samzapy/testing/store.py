@@ -27,9 +27,8 @@ from samzapy.storage.opening import StoreOpener, TaskSettings
 from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.factories import system_factory
-from samzapy.system.local.admin import LocalAdmin
-from samzapy.system.memory.clients import MemoryAdmin
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.local.factory import LogAdmin
+from samzapy.system.memory import MemorySystemFactory
 
 _TASK = "Partition 0"
 _CHANGELOGS, _CLIENT = "changelogs", "open-store"
@@ -221,7 +220,7 @@ class OpenStore:
 
     def compact(self) -> None:
         """Clean the changelog now. A Kafka compacts in its own time, and this does nothing."""
-        if self._config.changelog is not None and isinstance(self._changelogs.admin, (LocalAdmin, MemoryAdmin)):
+        if self._config.changelog is not None and isinstance(self._changelogs.admin, LogAdmin):
             self._changelogs.admin.compact(self._config.changelog.stream)
 
     def close(self) -> None:

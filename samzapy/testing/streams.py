@@ -19,8 +19,8 @@ from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.serializers import StreamSerdes, TypedSerde, serde_registry, task_serdes
 from samzapy.storage.engines import entry_serdes, load_engines
-from samzapy.system.memory.cluster import MemoryCluster
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.local.factory import LogAdmin
+from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 from samzapy.system.partitioner import partition_of
 
 
@@ -42,8 +42,6 @@ class Outputs(list[IncomingMessageEnvelope]):
         """(key, message) of each."""
         return [(envelope.key, envelope.message) for envelope in self]
 
-
-_BATCH = 10_000
 
 #: The number of partitions of each input, or by name of the input; others then have as many as the largest of these.
 Partitions = int | Mapping[str, int]
@@ -79,7 +77,7 @@ class Streams:
             wanted.setdefault(letters, 1)
         for stream, count in wanted.items():
             if stream.system in self._clusters:
-                self._clusters[stream.system].create(StreamSpec(stream.stream, count))
+                self._admin(stream.system).create(StreamSpec(stream.stream, count))
 
     @property
     def inputs(self) -> frozenset[SystemStream]:
@@ -105,7 +103,7 @@ class Streams:
         system, dot, rest = name.partition(".")
         if dot and system in self._clusters:
             return SystemStream(system, rest)
-        there = [SystemStream(known, name) for known, cluster in self._clusters.items() if cluster.find(name)]
+        there = [SystemStream(known, name) for known in self._clusters if self._admin(known).describe(name)]
         default = self._job.default_system or (next(iter(self._clusters)) if len(self._clusters) == 1 else None)
         if len(there) != 1 and default is not None:
             return SystemStream(default, name)
@@ -170,8 +168,11 @@ class Streams:
 
     def partitions(self, stream: SystemStream) -> int:
         """The number of partitions, 0 for a stream that does not exist."""
-        found = self._clusters[stream.system].find(stream.stream)
-        return 0 if found is None else found.partitions
+        description = self._admin(stream.system).describe(stream.stream)
+        return 0 if description is None else description.partitions
+
+    def _admin(self, system: str) -> LogAdmin:
+        return self._clusters[system].admin(system)
 
     def forget(self) -> None:
         """Take the clusters out of the process's register; this object keeps them."""
@@ -200,15 +201,7 @@ class Streams:
         return found
 
     def _batches(self, ssp: SystemStreamPartition, *, committed: bool) -> Iterator[RecordBatch]:
-        cluster = self._clusters[ssp.system]
-        if not committed:
-            everything = cluster.everything(ssp)
-            yield from () if everything is None else (everything,)
-            return
-        position = cluster.offsets(ssp).oldest
-        while (found := cluster.fetch([(ssp, position)], _BATCH)[ssp]).batch is not None:
-            position = found.position
-            yield found.batch
+        return self._clusters[ssp.system].batches(ssp, committed=committed)
 
 
 def _by_name(partitions: Partitions) -> Mapping[str, int]:

@@ -36,10 +36,8 @@ class SystemUnderTest:
         client_id = f"test-producer-{next(self._numbers)}"
         return self._kept(self.factory.producer(self.settings, client_id, transactional_id, timeout_ms))
 
-    def transactional(self, transactional_id=None, *, report_offsets=False):
+    def transactional(self, transactional_id=None):
         producer = self.producer(transactional_id or f"id-{uuid.uuid4().hex[:12]}")
-        if report_offsets:
-            producer.report_offsets()
         producer.init_transactions()
         return producer
 

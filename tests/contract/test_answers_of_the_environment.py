@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition as Ssp
-from samzapy.api.system import OffsetRange, OutgoingRecord, StreamSettings, StreamSpec, SystemSettings
+from samzapy.api.system import OffsetRange, OutgoingRecord, StreamSettings, StreamSpec, SystemSettings, change_columns
 from samzapy.container.side_inputs import SideInputRestore, SideInputs
 from samzapy.coordinator import client as client_module
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
@@ -32,16 +32,16 @@ from samzapy.storage.local.marker import Marker, StoreIdentity, misfit
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.database import DatabaseSystemFactory
 from samzapy.system.database import reader as table_module
-from samzapy.system.embedded.consumer import LogConsumer
 from samzapy.system.factories import system_factory
 from samzapy.system.kafka import admin as admin_module
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
 from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.queue import NativeQueue, ReportedQueue
-from samzapy.system.local.database import local_settings
+from samzapy.system.local.database import local_log
 from samzapy.system.local.reader import LocalReader
-from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.log_consumer import LogConsumer
+from samzapy.system.memory import memory_log
 from samzapy.system.partitioner import partition_of
 from samzapy.testing import ManualClock, open_store
 
@@ -54,24 +54,18 @@ CHANGES = [(b"k%d" % number, b"v") for number in range(10)]
 
 def local_reads(path, most_bytes):
     settings = SystemSettings("s", "samzapy.system.local:LocalSystemFactory", properties={"path": str(path / "log.db")})
-    factory = system_factory(settings)
-    consumer = LogConsumer("s", lambda: LocalReader(local_settings(settings), ManualClock(), most_bytes))
-    return factory.admin(settings, "c"), factory.producer(settings, "c"), consumer.poll, consumer
+    return reads_of(settings, local_log(settings), most_bytes)
 
 
 def memory_reads(path, most_bytes):
     settings = SystemSettings("s", "samzapy.system.memory:MemorySystemFactory", properties={"cluster": str(path)})
+    return reads_of(settings, memory_log(settings), most_bytes)
+
+
+def reads_of(settings, log, most_bytes):
     factory = system_factory(settings)
-    cluster, positions = MemoryCluster.named(str(path)), {}
-
-    def poll(_, most):
-        if not positions:
-            positions.update({Ssp("s", "in", partition): 0 for partition in range(2)})
-        found = cluster.fetch(list(positions.items()), most, most_bytes)
-        positions.update({ssp: fetch.position for ssp, fetch in found.items()})
-        return [fetch.batch for fetch in found.values() if fetch.batch is not None]
-
-    return factory.admin(settings, "c"), factory.producer(settings, "c"), poll, None
+    consumer = LogConsumer("s", lambda: LocalReader(log, ManualClock(), most_bytes))
+    return factory.admin(settings, "c"), factory.producer(settings, "c"), consumer.poll, consumer
 
 
 @pytest.mark.parametrize("reads", [local_reads, memory_reads])
@@ -113,11 +107,11 @@ class SlowClient:
         if timeout_s and self.rooms:
             self.room, self.rooms = 1, self.rooms - 1
 
-    def put_changes(self, stream, partition, first, changes, headers):
-        while first < len(changes) and self.room:
-            self.taken.append(changes[first][0])
+    def put(self, stream, first, number, keys, values, times, headers):
+        while first < len(keys) and self.room:
+            self.taken.append(keys[first])
             first, self.room = first + 1, 0
-        return first, FULL if first < len(changes) else 0
+        return first, FULL if first < len(keys) else 0
 
     def produce(self, stream, value, key, partition, report):
         if not self.room:
@@ -138,10 +132,10 @@ def test_a_full_queue_is_given_up_only_if_it_stands_still(queue, rooms):
     made = queue(client, {}, ClientErrors("kafka", "somewhere"), client.serve, clock)
     made._known = lambda stream, partition: partition
     if rooms == len(CHANGES):
-        made.send_changes("t", 0, CHANGES, None)
+        made.send(change_columns("t", 0, CHANGES))
     else:
         with pytest.raises(ProducerError, match="stayed full for 60 s"):
-            made.send_changes("t", 0, CHANGES, None)
+            made.send(change_columns("t", 0, CHANGES))
     assert client.taken == [key for key, _ in CHANGES][: len(client.taken)]
     assert len(client.taken) == rooms
 
@@ -267,7 +261,7 @@ def test_kafkas_admin_waits_for_metadata_that_are_behind(monkeypatch, call, lead
 
 @pytest.mark.parametrize(("page", "most"), [(1, 1), (1, 1_000), (3, 2), (3, 1_000), (2_000, 1), (2_000, 1_000)])
 def test_a_table_is_read_in_order_however_its_rows_come(tmp_path, monkeypatch, page, most):
-    monkeypatch.setattr(table_module, "_ROWS_A_PAGE", page)
+    monkeypatch.setattr(table_module, "_ROWS_PER_QUERY", page)
     keys = {"order.by": "id", "partitions": "2", "poll.interval.ms": "1000", "safety.lag.ms": "60000"}
     streams = {"t": StreamSettings("streams.t.", {f"database.{key}": value for key, value in keys.items()})}
     settings = SystemSettings("s", "x", properties={"database.url": f"sqlite:///{tmp_path / 'db'}"}, streams=streams)

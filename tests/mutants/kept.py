@@ -12,10 +12,9 @@ _CONTAINERS = "tests/property/test_container_machine.py"
 _CONTRACT = "tests/contract/system/test_system_contract.py"
 _TRANSACTIONS = "tests/contract/system/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
-_LOCAL = "tests/unit/system/test_local_system.py"
+_LOCAL = "tests/unit/system/test_logs.py"
 _COPIES = "tests/unit/dataframe/test_store_copies.py"
 _MARKS = "tests/unit/watermarks/test_watermarks.py"
-_MEMORY = "tests/unit/system/test_memory_system.py"
 _OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
 _POLICIES = "tests/unit/container/errors/test_error_policies.py"
 _BATCHES = "tests/unit/container/batches"
@@ -58,14 +57,8 @@ _OWNERS = (
     ),
     Mutant(
         "samzapy/system/kafka/producer.py",
-        "        if self.took_over:\n",
+        "        if took_over := self._client_errors.disturbed:\n",
         "        if False:\n",
-        ("tests/integration/systems/test_disturbed_producer.py",),
-    ),
-    Mutant(
-        "samzapy/system/kafka/producer.py",
-        "self.took_over = self._client_errors.disturbed",
-        "self.took_over = False",
         ("tests/integration/systems/test_disturbed_producer.py",),
     ),
     Mutant(
@@ -99,20 +92,20 @@ _OWNERS = (
 #: The embedded systems.
 _SYSTEMS = (
     Mutant(
-        "samzapy/system/local/transactions.py",
+        "samzapy/system/local/streams.py",
         "WHERE transactional_id = ? AND deadline_ms IS NULL",
         "WHERE transactional_id = ?",
         (_LOCAL,),
     ),
-    Mutant("samzapy/system/local/transactions.py", "WHERE deadline_ms <= ?", "WHERE deadline_ms < ?", (_LOCAL,)),
+    Mutant("samzapy/system/local/streams.py", "WHERE deadline_ms <= ?", "WHERE deadline_ms < ?", (_LOCAL,)),
     Mutant(
-        "samzapy/system/local/transactions.py",
+        "samzapy/system/local/streams.py",
         "if row is None or row[0] != owner.epoch:",
         "if row is None:",
         (_LOCAL, _TRANSACTIONS + "::test_a_fenced_producer_cannot_commit"),
     ),
     Mutant(
-        "samzapy/system/local/transactions.py",
+        "samzapy/system/local/streams.py",
         "    _abort(database, transactional_id)\n    database.execute(\n",
         "    database.execute(\n",
         (_LOCAL, _TRANSACTIONS),
@@ -126,26 +119,16 @@ _SYSTEMS = (
     ),
     Mutant("samzapy/system/local/cleaning.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
     Mutant(
-        "samzapy/system/memory/cluster.py",
-        "if owner is not None and state is not None and state.deadline is None:",
-        "if owner is not None and state is not None:",
-        (_MEMORY,),
-    ),
-    Mutant(
-        "samzapy/system/memory/cluster.py", "state.deadline <= self.clock", "state.deadline < self.clock", (_MEMORY,)
-    ),
-    Mutant(
-        "samzapy/system/memory/log.py",
-        "return min((ranges[0][0]",
-        "return max((ranges[0][0]",
+        "samzapy/system/local/streams.py",
+        "coalesce((SELECT min(first)",
+        "coalesce((SELECT max(first)",
         (_TRANSACTIONS + "::test_a_reader_waits_for_the_oldest_of_several_open_transactions[memory]",),
     ),
-    Mutant("samzapy/system/memory/log.py", "or offsets[i] >= horizon]", "or offsets[i] > horizon]", (_MEMORY,)),
     Mutant(
-        "samzapy/system/memory/log.py", "        until = self.stable\n", "        until = self.upcoming\n", (_MEMORY,)
-    ),
-    Mutant(
-        "samzapy/system/memory/log.py", "max(self.oldest, min(kept, self.stable))", "max(self.oldest, kept)", (_MEMORY,)
+        "samzapy/system/local/cleaning.py",
+        "min(found.upcoming if kept is None else kept, found.stable)",
+        "found.upcoming if kept is None else kept",
+        (_LOCAL,),
     ),
 )
 
@@ -195,8 +178,8 @@ _INPUTS = (
     ),
     Mutant(
         "samzapy/system/kafka/queue.py",
-        "            done, code = put(done)\n",
-        "            done, code = put(0)\n",
+        "            done, code = self._native.put(stream, done, numbers",
+        "            done, code = self._native.put(stream, 0, numbers",
         ("tests/integration/systems/test_producing_on_kafka.py",),
     ),
     Mutant(
@@ -469,8 +452,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/container/outputs/producers.py",
-        "            if self._producer.took_over:\n                self._must_own()\n",
-        "",
+        "            if self._producer.begin():\n",
+        "            if self._producer.begin() and False:\n",
         ("tests/unit/container/outputs/test_transaction_on_demand.py",),
     ),
     Mutant(
@@ -659,8 +642,8 @@ _ANSWERED = (
     ),
     Mutant(
         "samzapy/system/kafka/queue.py",
-        "            if waiting != done:\n",
-        "            if waiting < 0:\n",
+        "                if not deadline or waiting != done:\n",
+        "                if not deadline:\n",
         (_ANSWERS,),
     ),
     Mutant(

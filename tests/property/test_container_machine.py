@@ -26,8 +26,10 @@ from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import transactional_id
 from samzapy.runner.prepare import prepare
+from samzapy.system.local.streams import take_over
+from samzapy.system.memory import memory_log
 from samzapy.testing import ManualClock
-from samzapy.testing.attempt import Attempt, TestedSystemFactory, cluster_of
+from samzapy.testing.attempt import Attempt, TestedSystemFactory
 from samzapy.testing.job import Workbench
 
 OUT = SystemStream("mem", "out")
@@ -105,8 +107,9 @@ class ContainerMachine:
             keys["task.poll.batch.size"] = "1"  # polls that end before the position of a task that is ahead
         self.bench = Workbench(SeeingTask, keys, {}, {"left": 3, "right": 3, "stage": 3, "all": 2}, self.clock)
         self.settings = self.bench.job.systems["mem"]
-        self.cluster = cluster_of(self.settings)
-        self.cluster.grow("mem", "dead", 4)
+        self.cluster = memory_log(self.settings).cluster
+        self.admin = self.cluster.admin("mem")
+        self.admin.grow("dead", 4)
         self.producer = TestedSystemFactory().producer(self.settings, "test")
         self.posted = {}  # by partition, the message at each offset; None for a control message
         self.again = Counter()  # the messages that are processed once more, because their input was reset
@@ -243,7 +246,9 @@ class ContainerMachine:
     def _abort(self, number):
         """The broker ends the transaction of a container that has died, as it does after the time-out."""
         self.crashed = True
-        self.cluster.take_over(transactional_id(self.bench.job.job_name, str(number)), 60_000)
+        database = self.cluster.database
+        with database.write():
+            take_over(database, transactional_id(self.bench.job.job_name, str(number)), 60_000)
 
     def crash_at(self, random):
         """Crash where a commit, a poll or a start comes by."""
@@ -408,9 +413,9 @@ class ContainerMachine:
     def _records(self, stream):
         """What a reader gets; with ids, each id once, and always from the same partition."""
         seen = {}
-        if self.cluster.find(stream) is None:
+        if (description := self.admin.describe(stream)) is None:
             return
-        for partition in range(self.cluster.find(stream).partitions):
+        for partition in range(description.partitions):
             batch = self._committed(Ssp("mem", stream, partition))
             for value, headers in batch:
                 ids = [held for name, held in headers or () if name == "samzapy-id"]
@@ -422,12 +427,8 @@ class ContainerMachine:
                 yield value, dict(headers or ())
 
     def _committed(self, ssp):
-        position, end = 0, self.cluster.end(ssp, committed=True)
-        while position < end:
-            found = self.cluster.fetch([(ssp, position)], 1_000)[ssp]
-            position = found.position
-            if found.batch is not None:
-                yield from zip(found.batch.values, found.batch.headers or [None] * len(found.batch.values), strict=True)
+        for batch in self.cluster.batches(ssp):
+            yield from zip(batch.values, batch.headers or [None] * len(batch.values), strict=True)
 
     def _sent(self):
         found = {}
@@ -503,14 +504,14 @@ def stopped():
 
 
 def test_state_is_not_begun_anew_because_one_of_two_inputs_is(stopped):
-    stopped.cluster.delete("mem", "seen-changelog")
+    stopped.admin.delete("seen-changelog")
     with pytest.raises(SamzapyError, match="seen-changelog"):
         stopped._start_all(reset=[SystemStream("mem", LEFT)])
 
 
 def test_a_startpoint_that_is_passed_over_hides_no_input_made_anew(stopped):
-    stopped.cluster.delete("mem", LEFT)
-    stopped.cluster.create(StreamSpec(LEFT, 3))
+    stopped.admin.delete(LEFT)
+    stopped.admin.create(StreamSpec(LEFT, 3))
     stopped._append(LEFT, 0, b"a", {"key": "a", "do": ""}, 1)
     write_startpoints(stopped.bench.job, stopped.prepared.model, "999", (), clock=stopped.clock)
     with pytest.raises(EnvironmentFailure, match="deleted and created again"):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings, change_columns
 from samzapy.system.factories import system_factory
-from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory import MemoryCluster
 
 KEYS = st.sampled_from([b"a", b"b", b"c"])
 PAIRS = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.binary(max_size=3))), min_size=1, max_size=4)
@@ -79,7 +79,7 @@ class SystemMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.producers)))
         for pairs in writes:
             for producer in self.producers[name]:
-                producer.send_changes("t", partition, pairs)
+                producer.send_columns(change_columns("t", partition, pairs))
                 if flush:
                     producer.flush()
             self.pending[name] += [(partition, key, value) for key, value in pairs]

@@ -29,7 +29,7 @@ from samzapy.storage.backup import open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.system.factories import system_factory
-from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, TaskTestDriver, open_store
 
 OUT = SystemStream("mem", "out")

@@ -33,7 +33,7 @@ class KnownClasses:
 
 
 _KAFKA = "samzapy.system.kafka:KafkaSystemFactory"
-_MEMORY = "samzapy.system.memory.factory:MemorySystemFactory"
+_MEMORY = "samzapy.system.memory:MemorySystemFactory"
 SYSTEMS = KnownClasses(
     {
         "kafka": _KAFKA,

@@ -114,7 +114,7 @@ class TransactionalState(StateWriter):
     def commit(self, tasks: Sequence[TaskInstance]) -> None:
         self._transaction.commit()
         for task in tasks:
-            task.stores.changes_committed(self._transaction.marker_offsets)
+            task.stores.changes_committed(1)
 
 
 class AwaitedState(StateWriter):

@@ -13,7 +13,6 @@ from functools import partial
 from itertools import islice, repeat
 from typing import Any
 
-from samzapy import native
 from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope, envelope_of
 from samzapy.api.serde import Serde, hinted
@@ -153,13 +152,8 @@ class Decoder:
 def _made(
     batch: RecordBatch, keys: Sequence[Any], messages: Sequence[Any], arrival_ms: int
 ) -> list[IncomingMessageEnvelope]:
-    """One envelope per record. Compiled, it takes half the time."""
+    """One envelope per record, without a Python frame each."""
     ssp, offsets, _, values, times, headers = batch
-    if native.extension is not None:
-        made: list[IncomingMessageEnvelope] = native.extension.envelopes(
-            IncomingMessageEnvelope, ssp, offsets, keys, messages, headers, times, arrival_ms, values
-        )
-        return made
     carried = repeat(None) if headers is None else headers
     columns = zip(repeat(ssp), offsets, keys, messages, carried, times, repeat(arrival_ms), _sizes(values))
     return list(map(envelope_of, columns))

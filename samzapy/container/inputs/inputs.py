@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from samzapy.api.batch import BatchTask
@@ -76,6 +76,7 @@ class Inputs:
         becomes the live set of the partitions that have ended, which a bootstrap reads."""
         self._consumers = dict(consumers)
         self._readers = tuple(dict.fromkeys(consumers.values()))
+        self._choosing = [each for each in self._readers if isinstance(each, ChoosingConsumer)]
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
         self._ends = dict(ends)
         self._ended: set[SystemStreamPartition] = set()
@@ -95,8 +96,7 @@ class Inputs:
         they are known. Partitions that start at or past their end have ended at once."""
         ids, epochs = ids or {}, epochs or {}
         for ssp, offset in offsets.items():
-            self._consumers[ssp.system].register(ssp, offset)
-            self._consumers[ssp.system].identify(ssp, ids.get(ssp.system_stream, ""), epochs.get(ssp))
+            self._consumers[ssp.system].register(ssp, offset, ids.get(ssp.system_stream, ""), epochs.get(ssp))
         for consumer in self._readers:
             consumer.start()
         for ssp, end in list(self._ends.items()):
@@ -152,7 +152,7 @@ class Inputs:
 
     def held_back(self) -> set[SystemStreamPartition]:
         """The partitions that may have messages that polls do not return for now."""
-        return {*self._held, *(ssp for consumer in self._readers for ssp in consumer.held_back())} - self._finished
+        return {*self._held, *chain.from_iterable(each.held_back() for each in self._choosing)} - self._finished
 
     def finish(self, ssp: SystemStreamPartition) -> None:
         """The partition ends here: its senders have said so."""

@@ -17,11 +17,10 @@ commit waits for its records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from samzapy.api.envelope import Headers
 from samzapy.api.metrics import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
@@ -33,31 +32,19 @@ from samzapy.system.clients import SystemClients
 class ForwardingProducer(SystemProducer):
     """Passes every call on; the base of producers that add something to some of them."""
 
-    __slots__ = ("_producer", "marker_offsets")
+    __slots__ = ("_producer",)
 
     def __init__(self, producer: SystemProducer) -> None:
         self._producer = producer
-        self.marker_offsets = producer.marker_offsets
-
-    def send(self, records: Sequence[OutgoingRecord]) -> None:
-        self._producer.send(records)
 
     def send_columns(self, columns: OutgoingColumns) -> None:
         self._producer.send_columns(columns)
-
-    def send_changes(
-        self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
-    ) -> None:
-        self._producer.send_changes(stream, partition, changes, headers)
 
     def flush(self, timeout_s: float = 60.0) -> None:
         self._producer.flush(timeout_s)
 
     def last_offset(self, stream: str, partition: int) -> int | None:
         return self._producer.last_offset(stream, partition)
-
-    def report_offsets(self) -> None:
-        self._producer.report_offsets()
 
     def purge(self) -> None:
         self._producer.purge()
@@ -68,8 +55,8 @@ class ForwardingProducer(SystemProducer):
     def init_transactions(self) -> None:
         self._producer.init_transactions()
 
-    def begin(self) -> None:
-        self._producer.begin()
+    def begin(self) -> bool:
+        return self._producer.begin()
 
     def commit(self) -> None:
         self._producer.commit()
@@ -94,26 +81,17 @@ class TransactionOnDemand(ForwardingProducer):
         self._must_own = must_own
         self._open = False
 
-    def send(self, records: Sequence[OutgoingRecord]) -> None:
-        self._begin()
-        self._producer.send(records)
-
     def send_columns(self, columns: OutgoingColumns) -> None:
         self._begin()
         self._producer.send_columns(columns)
-
-    def send_changes(
-        self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
-    ) -> None:
-        self._begin()
-        self._producer.send_changes(stream, partition, changes, headers)
 
     def flush(self, timeout_s: float = 60.0) -> None:
         if self._open:
             self._producer.flush(timeout_s)
 
-    def begin(self) -> None:
+    def begin(self) -> bool:
         self._begin()
+        return False
 
     def commit(self) -> None:
         if self._open:
@@ -127,8 +105,7 @@ class TransactionOnDemand(ForwardingProducer):
 
     def _begin(self) -> None:
         if not self._open:
-            self._producer.begin()
-            if self._producer.took_over:
+            if self._producer.begin():
                 self._must_own()
             self._open = True
 
@@ -140,7 +117,7 @@ _MOST_FENCED_AT_ONCE = 32
 
 def check_transaction_timeout(timeout_ms: int, clients: SystemClients, system: str | None) -> None:
     """Raise ConfigError if the system with the transactions of the state ends them before the job's `timeout_ms`."""
-    limit = None if system is None else clients.admin(system).longest_transaction_ms()
+    limit = None if system is None else clients.admin(system).limits().transaction_ms
     if limit is not None and timeout_ms > limit:
         message = f"must be at most {limit}, the transaction.max.timeout.ms of system '{system}'"
         raise ConfigError([ConfigProblem("task.transaction.timeout.ms", str(timeout_ms), message)])
@@ -224,10 +201,6 @@ class CountingProducer(ForwardingProducer):
         super().__init__(producer)
         self._counter = counter
 
-    def send(self, records: Sequence[OutgoingRecord]) -> None:
-        super().send(records)
-        self._counter.count += len(records)
-
     def send_columns(self, columns: OutgoingColumns) -> None:
         super().send_columns(columns)
         self._counter.count += columns.size
@@ -274,18 +247,19 @@ class RecordLimits:
         admin = self._clients.admin(stream.system)
         description = admin.describe(stream.stream)
         if description is None or description.hidden:
-            own, rules = admin.record_bytes_of_new_streams(), {}
+            own, rules = admin.limits().record_bytes, {}
         else:
             own, rules = _whole(description.config, "max.message.bytes"), _rules(description.config)
-        limits = (self._clients.max_record_bytes(stream.system), own)
+        limits = (self._clients.traits(stream.system).max_record_bytes, own)
         least = min((limit for limit in limits if limit is not None), default=None)
         return RecordLimit(least, description is not None, **rules)
 
     def of_outputs(self, stream: SystemStream) -> RecordLimit:
         """The limit now, of what tasks send. If their producer compresses, only its own limit is one of records as they
         are here: that of the stream is for compressed batches."""
-        if self._clients.compresses(stream.system):
-            return self.of(stream)._replace(record_bytes=self._clients.max_record_bytes(stream.system))
+        traits = self._clients.traits(stream.system)
+        if traits.compresses:
+            return self.of(stream)._replace(record_bytes=traits.max_record_bytes)
         return self.of(stream)
 
 

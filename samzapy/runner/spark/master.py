@@ -217,7 +217,7 @@ def _in_the_clear(tls: TlsConfig, master: Master) -> Iterator[str]:
 
 def _systems(systems: Mapping[str, SystemSettings], master: Master) -> Iterator[ConfigProblem]:
     for name, settings in systems.items():
-        where = system_factory(settings).kept_on_this_machine(settings)
+        where = system_factory(settings).traits(settings).place
         if where is not None:
             message = f"its streams are in {where}, which the executors of {master.address} cannot reach"
             yield ConfigProblem(f"systems.{name}.samza.factory", settings.factory, message)

@@ -84,7 +84,6 @@ def first_records(
     if `open_counts`; else it is a RestoreError.
     """
     left = {tail.ssp: tail for tail in tails}
-    consumer.coarse = True
     for tail in left.values():
         consumer.register(tail.ssp, tail.start)
     consumer.start()

@@ -275,7 +275,6 @@ def run_restores(
     for restore in restores:
         restore.share(len(restores))
         consumer.register(restore.ssp, restore.start)
-    consumer.coarse = not any(restore.needs_times for restore in restores)
     consumer.start()
     results: dict[SystemStreamPartition, RestoreRead] = {}
     positions: dict[SystemStreamPartition, int] = {}

@@ -61,8 +61,8 @@ class Bootstrap:
             logger.info("Bootstrapping from %s", ", ".join(map(str, sorted(self._lagging))))
 
     def awaits(self, position: PositionOf, waiting: Container[SystemStreamPartition]) -> bool:
-        """Whether a lagging stream has nothing waiting. Nothing is chosen until it has: as in Samza, the choice is between
-        the messages of all lagging streams."""
+        """Whether a lagging stream has nothing waiting. Nothing is chosen until it has: as in Samza, the choice is
+        between the messages of all lagging streams."""
         lagging = {
             ssp.system_stream for ssp, head in self._lagging.items() if position(ssp) < head and ssp not in self._ended
         }
@@ -224,12 +224,9 @@ class ChoosingConsumer(SystemConsumer):
         self._full: set[SystemStreamPartition] = set()
         self._shut: frozenset[SystemStreamPartition] = frozenset()
 
-    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
-        self._consumers[ssp.system].register(ssp, offset)
+    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
+        self._consumers[ssp.system].register(ssp, offset, stream_id, epoch)
         self._buffers[ssp] = PartitionBuffer()
-
-    def identify(self, ssp: SystemStreamPartition, stream_id: str, epoch: int | None) -> None:
-        self._consumers[ssp.system].identify(ssp, stream_id, epoch)
 
     def start(self) -> None:
         for consumer in self._consumers.values():
@@ -282,6 +279,8 @@ class ChoosingConsumer(SystemConsumer):
         self._offer(ssp for ssp in chosen if ssp not in self._shut)
 
     def held_back(self) -> set[SystemStreamPartition]:
+        """The partitions that are not paused and may have records that wait in favour of others. They do not count as
+        idle for a task's clock."""
         return {ssp for ssp, buffer in self._buffers.items() if len(buffer) or ssp in self._shut}
 
     def close(self) -> None:

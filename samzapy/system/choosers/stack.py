@@ -1,7 +1,7 @@
 """The choosers, and the order in which they are stacked.
 
-A chooser chooses among partitions that have records waiting. `Batching`, `Tiered` and `RoundRobin` follow Samza's choosers
-of these names; `JobsOwn` checks the answers of the job's own chooser.
+A chooser chooses among partitions that have records waiting. `Batching`, `Tiered` and `RoundRobin` follow Samza's
+choosers of these names; `JobsOwn` checks the answers of the job's own chooser.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ _TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
 
 
 class Database:
-    """Connects when first used, and again after a failure. Every statement is a separate transaction, so no transaction stays
-    open between two polls. One thread, and only in the process that connected.
+    """Connects when first used, and again after a failure. Every statement is a separate transaction, so no transaction
+    stays open between two polls. One thread, and only in the process that connected.
     """
 
     def __init__(self, config: DatabaseConfig) -> None:
@@ -128,8 +128,8 @@ def micros(value: Any, where: str) -> int:
 
 
 def bound(dialect: str, column: sa.ColumnElement[Any], time_us: int) -> sa.ColumnElement[Any]:
-    """A time to compare `column` with; in SQLite the shortest text of it, which comes before the longer ones of the same
-    time."""
+    """A time to compare `column` with; in SQLite the shortest text of it, which comes before the longer ones of the
+    same time."""
     time = _EPOCH + time_us * _MICROSECOND
     if dialect == "sqlite":
         text = time.replace(tzinfo=None).isoformat(" ")

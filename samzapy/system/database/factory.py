@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
-from typing import NoReturn
 
 import sqlalchemy as sa
 
@@ -18,6 +17,7 @@ from samzapy.api.system import (
     SystemFactory,
     SystemProducer,
     SystemSettings,
+    SystemTraits,
 )
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.streams.database import DatabaseConfig, database_config
@@ -25,14 +25,13 @@ from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
 from samzapy.system.database.connection import Database, bound
 from samzapy.system.database.reader import DatabaseReader
 from samzapy.system.database.table import SourceTable, find_table
-from samzapy.system.embedded.consumer import LogConsumer
+from samzapy.system.log_consumer import LogConsumer
 
 
 class DatabaseSystemFactory(SystemFactory):
     """Clients of the database at `systems.NAME.database.url`. `clock` decides when to poll again."""
 
     read_only = True
-    lists_streams = False
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -40,9 +39,9 @@ class DatabaseSystemFactory(SystemFactory):
     def check(self, settings: SystemSettings) -> None:
         Database(database_config(settings)).close()
 
-    def kept_on_this_machine(self, settings: SystemSettings) -> str | None:
+    def traits(self, settings: SystemSettings) -> SystemTraits:
         with closing(Database(database_config(settings))) as database:
-            return "a file of SQLite" if database.dialect == "sqlite" else None
+            return SystemTraits(place="a file of SQLite" if database.dialect == "sqlite" else None)
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
         config = database_config(settings)
@@ -60,7 +59,8 @@ class DatabaseSystemFactory(SystemFactory):
 
 
 class DatabaseAdmin(SystemAdmin):
-    """Streams are the tables that the job file names. The log of each begins at 0, so that a job can be set back there."""
+    """Streams are the tables that the job file names. The log of each begins at 0, so that a job can be set back
+    there."""
 
     upcoming_goes_back = True
 
@@ -69,7 +69,9 @@ class DatabaseAdmin(SystemAdmin):
         self._database = Database(config)
 
     def create(self, spec: StreamSpec) -> bool:
-        self._refuse(spec.stream, "create")
+        raise EnvironmentFailure(
+            f"{self._config.system}.{spec.stream}: cannot create it: tables of a database are read, never changed"
+        )
 
     def describe(self, stream: str) -> StreamDescription | None:
         table = self._config.tables.get(stream)
@@ -99,19 +101,6 @@ class DatabaseAdmin(SystemAdmin):
                 first[source.config.stream] = source.upcoming(connection) if offset is None else offset
         return {ssp: first[ssp.stream] for ssp in wanted}
 
-    def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
-        self._refuse(ssp.stream, "delete records of")
-
-    def grow(self, stream: str, partitions: int) -> None:
-        table = self._config.tables.get(stream)
-        prefix = table.prefix if table else f"streams.{stream}.database."
-        raise EnvironmentFailure(
-            f"{self._config.system}.{stream}: its partitions are {prefix}partitions of the job file"
-        )
-
-    def delete(self, stream: str) -> None:
-        self._refuse(stream, "delete")
-
     def close(self) -> None:
         self._database.close()
 
@@ -125,11 +114,6 @@ class DatabaseAdmin(SystemAdmin):
             if not 0 <= ssp.partition < table.partitions:
                 raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, table.partitions)
         return [find_table(self._database, connection, table) for table in tables.values() if table is not None]
-
-    def _refuse(self, stream: str, what: str) -> NoReturn:
-        raise EnvironmentFailure(
-            f"{self._config.system}.{stream}: cannot {what} it: tables of a database are read, never changed"
-        )
 
 
 def _first_not_older(connection: sa.Connection, source: SourceTable, time_ms: int) -> int | None:

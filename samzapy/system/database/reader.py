@@ -16,7 +16,7 @@ from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownPartitio
 from samzapy.system.database.connection import Database
 from samzapy.system.database.settled import SettledNumbers
 from samzapy.system.database.table import Record, Row, Rows, SourceTable, find_table
-from samzapy.system.embedded.consumer import Fetch, LogReader
+from samzapy.system.log_consumer import Fetch, LogReader
 from samzapy.system.partitioner import partition_of
 
 _POSTGRES = sa.text(

@@ -7,9 +7,9 @@ visible before 7, and a reader that went past 7 would never see it. So a reader 
 2. a number that was the greatest at an earlier poll, if every transaction that was writing then has ended (PostgreSQL
    shows their locks) and the safety lag has passed since. A gap below it is final: rolled back, or deleted.
 
-This holds if the statement that writes the row draws the number: identity, serial, a default or a trigger with nextval, in a
-sequence without a cache. If a writer draws it earlier (a mapper that takes blocks of ids, the application's own counter),
-`database.safety.lag.ms` has to cover that time.
+This holds if the statement that writes the row draws the number: identity, serial, a default or a trigger with nextval,
+in a sequence without a cache. If a writer draws it earlier (a mapper that takes blocks of ids, the application's own
+counter), `database.safety.lag.ms` has to cover that time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Finds a table in the database, checks that it can be read with the settings of the job file, and makes records of its rows.
+"""Finds a table in the database, checks that it can be read with the settings of the job file, and makes records of its
+rows.
 
-1. The value is the row as a JSON object, column by column, written by orjson: times in ISO 8601, decimals as strings (a JSON
-   number may lose digits), UUIDs as strings, bytes in base64, JSON columns unchanged. SQLite's times and decimals stay as
-   they are stored.
+1. The value is the row as a JSON object, column by column, written by orjson: times in ISO 8601, decimals as strings (a
+   JSON number may lose digits), UUIDs as strings, bytes in base64, JSON columns unchanged. SQLite's times and decimals
+   stay as they are stored.
 2. The key is the value of its column as text (serde `string`; for integers also `json`), or unchanged bytes. Several
    columns are a JSON array. A NULL key means no key.
 """

@@ -1,7 +1,7 @@
 """Reads and changes a Kafka cluster's topics.
 
-Every request passes the gate of the cluster. A request that only reads has a short time-out and is repeated; the client of
-a request without an answer is closed, since the next one learns from the bootstrap servers who the controller is.
+Every request passes the gate of the cluster. A request that only reads has a short time-out and is repeated; the client
+of a request without an answer is closed, since the next one learns from the bootstrap servers who the controller is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
+from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin, SystemLimits
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
     ConfigError,
@@ -38,14 +38,14 @@ from samzapy.system.kafka.group_positions import GroupPositions
 
 #: The time-out of a request that changes something, which is not repeated.
 _CHANGE_S = 15.0
-#: The time-out of the first request that only reads, of the longest one, and the time for all repetitions. Each one waits
-#: twice as long as the one before: a busy broker may take seconds.
+#: The time-out of the first request that only reads, of the longest one, and the time for all repetitions. Each one
+#: waits twice as long as the one before: a busy broker may take seconds.
 _READ_S, _LONGEST_READ_S, _PATIENCE_S = 3.0, 12.0, 20.0
-#: The time-out of one request for offsets. librdkafka sends it to the leader that it knows, and looks the leaders up again only
-#: after the time-out.
+#: The time-out of one request for offsets. librdkafka sends it to the leader that it knows, and looks the leaders up
+#: again only after the time-out.
 _OFFSETS_S = 2.0
-#: The longest time until a topic's creation or deletion shows in the metadata, and the additional time for each new partition:
-#: a broker makes folders and files for each of them before it leads it.
+#: The longest time until a topic's creation or deletion shows in the metadata, and the additional time for each new
+#: partition: a broker makes folders and files for each of them before it leads it.
 _SETTLE_S, _SETTLE_PARTITION_S = 30.0, 0.05
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 #: The broker's answer to the offset of a time after the last record.
@@ -199,12 +199,9 @@ class KafkaAdmin(SystemAdmin):
             return {}, str(failure)
         return {name: entry.value for name, entry in answer.items() if entry.value is not None}, ""
 
-    def stream_ids(self, streams: Iterable[str]) -> dict[str, str]:
-        """One request for all of them."""
-        return {name: str(topic.topic_id) for name, topic in self._topics(list(dict.fromkeys(streams))).items()}
-
     def _topics(self, streams: Collection[str]) -> dict[str, Any]:
-        """The metadata of the existing streams. Other topics are not requested: a large cluster takes long to send all."""
+        """The metadata of the existing streams. Other topics are not requested: a large cluster takes long to send
+        all."""
         if not streams:
             return {}
         asked = TopicCollection(list(streams))
@@ -266,25 +263,19 @@ class KafkaAdmin(SystemAdmin):
         self._result(answers[stream], stream, "DELETE")
         self._wait("is still there", lambda: None if self.describe(stream) is None else stream)
 
-    def longest_transaction_ms(self) -> int | None:
-        """A broker's `transaction.max.timeout.ms`; None without the right to see it."""
-        return self._of_a_broker("transaction.max.timeout.ms")
-
-    def record_bytes_of_new_streams(self) -> int | None:
-        """A broker's `message.max.bytes`; None without the right to see it."""
-        return self._of_a_broker("message.max.bytes")
-
-    def _of_a_broker(self, setting: str) -> int | None:
-        resource = ConfigResource(ResourceType.BROKER, str(min(reach(self._client, self._client_errors).brokers)))
+    def limits(self) -> SystemLimits:
+        """By the settings of a broker; unknown without the right to see them."""
+        brokers = reach(self._client, self._client_errors).brokers
+        resource = ConfigResource(ResourceType.BROKER, str(min(brokers)))
         answers = self._read(lambda client, time_out: client.describe_configs([resource], request_timeout=time_out))
         answer = answers[resource]
-        if isinstance(answer, KafkaError):
-            return None
-        entry = answer.get(setting)
-        return None if entry is None or entry.value is None else int(entry.value)
-
-    def most_replicas(self) -> int | None:
-        return len(reach(self._client, self._client_errors).brokers)
+        settings = {} if isinstance(answer, KafkaError) else {name: entry.value for name, entry in answer.items()}
+        transaction_ms, record_bytes = settings.get("transaction.max.timeout.ms"), settings.get("message.max.bytes")
+        return SystemLimits(
+            None if transaction_ms is None else int(transaction_ms),
+            None if record_bytes is None else int(record_bytes),
+            len(brokers),
+        )
 
     def close(self) -> None:
         self._closed = True
@@ -312,7 +303,8 @@ class KafkaAdmin(SystemAdmin):
         return self._gate.ask(lambda: self._answers(ask))
 
     def _read(self, ask: Callable[[Any, float], Mapping[Any, Any]]) -> dict[Any, Any]:
-        """The answers to a request that only reads, as of `_answers`. `ask` gets the client and the request's time-out."""
+        """The answers to a request that only reads, as of `_answers`. `ask` gets the client and the request's
+        time-out."""
         time_out = _READ_S
 
         def once() -> dict[Any, Any]:
@@ -323,8 +315,8 @@ class KafkaAdmin(SystemAdmin):
         return self._gate.ask(once, _PATIENCE_S)
 
     def _answers(self, ask: Callable[[Any], Mapping[Any, Any]]) -> dict[Any, Any]:
-        """Each answer, or the KafkaError that the cluster has answered with. Raises RetriableError and closes the client if it
-        has not answered."""
+        """Each answer, or the KafkaError that the cluster has answered with. Raises RetriableError and closes the
+        client if it has not answered."""
         try:
             return {key: _outcome(answer) for key, answer in ask(self._client).items()}
         except KafkaException as cause:
@@ -410,8 +402,8 @@ class KafkaAdmin(SystemAdmin):
 
 
 def _settled(answer: Any) -> Any:
-    """The answer to a request. Raises KafkaException, also if librdkafka does not answer within its own time limit: it cannot
-    while the process is stopped."""
+    """The answer to a request. Raises KafkaException, also if librdkafka does not answer within its own time limit: it
+    cannot while the process is stopped."""
     try:
         return answer.result(_SETTLE_S)
     except TooLate as cause:

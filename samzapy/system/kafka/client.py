@@ -44,9 +44,9 @@ _MOST = 256
 def give_threads_arenas() -> bool:
     """Give every thread a separate arena of glibc's malloc; False without glibc, or if the user has set the number.
 
-    By default there are eight arenas for each core, and a client has three threads or more. So on two cores a few clients
-    share arenas with each other and with the thread that runs the tasks: it waits for them, and its memory is fragmented.
-    That cost a pass-through job 13 % more CPU. The call must come before there are more than eight arenas.
+    By default there are eight arenas for each core, and a client has three threads or more. So on two cores a few
+    clients share arenas with each other and with the thread that runs the tasks: it waits for them, and its memory is
+    fragmented. That cost a pass-through job 13 % more CPU. The call must come before there are more than eight arenas.
     """
     if "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", ""):
         return False
@@ -63,8 +63,8 @@ LOGGER.addHandler(logging.NullHandler())
 
 #: The longest time in which a client tries to reach its cluster, in seconds.
 REACH_S = 10.0
-#: The longest wait of the first attempt. Each one waits twice as long as the one before: a busy broker may take seconds, and the
-#: answer to an attempt that was given up is lost.
+#: The longest wait of the first attempt. Each one waits twice as long as the one before: a busy broker may take
+#: seconds, and the answer to an attempt that was given up is lost.
 _FIRST_ATTEMPT_S = 1.0
 _PAUSE_S = 0.1
 #: librdkafka's names for its lines about lost connections and requests without an answer.
@@ -73,8 +73,8 @@ _DISTURBANCES = frozenset({"FAIL", "REQTMOUT"})
 _REFUSED_PARTITION = re.compile(r'partition "(.+)" \[(\d+)\] to transaction: .*authorization failed', re.IGNORECASE)
 #: librdkafka warns at every start that this property is experimental. It is set on purpose.
 _ON_PURPOSE = "enable.gapless.guarantee"
-#: The line of librdkafka's debug context `metadata` about a topic whose id is new to the client. It is written before the client
-#: fetches by that id, so nothing of a topic that was created again is fetched before its line.
+#: The line of librdkafka's debug context `metadata` about a topic whose id is new to the client. It is written before
+#: the client fetches by that id, so nothing of a topic that was created again is fetched before its line.
 _CHANGED_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)$")
 #: Such a line contains this text if the first request of a connection was not answered.
 _FIRST_WORD = "in state APIVERSION_QUERY"
@@ -87,7 +87,8 @@ _MOST_LINES, _MINUTE_S = 20, 60.0
 
 
 class Flood:
-    """Passes the first lines of a minute, and counts the others: the clients of a process log thousands in an outage."""
+    """Passes the first lines of a minute, and counts the others: the clients of a process log thousands in an
+    outage."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -113,9 +114,10 @@ class ClientErrors:
     """Collects the errors that a handle reports outside of its calls, and keeps its `statistics`. `check` raises the
     permanent errors.
 
-    Messages name `system`, `servers`, and `who` the client is by its `properties`. `refused_partition`: the topic and partition
-    that a transaction was not allowed to write to, which librdkafka only logs. `disturbed`: a connection was lost or a request
-    was not answered in time, so librdkafka may have sent something twice. `gate`: where the requests of this process to the cluster pass.
+    Messages name `system`, `servers`, and `who` the client is by its `properties`. `refused_partition`: the topic and
+    partition that a transaction was not allowed to write to, which librdkafka only logs. `disturbed`: a connection was
+    lost or a request was not answered in time, so librdkafka may have sent something twice. `gate`: where the requests
+    of this process to the cluster pass.
     """
 
     def __init__(
@@ -151,7 +153,8 @@ class ClientErrors:
             self.refusal = error
 
     def log(self, level: int, form: str, facility: str, client: str, line: str) -> None:
-        """Take a log line: librdkafka's `logger`, the only place where it reports most lost connections and late answers."""
+        """Take a log line: librdkafka's `logger`, the only place where it reports most lost connections and late
+        answers."""
         if facility in _DISTURBANCES:
             self.disturbed = True
             if _FIRST_WORD in line:
@@ -166,8 +169,8 @@ class ClientErrors:
             LOGGER.log(level, form, facility, client, line)
 
     def check(self) -> None:
-        """Raise HandshakeFailed if the cluster has refused this client. A connection that was lost in the middle of a handshake
-        may only mean that a broker shuts down."""
+        """Raise HandshakeFailed if the cluster has refused this client. A connection that was lost in the middle of a
+        handshake may only mean that a broker shuts down."""
         if self.refusal is not None:
             expired = expired_certificate(self._properties, SYSTEM_CLOCK.wall_ms())
             if expired:
@@ -267,8 +270,8 @@ def partition_counts(
 
 
 def all_counts(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK) -> tuple[dict[str, int], int]:
-    """The number of partitions of every topic of the cluster, and the number of brokers. For producers: if they ask for one
-    topic, that may create it."""
+    """The number of partitions of every topic of the cluster, and the number of brokers. For producers: if they ask for
+    one topic, that may create it."""
     return _counted(reach(client, client_errors, clock))
 
 
@@ -290,16 +293,16 @@ def _counted(cluster: Any) -> tuple[dict[str, int], int]:
     return counts, len(cluster.brokers)
 
 
-#: Seconds for which a topic must be missing from the answers of a cluster until it counts as deleted, the pause between two
-#: requests, and the time-out of one.
+#: Seconds for which a topic must be missing from the answers of a cluster until it counts as deleted, the pause between
+#: two requests, and the time-out of one.
 _DELETED_S, _DELETED_PAUSE_S, _DELETED_ANSWER_S = 3.0, 0.5, 1.0
 
 
 class DeletedTopics:
     """Finds out which topics of a running client were deleted.
 
-    A broker that starts, or that learns of a topic later than others, may not know the topic for a moment. So a topic is
-    deleted if no answer within 3 s has it. Calls no callbacks, and returns no records of the client.
+    A broker that starts, or that learns of a topic later than others, may not know the topic for a moment. So a topic
+    is deleted if no answer within 3 s has it. Calls no callbacks, and returns no records of the client.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -2,8 +2,9 @@
 
 A position is of a topic's id, and has a leader epoch if that is known:
 
-1. librdkafka fetches by topic ids. If a topic is created again, the broker refuses the old id, and librdkafka asks for the new one,
-   says so in a log line, and goes on at the old position. So each poll looks for such lines before it returns records.
+1. librdkafka fetches by topic ids. If a topic is created again, the broker refuses the old id, and librdkafka asks for
+   the new one, says so in a log line, and goes on at the old position. So each poll looks for such lines before it
+   returns records.
 2. If a position has an epoch, librdkafka compares it with the log before it fetches, and when the leader changes.
 """
 
@@ -60,12 +61,10 @@ class KafkaConsumer(SystemConsumer):
         self._failure: SamzapyError | None = None
         self._deleted = DeletedTopics()
 
-    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
         if self._client is not None:
             raise EnvironmentFailure(f"{ssp}: partitions are registered before start")
         self._positions[ssp] = offset
-
-    def identify(self, ssp: SystemStreamPartition, stream_id: str, epoch: int | None) -> None:
         if stream_id:
             self._ids[ssp.stream] = stream_id
         if epoch is not None:
@@ -82,8 +81,8 @@ class KafkaConsumer(SystemConsumer):
             self._compare(_at(ssp, self._positions[ssp], epoch))
 
     def _compare(self, position: Any) -> None:
-        """Let librdkafka compare a position's epoch with the log before it returns a record. An assignment alone does that only
-        if the partition's leader becomes known later. Raises RetriableError."""
+        """Let librdkafka compare a position's epoch with the log before it returns a record. An assignment alone does
+        that only if the partition's leader becomes known later. Raises RetriableError."""
         for _ in range(_ATTEMPTS):
             try:
                 self._client.seek(position)
@@ -101,7 +100,7 @@ class KafkaConsumer(SystemConsumer):
         if fetch is None or failure is not None:
             raise self._why_not()
         try:
-            found, events = fetch.take(timeout_s, max_records, coarse=self.coarse)
+            found, events = fetch.take(timeout_s, max_records)
         except KafkaException as cause:
             raise self._client_errors.general_error(error_of(cause)) from cause
         except RuntimeError as cause:
@@ -153,8 +152,8 @@ class KafkaConsumer(SystemConsumer):
             self._failure = None
         if self._client is None:
             return
-        # librdkafka's seek fails on a partition that has not begun to fetch. A new assignment always works: it drops the
-        # fetched records and the old position.
+        # librdkafka's seek fails on a partition that has not begun to fetch. A new assignment always works: it drops
+        # the fetched records and the old position.
         self._call(lambda client: client.incremental_unassign([_at(ssp)]))
         self._call(lambda client: client.incremental_assign([_at(ssp, offset)]))
         if self._fetch is not None:

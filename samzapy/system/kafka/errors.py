@@ -126,7 +126,8 @@ def is_final(error: KafkaError) -> bool:
 
 
 def remoteness(error: KafkaError) -> int:
-    """How far the error of a record is from the cause: 0 for a final refusal, 2 for what follows from other failures."""
+    """How far the error of a record is from the cause: 0 for a final refusal, 2 for what follows from other
+    failures."""
     return 0 if is_final(error) else 2 if error.code() in _CONSEQUENCES else 1
 
 
@@ -152,8 +153,8 @@ def _waits(failure: SamzapyError, error: KafkaError) -> SamzapyError:
 
 
 def general_error(error: KafkaError, system: str, where: str, operation: str = "", who: str = "") -> SamzapyError:
-    """The error for a failure outside of transactional calls; `where` is a topic, an SSP or an address. `operation`: the ACL
-    that the call needs there; `who`: the principal of the client."""
+    """The error for a failure outside of transactional calls; `where` is a topic, an SSP or an address. `operation`:
+    the ACL that the call needs there; `who`: the principal of the client."""
     code = error.code()
     if is_refused(error):
         return HandshakeFailed(f"{where}: {_REFUSED[code]}: {one_line(error)}")
@@ -196,8 +197,8 @@ def delivery_error(
 
 
 def transaction_error(error: KafkaError, call: str, who: str = "") -> SamzapyError:
-    """The error for a failed transactional call. Its class says how to react: let go, abort and rewind, or outcome unknown.
-    `who`: the principal of the producer."""
+    """The error for a failed transactional call. Its class says how to react: let go, abort and rewind, or outcome
+    unknown. `who`: the principal of the producer."""
     code = error.code()
     text = f"{call}: {one_line(error)}"
     if is_refused(error) or code in UNAUTHORISED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing, suppress
 
-from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings, SystemTraits
 from samzapy.errors import SamzapyError
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
@@ -26,7 +26,6 @@ class KafkaSystemFactory(SystemFactory):
     """Clients of one Kafka cluster; each connects at its first call, so they may be made before a fork."""
 
     transactional = True
-    marker_offsets = 1
 
     #: The most seconds that a transactional call may take.
     transactional_call_s = 30.0
@@ -58,14 +57,11 @@ class KafkaSystemFactory(SystemFactory):
         properties = admin_properties(settings, client_id)
         return KafkaAdmin(properties, _client_errors(settings, properties))
 
-    def max_record_bytes(self, settings: SystemSettings) -> int | None:
-        """The limit of the job file; librdkafka's default is 1,000,000 bytes."""
+    def traits(self, settings: SystemSettings) -> SystemTraits:
+        """By the job file; librdkafka's defaults are 1,000,000 bytes, and no compression."""
         said = settings.producer.get("message.max.bytes", str(LARGEST_RECORD))
-        return int(said) if said.isdigit() else None
-
-    def compresses(self, settings: SystemSettings) -> bool:
-        """By the job file; librdkafka's default is none."""
-        return any(settings.producer.get(key, "none") != "none" for key in ("compression.type", "compression.codec"))
+        codecs = (settings.producer.get(key, "none") for key in ("compression.type", "compression.codec"))
+        return SystemTraits(int(said) if said.isdigit() else None, any(codec != "none" for codec in codecs))
 
     def check(self, settings: SystemSettings) -> None:
         check_settings(settings)

@@ -1,7 +1,8 @@
 """Fetches the records of a consumer's partitions, as columns, without a Python frame for each record.
 
 1. `NativeFetch`: from librdkafka's queues into columns, in one call of the compiled extension.
-2. `MessageFetch`, without the extension: confluent-kafka makes a `Message` for each record, and the columns come from these.
+2. `MessageFetch`, without the extension: confluent-kafka makes a `Message` for each record, and the columns come from
+   these.
 """
 
 from __future__ import annotations
@@ -46,10 +47,9 @@ class Fetch(ABC):
         """The partition was assigned again, at another offset."""
 
     @abstractmethod
-    def take(self, timeout_s: float, most: int, *, coarse: bool) -> Taken:
-        """At most `most` records, in order, one batch for each run of records of one partition, and the events among them.
-        Waits up to `timeout_s` for the first one. `coarse`: every record of a batch gets the time of its last one, and no
-        headers."""
+    def take(self, timeout_s: float, most: int) -> Taken:
+        """At most `most` records, in order, one batch for each run of records of one partition, and the events among
+        them. Waits up to `timeout_s` for the first one."""
 
     @abstractmethod
     def close(self) -> None:
@@ -115,14 +115,15 @@ class NativeFetch(Fetch):
     def moved(self, ssp: SystemStreamPartition) -> None:
         self._moved.add((ssp.stream, ssp.partition))
 
-    def take(self, timeout_s: float, most: int, *, coarse: bool) -> Taken:
-        # librdkafka ends the forwarding some time after a partition was unassigned, and before anything new of it comes.
+    def take(self, timeout_s: float, most: int) -> Taken:
+        # librdkafka ends the forwarding some time after a partition was unassigned, and before anything new of it
+        # comes.
         for moved in self._moved:
             self._queue.follow(*moved)
         with self._lock:
-            runs, reports = self._queue.take(most, ceil(timeout_s * 1_000), coarse)
-        # Calls the callbacks, of which the own queue has none. Events of no partition come here, and no records. After the
-        # records: what librdkafka has logged before it fetched them is known when they are returned.
+            runs, reports = self._queue.take(most, ceil(timeout_s * 1_000))
+        # Calls the callbacks, of which the own queue has none. Events of no partition come here, and no records. After
+        # the records: what librdkafka has logged before it fetched them is known when they are returned.
         beside = self._client.poll(0)
         ssps = self._ssps
         found = [RecordBatch(ssps[topic, partition], *columns) for topic, partition, *columns in runs]
@@ -157,8 +158,8 @@ _milliseconds = itemgetter(1)
 def _times(records: Sequence[Any]) -> list[int]:
     """The times of records, read now, even if nothing looks at them later.
 
-    A time costs as much as any three other columns. But a column for later would keep librdkafka's objects, and that costs
-    more: released at once, they leave their memory, still in the processor's cache, to the next ones."""
+    A time costs as much as any three other columns. But a column for later would keep librdkafka's objects, and that
+    costs more: released at once, they leave their memory, still in the processor's cache, to the next ones."""
     return list(map(_milliseconds, map(_timestamp, records)))
 
 
@@ -175,29 +176,27 @@ def batches(
     *,
     one_topic: bool,
     only: SystemStreamPartition | None = None,
-    coarse: bool = False,
 ) -> Iterator[RecordBatch]:
-    """One batch for each run of records of one partition. `only`: the partition of all records, if just one is assigned.
-    `coarse`: every record of a batch gets the time of its last one, and no headers."""
+    """One batch for each run of records of one partition. `only`: the partition of all records, if just one is
+    assigned."""
     if only is not None:
-        yield _batch(only, messages, coarse)
+        yield _batch(only, messages)
         return
     partitions = list(map(_partition, messages))
     for start, end in pairwise(_cuts(messages, partitions, one_topic=one_topic)):
         run = messages if end - start == len(messages) else messages[start:end]
-        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run, coarse)
+        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run)
 
 
-def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool) -> RecordBatch:
+def _batch(ssp: SystemStreamPartition, run: Sequence[Any]) -> RecordBatch:
     offsets, keys, values = _offsets(run), list(map(_key, run)), list(map(_value, run))
-    if coarse:
-        return RecordBatch(ssp, offsets, keys, values, [run[-1].timestamp()[1]] * len(run))
     headers = list(map(_headers, run)) if any(map(_headers, run)) else None
     return RecordBatch(ssp, offsets, keys, values, _times(run), headers)
 
 
 def _offsets(run: Sequence[Any]) -> Sequence[int]:
-    """The offsets of a run. They only grow: if there are as many as lie between the first and the last, they are a range."""
+    """The offsets of a run. They only grow: if there are as many as lie between the first and the last, they are a
+    range."""
     first, last = run[0].offset(), run[-1].offset()
     return range(first, last + 1) if last - first + 1 == len(run) else list(map(_offset, run))
 
@@ -215,8 +214,8 @@ def _changes(column: Sequence[Any]) -> set[int]:
     return set(compress(range(1, len(column)), map(ne, column[1:], column)))
 
 
-#: Messages become columns in slices: the garbage collector tracks librdkafka's objects, and runs whenever 700 new ones (by
-#: default) are alive. With fewer at a time it never runs, which saves a third of the time.
+#: Messages become columns in slices: the garbage collector tracks librdkafka's objects, and runs whenever 700 new ones
+#: (by default) are alive. With fewer at a time it never runs, which saves a third of the time.
 _SLICE = 500
 
 
@@ -235,7 +234,7 @@ class MessageFetch(Fetch):
     def moved(self, ssp: SystemStreamPartition) -> None:
         """Do nothing, as in `follow`."""
 
-    def take(self, timeout_s: float, most: int, *, coarse: bool) -> Taken:
+    def take(self, timeout_s: float, most: int) -> Taken:
         client, found, events = self._client, list[RecordBatch](), list[Event]()
         messages = client.consume(min(most, _SLICE), 0) or self._first(timeout_s, most)
         while messages:
@@ -243,7 +242,7 @@ class MessageFetch(Fetch):
             taken = len(messages)
             messages = []  # so that they are gone before there are others
             if records:
-                found.extend(batches(self._system, records, one_topic=self._one_topic, only=self._only, coarse=coarse))
+                found.extend(batches(self._system, records, one_topic=self._one_topic, only=self._only))
             records = []
             events.extend(map(_event_of, errors))
             most -= taken
@@ -253,7 +252,8 @@ class MessageFetch(Fetch):
         return found, events
 
     def _first(self, timeout_s: float, most: int) -> list[Any]:
-        """Wait for one record and take the records that came with it. consume(n, t) would wait the whole t for n records."""
+        """Wait for one record and take the records that came with it. consume(n, t) would wait the whole t for n
+        records."""
         first = self._client.poll(timeout_s)
         if first is None:
             return []

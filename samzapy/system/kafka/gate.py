@@ -1,8 +1,8 @@
 """Spaces the requests of this process to a cluster that does not answer.
 
-Everything that asks a cluster passes its gate: admins, consumers and producers that start, and commits to consumer groups.
-After a request without an answer the gate is closed for a time, for the whole process: the next request waits, whoever
-sends it. The first answer opens the gate again. While the cluster answers, the gate costs one comparison.
+Everything that asks a cluster passes its gate: admins, consumers and producers that start, and commits to consumer
+groups. After a request without an answer the gate is closed for a time, for the whole process: the next request waits,
+whoever sends it. The first answer opens the gate again. While the cluster answers, the gate costs one comparison.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ class Gate:
         self._opens_at = 0.0
 
     def ask(self, request: Callable[[], _Answer], patience_s: float = 0.0, *, proves: bool = True) -> _Answer:
-        """The answer to `request`, which is sent when the gate is open, and repeated after failures that are an outage, for
-        at most `patience_s` seconds. Raises its last error; Unreachable at once, since that has taken its time.
+        """The answer to `request`, which is sent when the gate is open, and repeated after failures that are an outage,
+        for at most `patience_s` seconds. Raises its last error; Unreachable at once, since that has taken its time.
 
-        `proves`: whether an answer opens the gate. Any living broker answers a request for metadata, so that proves little.
+        `proves`: whether an answer opens the gate. Any living broker answers a request for metadata, so that proves
+        little.
         """
         deadline = self._clock.monotonic() + patience_s
         while True:
@@ -74,8 +75,8 @@ class Gate:
                 return answer
 
     def _wait(self, patience_s: float) -> None:
-        """Wait until the gate is open. Raises Unreachable if that takes longer than `patience_s` or than the longest time
-        for which a gate is closed, whichever is longer."""
+        """Wait until the gate is open. Raises Unreachable if that takes longer than `patience_s` or than the longest
+        time for which a gate is closed, whichever is longer."""
         if not self._failures:
             return
         deadline = self._clock.monotonic() + max(patience_s, LONGEST_S)

@@ -1,7 +1,7 @@
 """Commits positions to a consumer group that has no members.
 
-A consumer does it, and no admin client: librdkafka aborts the process when the coordinator of a group goes down during an
-admin call about groups (its issue 3663).
+A consumer does it, and no admin client: librdkafka aborts the process when the coordinator of a group goes down during
+an admin call about groups (its issue 3663).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class GroupPositions:
         self._consumer = make_client(Consumer, {**dict(properties), **own}, client_errors)
 
     def commit(self, positions: Mapping[SystemStreamPartition, int]) -> None:
-        """Wait at most 5 s until the offsets are committed. Raises EnvironmentFailure where the broker does not allow it or
-        the group has members, RetriableError without an answer."""
+        """Wait at most 5 s until the offsets are committed. Raises EnvironmentFailure where the broker does not allow
+        it or the group has members, RetriableError without an answer."""
         self._answered, self._error = False, None
         offsets = [TopicPartition(ssp.stream, ssp.partition, offset) for ssp, offset in positions.items()]
         try:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import ceil
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from samzapy.api.envelope import Headers
-from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingColumns, SystemProducer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
     ProducerError,
@@ -31,8 +30,7 @@ from samzapy.system.kafka.errors import (
     remoteness,
     transaction_error,
 )
-from samzapy.system.kafka.library import extension
-from samzapy.system.kafka.queue import Failure, RecordColumns, RecordQueue, open_producer
+from samzapy.system.kafka.queue import Failure, RecordQueue, open_producer
 from samzapy.system.producer_calls import ProducerCalls
 
 #: The call that delivers a fatal error raises it and delivers no reports: the next calls do.
@@ -41,8 +39,6 @@ _REPORT_CALLS, _REPORT_S = 20, 0.05
 _FLUSH_S = 1.0
 #: After this many of them a flush that gets no further looks whether a topic was deleted.
 _DELETED_STEPS = 3
-#: The most seconds to wait for the first client's acknowledgements before another one takes over.
-_LAST_FLUSH_S = 60.0
 
 
 class KafkaProducer(SystemProducer):
@@ -51,14 +47,9 @@ class KafkaProducer(SystemProducer):
     1. An error poisons it. Inside a transaction `abort` heals it, with two exceptions: it was fenced, or the broker has
        refused a record. A refused record leaves a gap in librdkafka's sequence numbers, and the next transaction would
        fail at it, so the aborted producer begins no other.
-    2. A report of success costs half as much as the record itself, and only adds the record's offset. So a client reports
-       failures only, until `report_offsets`. Without transactions the first record that names its partition asks for
-       reports, too, and another client takes over. That takes so long that it must not happen in a commit, where a
-       stopped process would go on. A transaction stays with its client.
+    2. A report of success costs half as much as the record itself, and only adds the record's offset. So a
+       transactional client reports failures only.
     """
-
-    #: The control record that ends a transaction.
-    marker_offsets = 1
 
     def __init__(
         self,
@@ -69,8 +60,9 @@ class KafkaProducer(SystemProducer):
         call_s: float = 30.0,
         limit_of: Callable[[str], int | None] = lambda _: None,
     ) -> None:
-        """`call_s`: the most seconds that a transactional call may take; after that its outcome is unknown. `limit_of`: the
-        `max.message.bytes` of a topic, None if unknown; called for the error of a record that the broker refuses."""
+        """`call_s`: the most seconds that a transactional call may take; after that its outcome is unknown. `limit_of`:
+        the `max.message.bytes` of a topic, None if unknown; called for the error of a record that the broker
+        refuses."""
         self._properties = properties
         self._client_errors = client_errors
         self._clock = clock
@@ -81,27 +73,11 @@ class KafkaProducer(SystemProducer):
         self._calls = ProducerCalls(client_errors.system, transactional_id)
         self._refused = False
         self._deleted = DeletedTopics(clock)
-        # The compiled extension notes the offsets in passing.
-        self._with_offsets = extension is not None and transactional_id is None
-
-    def send(self, records: Sequence[OutgoingRecord]) -> None:
-        with self._calls.guarded(), self._abortable():
-            self._calls.must_take_records()
-            if records:
-                self._send(RecordColumns.of(records))
 
     def send_columns(self, columns: OutgoingColumns) -> None:
         with self._calls.guarded(), self._abortable():
             self._calls.must_take_records()
-            self._send(RecordColumns.of_columns(columns))
-
-    def send_changes(
-        self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
-    ) -> None:
-        with self._calls.guarded(), self._abortable():
-            self._calls.must_take_records()
-            self._report_placed()
-            self._queue.send_changes(stream, partition, changes, headers)
+            self._queue.send(columns)
 
     def flush(self, timeout_s: float = 60.0) -> None:
         with self._calls.guarded(), self._abortable():
@@ -109,15 +85,6 @@ class KafkaProducer(SystemProducer):
 
     def last_offset(self, stream: str, partition: int) -> int | None:
         return self._last_offsets.get((stream, partition))
-
-    def report_offsets(self) -> None:
-        if not self._with_offsets:
-            if self._calls.transactional:
-                self._calls.must_be_new("report_offsets")
-            if self._made is not None:
-                self._flush(_LAST_FLUSH_S)
-            self._with_offsets = True
-            self._made = None
 
     def purge(self) -> None:
         made = self._made
@@ -140,12 +107,13 @@ class KafkaProducer(SystemProducer):
             self._client_errors.gate.ask(self._take_over)
             self._calls.initialised = True
 
-    def begin(self) -> None:
+    def begin(self) -> bool:
         with self._calls.guarded():
             self._calls.must_be_between_transactions()
-            self._renew_if_disturbed()
+            took_over = self._renew_if_disturbed()
             self._call("begin", lambda client: client.begin_transaction())
             self._calls.in_transaction = True
+        return took_over
 
     def commit(self) -> None:
         with self._calls.guarded(), self._abortable():
@@ -166,34 +134,25 @@ class KafkaProducer(SystemProducer):
             text = f"{self._calls.name}: the broker has refused a record of it; to go on, make a new producer"
             self._calls.error = TransactionIndeterminate(text)
 
-    def _send(self, columns: RecordColumns) -> None:
-        if not columns.free:
-            self._report_placed()
-        self._queue.send(columns)
-
-    def _report_placed(self) -> None:
-        """Ask for reports before records that name their partitions."""
-        if not self._calls.transactional:
-            self.report_offsets()
-
     def _take_over(self) -> None:
         """Get a new epoch for the transactional id: from now on the broker refuses requests of earlier ones."""
         self._client_errors.disturbed = False
         self._call("init_transactions", lambda client: client.init_transactions(self._call_s))
 
-    def _renew_if_disturbed(self) -> None:
-        """Take over from this producer itself if librdkafka may have sent a request twice since the last take-over.
+    def _renew_if_disturbed(self) -> bool:
+        """Take over from this producer itself if librdkafka may have sent a request twice since the last take-over;
+        returns whether it has.
 
-        librdkafka repeats a request if the connection is lost or the answer is late. The first copy may still arrive: the end
-        of the last transaction would then end the next one, half done. librdkafka reports a repeated failure of a connection
-        once in 30 s, so every report since the last take-over counts, not only reports during the commit.
+        librdkafka repeats a request if the connection is lost or the answer is late. The first copy may still arrive:
+        the end of the last transaction would then end the next one, half done. librdkafka reports a repeated failure of
+        a connection once in 30 s, so every report since the last take-over counts, not only reports during the commit.
         """
         self._serve(0)
-        self.took_over = self._client_errors.disturbed
-        if self.took_over:
+        if took_over := self._client_errors.disturbed:
             LOGGER.info("%s takes over from itself after a lost connection or a late answer", self._calls.name)
             self._made = None
             self._take_over()
+        return took_over
 
     @property
     def _client(self) -> Any:
@@ -206,7 +165,11 @@ class KafkaProducer(SystemProducer):
     def _opened(self) -> tuple[Any, RecordQueue]:
         if self._made is None:
             self._made = open_producer(
-                self._properties, self._client_errors, self._serve, self._clock, with_offsets=self._with_offsets
+                self._properties,
+                self._client_errors,
+                self._serve,
+                self._clock,
+                with_offsets=not self._calls.transactional,
             )
         return self._made
 
@@ -266,8 +229,8 @@ class KafkaProducer(SystemProducer):
         return self._cause_of(found) if self._calls.in_transaction and not is_final(error) else found
 
     def _refusal(self) -> SamzapyError | None:
-        """The error of a record that the broker has refused, or that the client may not write; None if there is none. After its
-        fatal error the client reports on all records at once."""
+        """The error of a record that the broker has refused, or that the client may not write; None if there is none.
+        After its fatal error the client reports on all records at once."""
         for _ in self._served():
             failure = next((each for each in self._queue.failures() if is_final(each.error)), None)
             if failure is not None:
@@ -275,17 +238,19 @@ class KafkaProducer(SystemProducer):
         return None
 
     def _served(self) -> Iterator[None]:
-        """Let librdkafka deliver what it has to tell after a failure, between the turns of a loop of a second at most."""
+        """Let librdkafka deliver what it has to tell after a failure, between the turns of a loop of a second at
+        most."""
         for _ in range(_REPORT_CALLS):
             yield
             with suppress(KafkaException, SystemError):
                 self._client.poll(_REPORT_S)
 
     def _cause_of(self, found: SamzapyError) -> SamzapyError:
-        """The error for a failed record in an open transaction. After a fence, or where the client may not write, records fail
-        with many different errors, and calls as made out of order."""
+        """The error for a failed record in an open transaction. After a fence, or where the client may not write,
+        records fail with many different errors, and calls as made out of order."""
         try:
-            # Inside a transaction this always fails and changes nothing. The error is the one that the transaction has failed with.
+            # Inside a transaction this always fails and changes nothing. The error is the one that the transaction has
+            # failed with.
             self._client.begin_transaction()
         except KafkaException as cause:
             error = error_of(cause)
@@ -314,7 +279,8 @@ class KafkaProducer(SystemProducer):
         except KafkaException as cause:
             raise self._transaction_error(error_of(cause), name) from cause
         except SystemError as crash:
-            # A call that delivers reports raises a fatal error; a report behind it in the same call makes it a SystemError.
+            # A call that delivers reports raises a fatal error; a report behind it in the same call makes it a
+            # SystemError.
             pending = crash.__cause__
             if isinstance(pending, KafkaException):
                 raise self._transaction_error(error_of(pending), name) from pending

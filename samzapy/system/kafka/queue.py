@@ -1,29 +1,27 @@
 """Puts records into librdkafka's queue, and keeps what becomes of them.
 
-1. `NativeQueue`: columns go into the queue in one call of the compiled extension, which notes the outcomes on librdkafka's
-   threads.
-2. `ReportedQueue`, without the extension: confluent-kafka's `produce` is mapped over the columns. Every record carries a callback,
-   because a record without one fails silently. The callback is a dict's own `__setitem__`: librdkafka calls it with (error,
-   message), so the dict holds the last delivered message under None and one failed message for each kind of error, and no
-   Python frame runs for a record. One call costs no more than one record's share of `produce_batch`, which needs a dict
-   for each record, and supports neither headers nor timestamps.
+1. `NativeQueue`: columns go into the queue in one call of the compiled extension, which notes the outcomes on
+   librdkafka's threads.
+2. `ReportedQueue`, without the extension: confluent-kafka's `produce` is mapped over the columns. Every record carries
+   a callback, because a record without one fails silently. The callback is a dict's own `__setitem__`: librdkafka calls
+   it with (error, message), so the dict holds the last delivered message under None and one failed message for each
+   kind of error, and no Python frame runs for a record. One call costs no more than one record's share of
+   `produce_batch`, which needs a dict for each record, and supports neither headers nor timestamps.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby, islice
 from operator import length_hint
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingColumns, OutgoingRecord
+from samzapy.api.system import OutgoingColumns
 from samzapy.clock import Clock
 from samzapy.errors import ProducerError, SamzapyError, UnknownPartition
 from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts
@@ -44,8 +42,8 @@ class Failure(NamedTuple):
 
 
 class DeliveryReports:
-    """Reports by topic and partition; `callback` is the argument for `produce`. The partition None stands for records with a
-    partition of librdkafka's choice: their delivery is known, their last offsets are not."""
+    """Reports by topic and partition; `callback` is the argument for `produce`. The partition None stands for records
+    with a partition of librdkafka's choice: their delivery is known, their last offsets are not."""
 
     __slots__ = ("_reports",)
 
@@ -81,42 +79,6 @@ class DeliveryReports:
             reports.clear()
 
 
-class RecordColumns(NamedTuple):
-    """Records as columns of equal length, in the order of `OutgoingRecord`."""
-
-    streams: Sequence[str]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    partitions: Sequence[int | None]
-    partition_keys: Sequence[bytes | None]
-    headers: Sequence[Headers | None]
-    timestamps: Sequence[int | None]
-
-    @classmethod
-    def of(cls, records: Sequence[OutgoingRecord]) -> RecordColumns:
-        """The columns of at least one record."""
-        return cls(*zip(*records, strict=True))
-
-    @classmethod
-    def of_columns(cls, columns: OutgoingColumns) -> RecordColumns:
-        """Build them from columns that a task has sent."""
-        none = (None,) * columns.size
-        others: list[Any] = [none if each is None else each for each in columns[1:]]
-        return cls((columns.stream,) * columns.size, *others)
-
-    @property
-    def plain(self) -> bool:
-        """Whether no record has headers or a time."""
-        count = len(self.streams)
-        return self.headers.count(None) == count and self.timestamps.count(None) == count
-
-    @property
-    def free(self) -> bool:
-        """Whether librdkafka chooses the partition of every record."""
-        count = len(self.streams)
-        return self.partitions.count(None) == count and self.partition_keys.count(None) == count
-
-
 #: The most seconds that sending waits for room in a full queue.
 _QUEUE_S = 60.0
 _FULL_PAUSE_S = 0.05
@@ -125,7 +87,7 @@ LARGEST_RECORD = 1_000_000
 _CHOSEN_BY_KEY = -1
 #: A property of the client library, not of librdkafka.
 _ONLY_FAILURES = "delivery.report.only.error"
-#: The number of a commit's changes that become columns at a time.
+#: The number of records that `produce` is mapped over at a time.
 _PART = 5_000
 
 
@@ -150,30 +112,14 @@ class RecordQueue(ABC):
         self.streams: set[str] = set()
         self._hashes = KeyHashes()
 
-    def send(self, records: RecordColumns) -> None:
+    def send(self, columns: OutgoingColumns) -> None:
         """Queue records. Raises RecordTooLarge, UnknownStream, ProducerError, or the error for a fatal one."""
-        self._put(records, self._numbers(records))
-        self._serve(0)
-
-    def send_changes(
-        self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None
-    ) -> None:
-        """Queue the pairs for one partition; raises as `send` does."""
-        self._known(stream, partition)
-        rest = iter(changes)
-        while part := list(islice(rest, _PART)):
-            self._put_changes(stream, partition, part, headers or None)
+        self._put(columns, self._numbers(columns))
         self._serve(0)
 
     @abstractmethod
-    def _put(self, records: RecordColumns, numbers: Sequence[int]) -> None:
-        """Queue records, each for the partition of that number."""
-
-    @abstractmethod
-    def _put_changes(
-        self, stream: str, partition: int, changes: list[tuple[bytes, bytes | None]], headers: Headers | None
-    ) -> None:
-        """Queue pairs for one partition."""
+    def _put(self, columns: OutgoingColumns, numbers: int | Sequence[int]) -> None:
+        """Queue records, each for the partition of its number, or all for one."""
 
     @abstractmethod
     def failures(self) -> Iterator[Failure]:
@@ -188,18 +134,18 @@ class RecordQueue(ABC):
     def clear(self) -> None:
         """Forget failures, and offsets that are not settled."""
 
-    def _numbers(self, records: RecordColumns) -> Sequence[int]:
-        """The partition of each record, as a number for librdkafka. Raises UnknownStream, UnknownPartition."""
-        streams, partitions = records.streams, records.partitions
-        count = len(streams)
-        if records.free and streams.count(streams[0]) == count:
-            return (self._known(streams[0], None),) * count
-        chosen = list(partitions)
-        for at, partition_key in enumerate(records.partition_keys):
-            if partition_key is not None and partitions[at] is None:
-                chosen[at] = self._hashes[partition_key] % self._partition_count(streams[at])
-        targets = {target: self._known(*target) for target in dict.fromkeys(zip(streams, chosen, strict=True))}
-        return [targets[target] for target in zip(streams, chosen, strict=True)]
+    def _numbers(self, columns: OutgoingColumns) -> int | Sequence[int]:
+        """The partitions of the records, as numbers for librdkafka. Raises UnknownStream, UnknownPartition."""
+        stream, partitions, deciding = columns.stream, columns.partitions, columns.partition_keys
+        if isinstance(partitions, int) or (partitions is None and deciding is None):
+            return self._known(stream, partitions)
+        chosen: list[int | None] = [None] * columns.size if partitions is None else list(partitions)
+        count, hashes = self._partition_count(stream), self._hashes
+        for at, partition_key in enumerate(deciding or ()):
+            if partition_key is not None and chosen[at] is None:
+                chosen[at] = hashes[partition_key] % count
+        numbers = {partition: self._known(stream, partition) for partition in set(chosen)}
+        return [numbers[partition] for partition in chosen]
 
     def _known(self, stream: str, partition: int | None) -> int:
         """The partition's number for librdkafka. Raises UnknownStream, UnknownPartition."""
@@ -243,47 +189,20 @@ class NativeQueue(RecordQueue):
         super().__init__(*others)
         self._native = native
 
-    def _put(self, records: RecordColumns, numbers: Sequence[int]) -> None:
-        streams, keys, values, _, _, headers, times = records
-        columns: list[Any] = [numbers, keys, values]
-        columns += [None, None] if records.plain else [times, headers]
-        start = 0
-        for stream, same in groupby(streams):
-            # Nearly always one run.
-            end = start + len(list(same))
-            if end - start < len(streams):
-                self._put_run(stream, *(None if each is None else each[start:end] for each in columns))
-            else:
-                self._put_run(stream, *columns)
-            start = end
-
-    def _put_run(self, stream: str, numbers: Any, keys: Any, values: Any, times: Any, headers: Any) -> None:
-        """Queue columns of one stream."""
-        self._all(
-            lambda first: self._native.put(stream, first, numbers, keys, values, times, headers),
-            lambda at: (stream, numbers[at], keys[at], values[at]),
-        )
-
-    def _put_changes(
-        self, stream: str, partition: int, changes: list[tuple[bytes, bytes | None]], headers: Headers | None
-    ) -> None:
-        self._all(
-            lambda first: self._native.put_changes(stream, partition, first, changes, headers),
-            lambda at: (stream, partition, *changes[at]),
-        )
-
-    def _all(self, put: Callable[[int], tuple[int, int]], record: Callable[[int], tuple[Any, ...]]) -> None:
-        """Repeat `put` until all records are taken, from the first one that was not. `record` describes one."""
-        done, code = put(0)
-        deadline, waiting = 0.0, -1
+    def _put(self, columns: OutgoingColumns, numbers: int | Sequence[int]) -> None:
+        stream, keys, values = columns.stream, columns.keys, columns.values
+        done, code = 0, KafkaError._QUEUE_FULL  # noqa: SLF001
+        deadline, waiting = 0.0, 0
         while code == KafkaError._QUEUE_FULL:  # noqa: SLF001
-            if waiting != done:
-                deadline, waiting = self._clock.monotonic() + _QUEUE_S, done
-            self._wait_for_room(deadline)
-            done, code = put(done)
+            done, code = self._native.put(stream, done, numbers, keys, values, columns.timestamps, columns.headers)
+            if code == KafkaError._QUEUE_FULL:  # noqa: SLF001
+                if not deadline or waiting != done:
+                    deadline, waiting = self._clock.monotonic() + _QUEUE_S, done
+                self._wait_for_room(deadline)
         if code:
-            stream, partition, key, value = record(done)
-            raise self._refused(KafkaError(code), stream, partition, len(value or b"") + len(key or b""))
+            number = numbers if isinstance(numbers, int) else numbers[done]
+            size = len(values[done] or b"") + len((keys[done] if keys else None) or b"")
+            raise self._refused(KafkaError(code), stream, number, size)
 
     def failures(self) -> Iterator[Failure]:
         for code, stream, partition, size in self._native.failures():
@@ -305,33 +224,28 @@ class ReportedQueue(RecordQueue):
         super().__init__(*others)
         self._reports = DeliveryReports()
 
-    def _put(self, records: RecordColumns, numbers: Sequence[int]) -> None:
-        streams, keys, values, _, _, headers, timestamps = records
-        callback = self._reports.callback
-        known = {
-            (stream, number): callback(stream, None if number == _CHOSEN_BY_KEY else number)
-            for stream, number in dict.fromkeys(zip(streams, numbers, strict=True))
-        }
-        reports = [known[target] for target in zip(streams, numbers, strict=True)]
-        columns: list[Sequence[Any]] = [streams, values, keys, numbers, reports]
-        if not records.plain:
-            carried = [None if held is None else list(held) for held in headers]
-            # on_delivery stays out: it is another name for the callback.
-            # librdkafka takes 0 for now.
-            times = [0 if time_ms is None else time_ms or 1 for time_ms in timestamps]
-            columns += [(None,) * len(streams), times, carried]
-        self._produce(columns)
+    def _put(self, columns: OutgoingColumns, numbers: int | Sequence[int]) -> None:
+        for start in range(0, columns.size, _PART):
+            self._put_part(columns, numbers, slice(start, min(start + _PART, columns.size)))
 
-    def _put_changes(
-        self, stream: str, partition: int, changes: list[tuple[bytes, bytes | None]], headers: Headers | None
-    ) -> None:
-        keys, values = zip(*changes, strict=True)
-        report = self._reports.callback(stream, partition)
-        constants: tuple[Any, ...] = (stream, partition, report)
-        if headers is not None:
-            constants = (*constants, None, 0, list(headers))
-        streams, *others = ((each,) * len(changes) for each in constants)
-        self._produce([streams, values, keys, *others])
+    def _put_part(self, columns: OutgoingColumns, numbers: int | Sequence[int], part: slice) -> None:
+        stream, count = columns.stream, part.stop - part.start
+        chosen = [numbers] * count if isinstance(numbers, int) else numbers[part]
+        reports = {number: self._reports.callback(stream, None if number < 0 else number) for number in set(chosen)}
+        keys = [None] * count if columns.keys is None else columns.keys[part]
+        rows: list[Sequence[Any]] = [
+            *([stream] * count, columns.values[part], keys, chosen, [reports[number] for number in chosen])
+        ]
+        if columns.headers is not None or columns.timestamps is not None:
+            headers = [None] * count if columns.headers is None else columns.headers[part]
+            times = [None] * count if columns.timestamps is None else columns.timestamps[part]
+            # on_delivery stays out: it is another name for the callback. librdkafka takes 0 for now.
+            rows += [
+                [None] * count,
+                [0 if time_ms is None else time_ms or 1 for time_ms in times],
+                [None if carried is None else list(carried) for carried in headers],
+            ]
+        self._produce(rows)
 
     def _produce(self, columns: Sequence[Sequence[Any]]) -> None:
         """Call `produce` with the rows of the columns."""

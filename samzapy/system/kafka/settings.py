@@ -1,4 +1,5 @@
-"""Turns the job file's keys of a Kafka system into librdkafka's properties; says who a client with them is to its cluster."""
+"""Turns the job file's keys of a Kafka system into librdkafka's properties; says who a client with them is to its
+cluster."""
 
 from __future__ import annotations
 
@@ -45,14 +46,14 @@ _FILES = frozenset(
 )
 _CALLBACK = re.compile(r"(^logger$|^on_|_cb$|^default\.topic\.config$)")
 
-#: A client connects to its bootstrap server, and then to a broker by its id. Between the two connections librdkafka pauses
-#: for half of `reconnect.backoff.ms`, at least 11 ms: with its default of 100, every new client loses 40 ms, and a start
-#: makes eight clients. A broker that is away is tried once a second after a while, as before.
+#: A client connects to its bootstrap server, and then to a broker by its id. Between the two connections librdkafka
+#: pauses for half of `reconnect.backoff.ms`, at least 11 ms: with its default of 100, every new client loses 40 ms, and
+#: a start makes eight clients. A broker that is away is tried once a second after a while, as before.
 #:
-#: With sparse connections, its default, librdkafka 2.16.1 (and older ones) does not obey these pauses where a request is what
-#: asks for the connection. While the broker is dead, an admin's request to the known controller or leader makes 11,000 to
-#: 25,000 connects a second and takes a whole core, until it times out; a consumer takes 3 % of a core without any broker.
-#: A client that keeps a connection to every broker pauses always.
+#: With sparse connections, its default, librdkafka 2.16.1 (and older ones) does not obey these pauses where a request
+#: is what asks for the connection. While the broker is dead, an admin's request to the known controller or leader makes
+#: 11,000 to 25,000 connects a second and takes a whole core, until it times out; a consumer takes 3 % of a core without
+#: any broker. A client that keeps a connection to every broker pauses always.
 _CONNECTING = {
     "reconnect.backoff.ms": "20",
     "reconnect.backoff.max.ms": "1000",
@@ -61,12 +62,12 @@ _CONNECTING = {
 _CONSUMER = {
     # librdkafka pauses a partition for this time when its queue is full: its default of a second would limit the rate.
     "fetch.queue.backoff.ms": "5",
-    # What waits should still be in the processor's cache when it is read: librdkafka's defaults and more cost up to a tenth
-    # more CPU. A broker far away needs more.
+    # What waits should still be in the processor's cache when it is read: librdkafka's defaults and more cost up to a
+    # tenth more CPU. A broker far away needs more.
     "queued.min.messages": "50000",
     "queued.max.messages.kbytes": "16384",
-    # A consumer has found its topics in the metadata before it reads. So librdkafka need not wait for 30 s, its default,
-    # until it believes that one is gone.
+    # A consumer has found its topics in the metadata before it reads. So librdkafka need not wait for 30 s, its
+    # default, until it believes that one is gone.
     "topic.metadata.propagation.max.ms": "3000",
     # Consumers are polled all the time. A producer without work is not, and would keep its statistics until it is.
     "statistics.interval.ms": "10000",
@@ -89,10 +90,10 @@ _PRODUCER = {
     "queue.buffering.max.kbytes": "131072",
     **_CONNECTING,
 }
-#: Without transactions, the records behind a failed one cannot be taken back, and a receiver of ids considers lower ids as
-#: seen. So no record may overtake a failed one: a refusal ends the producer, and a single record has no time-out; a flush
-#: ends after its own time-out. In a transaction an abort takes everything back, and these properties would turn an error
-#: that it heals into a fatal one.
+#: Without transactions, the records behind a failed one cannot be taken back, and a receiver of ids considers lower ids
+#: as seen. So no record may overtake a failed one: a refusal ends the producer, and a single record has no time-out; a
+#: flush ends after its own time-out. In a transaction an abort takes everything back, and these properties would turn
+#: an error that it heals into a fatal one.
 _IN_ORDER = {"message.timeout.ms": "0"}
 _IN_ORDER_FIXED = {"enable.gapless.guarantee": "true"}
 _PRODUCER_FIXED = {"acks": "all", "enable.idempotence": "true", "partitioner": "murmur2_random"}
@@ -206,7 +207,8 @@ def _refused(system: str, side: str, given: Mapping[str, str]) -> list[ConfigPro
 
 
 def _unreadable_files(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
-    """The files of a connection that do not exist, or cannot be read: librdkafka's error would name neither file nor key."""
+    """The files of a connection that do not exist, or cannot be read: librdkafka's error would name neither file nor
+    key."""
     problems = []
     for key, path in given.items():
         if key not in _FILES or (key == "ssl.ca.location" and path == "probe"):
@@ -224,8 +226,8 @@ def _unreadable_files(system: str, side: str, given: Mapping[str, str]) -> list[
 
 
 def _tried(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
-    """The problems that librdkafka finds with the properties, together and then one by one, on a client without an address.
-    Alone, a property of a connection may lack another one: only an error that names it is about it."""
+    """The problems that librdkafka finds with the properties, together and then one by one, on a client without an
+    address. Alone, a property of a connection may lack another one: only an error that names it is about it."""
     rest = {key: value for key, value in given.items() if key != "bootstrap.servers"}
     if _reason(side, rest) is None:
         return []
@@ -270,7 +272,8 @@ _CERTIFICATE = "ssl.certificate.location"
 
 
 def principal(properties: Mapping[str, str]) -> str:
-    """The principal for people, as far as the properties tell it: `User:bob`, or the subject of a client certificate."""
+    """The principal for people, as far as the properties tell it: `User:bob`, or the subject of a client
+    certificate."""
     if properties.get("security.protocol", "").lower().startswith("sasl"):
         name = properties.get("sasl.username") or properties.get("sasl.kerberos.principal", "")
     else:

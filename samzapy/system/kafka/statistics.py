@@ -1,8 +1,8 @@
 """Keeps the newest statistics of one librdkafka handle, and reads them when metrics are wanted.
 
-librdkafka hands a JSON text to a callback every `statistics.interval.ms`, on the thread that polls. That thread only keeps the
-text; the thread that takes a snapshot of the metrics parses it. Fields that no metric needs are skipped by the parser, as
-are the partitions' of a producer, which make up most of the text.
+librdkafka hands a JSON text to a callback every `statistics.interval.ms`, on the thread that polls. That thread only
+keeps the text; the thread that takes a snapshot of the metrics parses it. Fields that no metric needs are skipped by
+the parser, as are the partitions' of a producer, which make up most of the text.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def _gauges(found: _Statistics) -> dict[str, float]:
 
 
 class ClientStatistics:
-    """`note` is librdkafka's `stats_cb`. Counters go on when another handle takes the place of one that was closed. Gauges are left
-    out when the statistics are old, because nobody polls the handle or it was closed."""
+    """`note` is librdkafka's `stats_cb`. Counters go on when another handle takes the place of one that was closed.
+    Gauges are left out when the statistics are old, because nobody polls the handle or it was closed."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, period_s: float = 10.0) -> None:
         self._clock = clock

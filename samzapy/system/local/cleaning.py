@@ -1,10 +1,12 @@
-"""Cleans the logs in the file by their `cleanup.policy`, while others read and write, and gives the space of the file back.
+"""Cleans the streams of a log by their `cleanup.policy`, while others read and write, and gives the space of the file
+back.
 
 1. A read finds the records that later ones replace. It blocks no writer, and its answer stays right: a record that is
    replaced stays replaced.
-2. They are deleted some thousands at a time, each time in a separate transaction, so that a commit waits for milliseconds.
-3. Free pages are cut off the end of the file, except for an eighth of it that later records fill. A file of an older version
-   keeps its size; its free pages are filled again.
+2. They are deleted some thousands at a time, each time in a separate transaction, so that a commit waits for
+   milliseconds.
+3. Free pages are cut off the end of the file, except for an eighth of it that later records fill. A file of an older
+   version keeps its size; its free pages are filled again.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from typing import Any
 
 from samzapy.clock import Clock
 from samzapy.errors import SamzapyError
-from samzapy.system.embedded.topic import LEAST_DIRTY, Topic
-from samzapy.system.local.catalog import bounds, first_not_older
-from samzapy.system.local.database import Database, LocalSettings, open_database
+from samzapy.system.local.database import Database, Log
+from samzapy.system.local.streams import bounds, first_not_older
+from samzapy.system.local.topic import LEAST_DIRTY, Topic
 
 logger = logging.getLogger(__name__)
 
@@ -55,12 +57,18 @@ def _go_on() -> bool:
 
 def is_due(database: Database, topic: Topic, slot: int) -> bool:
     """Whether the partition has grown enough since it was last cleaned."""
-    row = database.execute("SELECT dirty_records, clean_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
+    with database.read():
+        row = database.execute("SELECT dirty_records, clean_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
     return row is not None and topic.needs_cleaning(row[0], row[0] + row[1])
 
 
 def clean(database: Database, topic: Topic, slot: int, now_ms: int, stopped: Callable[[], bool] = _go_on) -> int:
     """Drop the records that the topic's policy does not keep; returns their number. Raises Stopped."""
+    with database.alone():
+        return _clean(database, topic, slot, now_ms, stopped)
+
+
+def _clean(database: Database, topic: Topic, slot: int, now_ms: int, stopped: Callable[[], bool]) -> int:
     with database.read():
         found = bounds(database, slot)
         row = database.execute("SELECT dirty_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
@@ -115,12 +123,9 @@ def _tombstone_horizon(database: Database, slot: int, until: int, now_ms: int, r
 def _drop(database: Database, slot: int, stopped: Callable[[], bool], choose: str, of: Any) -> int:
     """Delete the records that the statement `choose` puts into `temp.doomed`; returns their number."""
     _check(stopped)
-    with database.read():
-        database.execute("CREATE TEMP TABLE IF NOT EXISTS doomed (position INTEGER PRIMARY KEY)")
-        database.execute("DELETE FROM temp.doomed")
-        database.execute(choose, of)
-        # A read is rolled back at its end, and the temporary table, which is this connection's alone, with it.
-        database.execute("COMMIT")
+    database.execute("CREATE TEMP TABLE IF NOT EXISTS doomed (position INTEGER PRIMARY KEY)")
+    database.execute("DELETE FROM temp.doomed")
+    database.execute(choose, of)
     removed, last = 0, -1
     while True:
         (upper,) = database.execute(_UP_TO, (last, _STEP)).fetchone()
@@ -155,14 +160,15 @@ def _check(stopped: Callable[[], bool]) -> None:
 
 
 class Cleaner:
-    """Cleans the partitions that one writer fills as soon as they are due, in a thread and with a connection of its own.
+    """Cleans the partitions that one writer fills as soon as they are due, in a thread and with a connection of its
+    own.
 
     The thread begins with the first partition that may be due, and ends when there is nothing left to do. A failure is
     logged: a log that is not cleaned is larger, and nothing else. Used by the thread of the writer.
     """
 
-    def __init__(self, settings: LocalSettings, clock: Clock) -> None:
-        self._settings = settings
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self._log = log
         self._clock = clock
         self._written: dict[int, int] = {}
         self._wanted: dict[int, Topic] = {}
@@ -180,7 +186,7 @@ class Cleaner:
             self.want(topic, slot)
 
     def want(self, topic: Topic, slot: int) -> None:
-        """Look whether the partition is due."""
+        """Check whether the partition is due."""
         with self._lock:
             self._wanted[slot] = topic
             if self._thread is None:
@@ -196,14 +202,14 @@ class Cleaner:
 
     def _run(self) -> None:
         try:
-            database = open_database(self._settings, create=False)
+            database = self._log.open(create=False)
             if database is not None:
                 try:
                     self._clean_all(database)
                 finally:
                     database.close()
         except (SamzapyError, sqlite3.Error, Stopped) as cause:
-            logger.warning("%s: its logs are not cleaned for now: %s", self._settings, cause or "it took too long")
+            logger.warning("%s: its logs are not cleaned for now: %s", self._log, cause or "it took too long")
             with self._lock:
                 self._wanted.clear()
                 self._thread = None

@@ -1,18 +1,25 @@
-"""Opens one connection to the file: reads its settings, runs its transactions, translates SQLite's errors."""
+"""Opens one connection to a log: reads its settings, runs its transactions, translates SQLite's errors.
+
+A log is a file, shared by the processes of one machine with a connection for each client, or it is in memory, and all
+its clients share one connection.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from samzapy.api.system import SystemSettings
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.reading.keys import at_home
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError
 from samzapy.system.local.schema import create_tables, is_ready
@@ -20,46 +27,10 @@ from samzapy.system.local.schema import create_tables, is_ready
 #: Bytes of the file's pages that a connection keeps in memory.
 CACHE_BYTES = 16_777_216
 _SYNCHRONOUS = ("normal", "full")
-
-
-@dataclass(frozen=True)
-class LocalSettings:
-    """`path` (default `.samzapy/local.db` below the current folder); `busy_timeout_ms`: the longest wait for another
-    process's write; `synchronous`: with `normal`, commits survive the death of any process, with `full` also a power cut."""
-
-    system: str
-    path: Path
-    busy_timeout_ms: int = 30_000
-    synchronous: str = "normal"
-
-    def __str__(self) -> str:
-        return f"local system '{self.system}' ({self.path})"
-
-
-def local_settings(settings: SystemSettings) -> LocalSettings:
-    """Read `path`, `busy.timeout.ms` and `synchronous`; ignores other keys. Raises ConfigError."""
-    prefix, properties = f"systems.{settings.name}.", settings.properties
-    problems = []
-    path = properties.get("path", ".samzapy/local.db")
-    if not path.strip() or "\0" in path:
-        problems.append(ConfigProblem(f"{prefix}path", path, "the path of a file"))
-    try:
-        file = Path(at_home(path)).absolute()
-    except ValueError as cause:
-        problems.append(ConfigProblem(f"{prefix}path", path, f"expected {cause}"))
-    timeout = properties.get("busy.timeout.ms", "30000")
-    if not timeout.isdecimal() or int(timeout) < 1:
-        problems.append(ConfigProblem(f"{prefix}busy.timeout.ms", timeout, "expected an integer >= 1"))
-    synchronous = properties.get("synchronous", "normal")
-    if synchronous not in _SYNCHRONOUS:
-        problems.append(ConfigProblem(f"{prefix}synchronous", synchronous, "normal or full"))
-    if problems:
-        raise ConfigError(problems)
-    return LocalSettings(settings.name, file, int(timeout), synchronous)
-
-
 _RETRY_S = 0.005
 _FULL = "database or disk is full"
+#: A waiting reader polls the file's version after 1 ms, then after growing pauses up to the second value (seconds).
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.032
 
 
 class OutcomeUnknown(EnvironmentFailure):
@@ -67,14 +38,14 @@ class OutcomeUnknown(EnvironmentFailure):
 
 
 class Database:
-    """A connection; use `open_database`. One thread at a time, and only in the process that opened it.
+    """A connection to a log in a file. One thread at a time, and only in the process that opened it.
 
     Raises RetriableError when another process holds the write lock for longer than the busy time-out, else
     EnvironmentFailure.
     """
 
-    def __init__(self, settings: LocalSettings, connection: sqlite3.Connection) -> None:
-        self._settings = settings
+    def __init__(self, log: Log, connection: sqlite3.Connection) -> None:
+        self._log = log
         self._connection = connection
         self._pid = os.getpid()
         self.execute: Callable[..., sqlite3.Cursor] = connection.execute
@@ -97,7 +68,7 @@ class Database:
                 if _FULL in str(cause):
                     # The last page was not written, so nothing is committed.
                     raise
-                raise OutcomeUnknown(f"{self._settings}: commit failed ({cause})") from cause
+                raise OutcomeUnknown(f"{self._log}: commit failed ({cause})") from cause
 
     @contextmanager
     def read(self) -> Iterator[None]:
@@ -109,11 +80,27 @@ class Database:
             finally:
                 self._rollback()
 
+    def alone(self) -> AbstractContextManager[object]:
+        """A context in which no other client uses this connection."""
+        return nullcontext()
+
     def version(self) -> int:
-        """A number that changes when some other connection has committed."""
+        """A number that changes when another client has written."""
         with self._translating():
             (version,) = self.execute("PRAGMA data_version").fetchone()
         return int(version)
+
+    def wait(self, version: int, timeout_s: float) -> float:
+        """Wait until the version has changed. Returns the seconds spent, `timeout_s` if it has not."""
+        waited, pause = 0.0, _FIRST_PAUSE_S
+        while waited < timeout_s:
+            pause = min(pause, timeout_s - waited)
+            time.sleep(pause)
+            waited += pause
+            if self.version() != version:
+                return waited
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+        return timeout_s
 
     def close(self) -> None:
         """Close; not in a forked child, where the connection is the parent's."""
@@ -127,73 +114,172 @@ class Database:
     @contextmanager
     def _translating(self) -> Iterator[None]:
         if os.getpid() != self._pid:
-            raise EnvironmentFailure(f"{self._settings}: opened by process {self._pid}, not usable after a fork")
+            raise EnvironmentFailure(f"{self._log}: opened by process {self._pid}, not usable after a fork")
         try:
             yield
         except sqlite3.Error as cause:
-            raise _translated(self._settings, cause) from cause
+            raise self._log.translated(cause) from cause
 
 
-def open_database(settings: LocalSettings, *, create: bool) -> Database | None:
-    """Open the file; None if there is none and `create` is false.
+class MemoryDatabase(Database):
+    """The one connection to a log in memory, for the clients of all threads: one of them at a time."""
 
-    The file is created 0600, missing folders 0700. Raises EnvironmentFailure for a path that cannot be used.
-    """
+    def __init__(self, log: Log) -> None:
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
+        create_tables(connection)
+        super().__init__(log, connection)
+        self._changed = threading.Condition(threading.RLock())
+        self._version = 0
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        with self._changed:
+            with super().write():
+                yield
+            self._version += 1
+            self._changed.notify_all()
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        with self._changed, self._translating():
+            yield
+
+    def alone(self) -> AbstractContextManager[object]:
+        return self._changed
+
+    def version(self) -> int:
+        return self._version
+
+    def wait(self, version: int, timeout_s: float) -> float:
+        # Waiting takes real time, even if the log dates its records by another clock.
+        start = SYSTEM_CLOCK.monotonic()
+        with self._changed:
+            changed = self._changed.wait_for(lambda: self._version != version, timeout_s)
+        return SYSTEM_CLOCK.monotonic() - start if changed else timeout_s
+
+    def close(self) -> None:
+        """Do nothing: other clients may use the connection."""
+
+
+class Log(ABC):
+    """The place of a system's log."""
+
+    system: str
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """The place, for errors about streams."""
+
+    @abstractmethod
+    def open(self, *, create: bool) -> Database | None:
+        """Connect; None if there is no log and `create` is false. Raises EnvironmentFailure, RetriableError."""
+
+    def translated(self, cause: sqlite3.Error) -> RetriableError | EnvironmentFailure:
+        """The error for a failed statement."""
+        return EnvironmentFailure(f"{self}: {cause}")
+
+
+@dataclass(frozen=True)
+class LocalLog(Log):
+    """A log in a file. `path` (default `.samzapy/local.db` below the current folder); `busy_timeout_ms`: the longest
+    wait for another process's write; `synchronous`: with `normal`, commits survive the death of any process, with
+    `full` also a power cut."""
+
+    system: str
+    path: Path
+    busy_timeout_ms: int = 30_000
+    synchronous: str = "normal"
+
+    def __str__(self) -> str:
+        return f"local system '{self.system}' ({self.path})"
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    def open(self, *, create: bool) -> Database | None:
+        """The file is created 0600, missing folders 0700."""
+        try:
+            if create:
+                _create_file(self.path)
+            elif not self.path.exists():
+                return None
+        except OSError as cause:
+            raise EnvironmentFailure(f"{self}: cannot create ({cause.strerror})") from cause
+        try:
+            connection = sqlite3.connect(
+                self.path, timeout=self.busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False
+            )
+            self._prepare(connection)
+        except sqlite3.Error as cause:
+            raise self.translated(cause) from cause
+        except ValueError as cause:
+            raise EnvironmentFailure(f"{self}: {cause}") from cause
+        return Database(self, connection)
+
+    def translated(self, cause: sqlite3.Error) -> RetriableError | EnvironmentFailure:
+        if "locked" in str(cause):
+            return RetriableError(f"{self}: locked by another process for {self.busy_timeout_ms} ms")
+        return super().translated(cause)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA page_size=8192")
+        if self.path.stat().st_size == 0:
+            # Free pages can then be cut off the file. Later it has no effect, and waits for writers.
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        self._until_not_locked(lambda: connection.execute("PRAGMA journal_mode=WAL"))
+        # NORMAL does not wait for the disk at each commit: a commit is in the page cache, so it survives the
+        # death of any process, and after a power cut the file is whole but may lack its last commits. `full` waits.
+        connection.execute(f"PRAGMA synchronous={self.synchronous}")
+        connection.execute("PRAGMA wal_autocheckpoint=2000")
+        connection.execute("PRAGMA journal_size_limit=67108864")
+        connection.execute(f"PRAGMA cache_size=-{CACHE_BYTES // 1024}")
+        if not is_ready(connection):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                if not is_ready(connection):
+                    create_tables(connection)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _until_not_locked(self, change: Callable[[], Any]) -> None:
+        # SQLite does not apply the busy time-out to a change of the journal mode if another process makes one as well.
+        waited = 0.0
+        while True:
+            try:
+                change()
+            except sqlite3.OperationalError as cause:
+                if "locked" not in str(cause) or waited * 1000 >= self.busy_timeout_ms:
+                    raise
+            else:
+                return
+            time.sleep(_RETRY_S)
+            waited += _RETRY_S
+
+
+def local_log(settings: SystemSettings) -> LocalLog:
+    """Read `path`, `busy.timeout.ms` and `synchronous`; ignores other keys. Raises ConfigError."""
+    prefix, properties = f"systems.{settings.name}.", settings.properties
+    problems = []
+    path = properties.get("path", ".samzapy/local.db")
+    if not path.strip() or "\0" in path:
+        problems.append(ConfigProblem(f"{prefix}path", path, "the path of a file"))
     try:
-        if create:
-            _create_file(settings.path)
-        elif not settings.path.exists():
-            return None
-    except OSError as cause:
-        raise EnvironmentFailure(f"{settings}: cannot create ({cause.strerror})") from cause
-    try:
-        connection = sqlite3.connect(
-            settings.path, timeout=settings.busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False
-        )
-        _prepare(settings, connection)
-    except sqlite3.Error as cause:
-        raise _translated(settings, cause) from cause
+        file = Path(at_home(path)).absolute()
     except ValueError as cause:
-        raise EnvironmentFailure(f"{settings}: {cause}") from cause
-    return Database(settings, connection)
-
-
-def _prepare(settings: LocalSettings, connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA page_size=8192")
-    if settings.path.stat().st_size == 0:
-        # Free pages can then be cut off the file. Later it has no effect, and waits for writers.
-        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-    _until_not_locked(settings, lambda: connection.execute("PRAGMA journal_mode=WAL"))
-    # NORMAL does not wait for the disk at each commit: a commit is in the page cache, so it survives the
-    # death of any process, and after a power cut the file is whole but may lack its last commits. `full` waits.
-    connection.execute(f"PRAGMA synchronous={settings.synchronous}")
-    connection.execute("PRAGMA wal_autocheckpoint=2000")
-    connection.execute("PRAGMA journal_size_limit=67108864")
-    connection.execute(f"PRAGMA cache_size=-{CACHE_BYTES // 1024}")
-    if not is_ready(connection):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            if not is_ready(connection):
-                create_tables(connection)
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-
-
-def _until_not_locked(settings: LocalSettings, change: Callable[[], Any]) -> None:
-    # SQLite does not apply the busy time-out to a change of the journal mode if another process makes one as well.
-    waited = 0.0
-    while True:
-        try:
-            change()
-        except sqlite3.OperationalError as cause:
-            if "locked" not in str(cause) or waited * 1000 >= settings.busy_timeout_ms:
-                raise
-        else:
-            return
-        time.sleep(_RETRY_S)
-        waited += _RETRY_S
+        problems.append(ConfigProblem(f"{prefix}path", path, f"expected {cause}"))
+    timeout = properties.get("busy.timeout.ms", "30000")
+    if not timeout.isdecimal() or int(timeout) < 1:
+        problems.append(ConfigProblem(f"{prefix}busy.timeout.ms", timeout, "expected an integer >= 1"))
+    synchronous = properties.get("synchronous", "normal")
+    if synchronous not in _SYNCHRONOUS:
+        problems.append(ConfigProblem(f"{prefix}synchronous", synchronous, "normal or full"))
+    if problems:
+        raise ConfigError(problems)
+    return LocalLog(settings.name, file, int(timeout), synchronous)
 
 
 def _create_file(path: Path) -> None:
@@ -202,8 +288,8 @@ def _create_file(path: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
     if path.exists():
         return
-    # The file is made under another name and then linked: closing a descriptor of the real file would drop the locks that
-    # another connection of this process may hold on it by then.
+    # The file is made under another name and then linked: closing a descriptor of the real file would drop the locks
+    # that another connection of this process may hold on it by then.
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
@@ -211,9 +297,3 @@ def _create_file(path: Path) -> None:
             path.hardlink_to(draft)
     finally:
         draft.unlink()
-
-
-def _translated(settings: LocalSettings, cause: sqlite3.Error) -> RetriableError | EnvironmentFailure:
-    if "locked" in str(cause):
-        return RetriableError(f"{settings}: locked by another process for {settings.busy_timeout_ms} ms")
-    return EnvironmentFailure(f"{settings}: {cause}")

@@ -110,8 +110,8 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def encode_header_column(column: Iterable[Headers | None]) -> Iterator[bytes | None]:
-    """The headers of records, None where a record has none. Records next to one another often share one object, which is
-    encoded once."""
+    """The headers of records, None where a record has none. Records next to one another often share one object, which
+    is encoded once."""
     last, packed = None, None
     for headers in column:
         if headers is not last:

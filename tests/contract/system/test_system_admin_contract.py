@@ -3,7 +3,7 @@
 import pytest
 from system_under_test import polls
 
-from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.api.system import OutgoingRecord, StreamSpec, change_columns
 from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError, UnknownStream
 
 
@@ -160,7 +160,7 @@ def compacts(system):
 
 def changes(system, stream, *pairs):
     producer = system.producer()
-    producer.send_changes(stream, 0, pairs)
+    producer.send_columns(change_columns(stream, 0, pairs))
     producer.flush()
 
 

@@ -3,7 +3,7 @@
 import pytest
 from system_under_test import polls
 
-from samzapy.api.system import OutgoingColumns, OutgoingRecord
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, change_columns
 from samzapy.errors import OffsetOutOfRange, ProducerError, RecordTooLarge, SamzapyError, UnknownStream
 from samzapy.system.partitioner import partition_of
 
@@ -271,27 +271,18 @@ def test_a_flush_makes_records_visible_and_gives_their_last_offset(system):
 def test_changes_go_to_one_partition_with_tombstones(system):
     stream = system.create(partitions=2, cleanup_policy="compact")
     producer = system.producer()
-    producer.send_changes(stream, 1, [(b"a", b"1"), (b"b", None)])
-    producer.send_changes(stream, 1, iter([]))
-    producer.send_changes(stream, 1, iter([(b"c", b"3")]))
+    producer.send_columns(change_columns(stream, 1, [(b"a", b"1"), (b"b", None)]))
+    producer.send_columns(change_columns(stream, 1, iter([])))
+    producer.send_columns(change_columns(stream, 1, iter([(b"c", b"3")])))
     producer.flush()
     assert system.read(stream, 1) == [(0, b"a", b"1"), (1, b"b", None), (2, b"c", b"3")]
     assert producer.last_offset(stream, 1) == 2
 
 
-def test_changes_carry_the_headers_they_are_given(system):
-    stream = system.create()
-    producer = system.producer()
-    producer.send_changes(stream, 0, [(b"a", b"1"), (b"b", b"2")], headers=[("v", b"1")])
-    producer.flush()
-    batch = first_batch(system.reader((system.ssp(stream), 0)))
-    assert list(batch.headers[0]) == [("v", b"1")]
-
-
 def test_many_changes_are_flushed_at_once(system):
     stream = system.create()
     producer = system.producer()
-    producer.send_changes(stream, 0, ((b"%d" % i, b"v") for i in range(100_000)))
+    producer.send_columns(change_columns(stream, 0, ((b"%d" % i, b"v") for i in range(100_000))))
     producer.flush()
     assert system.upcoming(system.ssp(stream)) == 100_000
     assert producer.last_offset(stream, 0) == 99_999

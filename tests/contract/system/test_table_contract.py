@@ -48,15 +48,12 @@ def test_closing_twice_is_allowed(system):
     "change",
     [
         lambda system, stream: system.admin.create(StreamSpec(stream, 1)),
-        lambda system, stream: system.admin.delete(stream),
-        lambda system, stream: system.admin.delete_records(system.ssp(stream), 1),
-        lambda system, stream: system.admin.grow(stream, 2),
         lambda system, stream: system.producer(),
     ],
-    ids=["create", "delete", "delete records", "grow", "produce"],
+    ids=["create", "produce"],
 )
 def test_whatever_would_change_the_database_is_refused_in_one_line(system, change):
     stream = system.create()
-    with pytest.raises(EnvironmentFailure, match=r"tables of a database are read|read only|of the job file") as refused:
+    with pytest.raises(EnvironmentFailure, match=r"tables of a database are read|read only") as refused:
         change(system, stream)
     assert "\n" not in str(refused.value)

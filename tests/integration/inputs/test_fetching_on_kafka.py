@@ -103,10 +103,6 @@ def test_both_ways_find_the_same_records_around_aborted_ones(kafka_settings, kaf
     found, expected = (read(reader(starts, compiled=way), ends, most=300) for way in (True, False))
     assert found == expected
     assert sum(map(len, found.values())) == 2_100
-    coarse = reader(starts)
-    coarse.coarse = True
-    for batch in coarse.poll(30, 5_000):
-        assert (set(batch.timestamps), batch.headers) == ({batch.timestamps[-1]}, None)
 
 
 @pytest.mark.parametrize("compiled", WAYS)
@@ -230,10 +226,10 @@ def test_a_queue_without_a_new_client_or_closed_is_refused(reader, topic):
     consumer = reader({SystemStreamPartition("kafka", topic(), 0): 0})
     queue = consumer._fetch._queue
     with pytest.raises(ValueError, match="at least one record"):
-        queue.take(0, 0, False)
+        queue.take(0, 0)
     queue.close()
     queue.close()
-    for call in (lambda: queue.take(1, 0, False), lambda: queue.follow("t", 0)):
+    for call in (lambda: queue.take(1, 0), lambda: queue.follow("t", 0)):
         with pytest.raises(RuntimeError, match="closed"):
             call()
 

@@ -36,8 +36,7 @@ def reader(clients, monkeypatch):
             if not compiled:
                 patched.setattr(fetching, "extension", None)
             consumer = clients(KafkaSystemFactory().consumer(settings, "test"))
-            consumer.register(ssp, offset)
-            consumer.identify(ssp, stream_id, epoch)
+            consumer.register(ssp, offset, stream_id, epoch)
             consumer.start()
         return consumer
 
@@ -90,7 +89,7 @@ def test_no_record_of_a_recreated_topic_is_returned(reader, fill, anew, kafka_ad
     stream = topic()
     ssp = SystemStreamPartition("kafka", stream, 0)
     fill(stream, [b"old"] * 5)
-    before = kafka_admin.stream_ids([stream])[stream]
+    before = kafka_admin.describe(stream).stream_id
     consumer = reader(kafka_settings, ssp, 0, before, compiled=compiled)
     assert until(consumer, 5) == [b"old"] * 5
 
@@ -98,7 +97,7 @@ def test_no_record_of_a_recreated_topic_is_returned(reader, fill, anew, kafka_ad
     fill(stream, [b"new"] * 400)
     void, others = until_void(consumer)
 
-    now = kafka_admin.stream_ids([stream])[stream]
+    now = kafka_admin.describe(stream).stream_id
     assert others == []
     assert f"{before}, now {now}" in str(void)
     assert f"samzapy startpoint set JOB.properties oldest --input 'kafka.{stream}'" in str(void)
@@ -132,7 +131,7 @@ def test_topics_recreated_under_traffic_return_no_record(
 
 def test_a_topic_recreated_before_the_start_is_refused(reader, fill, anew, kafka_admin, kafka_settings, topic):
     stream = topic()
-    before = kafka_admin.stream_ids([stream])[stream]
+    before = kafka_admin.describe(stream).stream_id
     anew(stream)
     fill(stream, [b"new"] * 10)
 

@@ -57,8 +57,7 @@ def test_a_producer_that_lost_its_connection_takes_over_from_itself_before_its_n
     producer.init_transactions()
     before = take_overs()
     for value, cut, took_over in ((b"1", False, False), (b"2", True, False), (b"3", False, True), (b"4", False, False)):
-        write(producer, ssp.stream, value)
-        assert producer.took_over is took_over
+        assert write(producer, ssp.stream, value) is took_over
         if cut:
             # What comes now goes over a connection that librdkafka has to make anew.
             assert proxy.reset()
@@ -80,8 +79,7 @@ def test_an_end_that_arrives_late_over_a_lost_connection_does_not_end_the_next_t
         hold.wait()
         assert proxy.cut(hold) == 1
         committing.result(60)
-    write(producer, ssp.stream, b"second")
-    assert producer.took_over
+    assert write(producer, ssp.stream, b"second")
     proxy.release(hold)
     hold.wait_until_answered()
     producer.abort()
@@ -89,6 +87,8 @@ def test_an_end_that_arrives_late_over_a_lost_connection_does_not_end_the_next_t
 
 
 def write(producer, stream, value):
-    producer.begin()
+    """Write in a transaction; returns whether its begin was a take-over."""
+    took_over = producer.begin()
     producer.send([OutgoingRecord(stream, b"k", value, 0)])
     producer.flush()
+    return took_over

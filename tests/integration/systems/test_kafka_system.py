@@ -6,7 +6,7 @@ import pytest
 from rigs.streams_of import kafka_at
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings, change_columns
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.devkafka import DevBroker
 from samzapy.devkafka.broker import free_port
@@ -195,7 +195,7 @@ def test_a_refused_record_aborts_its_transaction_and_a_successor_goes_on(topic, 
 def test_a_full_queue_slows_sending_down_and_loses_nothing(topic, producer, kafka, kafka_admin):
     stream = topic()
     writer = producer(settings=kafka_at(kafka, queue_buffering_max_messages=1000))
-    writer.send_changes(stream, 0, ((b"%d" % i, b"v") for i in range(20_000)))
+    writer.send_columns(change_columns(stream, 0, ((b"%d" % i, b"v") for i in range(20_000))))
     writer.flush()
     assert writer.last_offset(stream, 0) == 19_999
     assert kafka_admin.offsets([ssp_of(stream)])[ssp_of(stream)].upcoming == 20_000
@@ -214,44 +214,13 @@ def test_a_full_queue_keeps_records_with_headers_and_times_in_their_order(topic,
     assert found == [(record.value, list(record.headers), record.timestamp) for record in sent]
 
 
-def test_offsets_are_known_from_the_first_record_on_that_names_its_partition(topic, producer, kafka_admin):
+def test_the_offset_of_the_last_placed_record_is_known_without_transactions(topic, producer):
     stream = topic()
     writer = producer()
-    writer.send([OutgoingRecord(stream, b"k", b"free")])
-    writer.send([OutgoingRecord(stream, b"k", b"placed", 0)])
-    writer.send([OutgoingRecord(stream, b"k", b"free again")])
-    writer.send_changes(stream, 0, [(b"k", b"change")])
+    writer.send([OutgoingRecord(stream, b"k", b"free"), OutgoingRecord(stream, b"k", b"placed", 0)])
+    writer.send_columns(change_columns(stream, 0, [(b"k", b"change")]))
     writer.flush()
-    assert writer.last_offset(stream, 0) == 3
-    assert kafka_admin.offsets([ssp_of(stream)])[ssp_of(stream)].upcoming == 4
-
-
-def test_a_writer_that_says_so_before_its_first_record_keeps_its_client(topic, producer):
-    stream = topic()
-    writer = producer()
-    writer.report_offsets()
-    writer.send([OutgoingRecord(stream, b"k", b"free")])
-    client = writer._client
-    writer.send_changes(stream, 0, [(b"k", b"change")])
-    writer.flush()
-    assert writer._client is client
-    assert writer.last_offset(stream, 0) == 1
-
-
-def test_a_transaction_brings_no_offsets_unless_they_were_asked_for_before_the_first_one(topic, producer, kafka_admin):
-    stream = topic()
-    writer = producer(uuid.uuid4().hex)
-    writer.begin()
-    writer.send([record(stream, b"placed")])
-    writer.send_changes(stream, 0, [(b"k", b"change")])
-    writer.flush()
-    assert writer.last_offset(stream, 0) is None
-    assert kafka_admin.ends([ssp_of(stream)]) == {ssp_of(stream): 2}
-    with pytest.raises(
-        ProducerError, match=r"report_offsets: the producer '.*' of system 'kafka' is initialised already"
-    ):
-        writer.report_offsets()
-    writer.commit()
+    assert writer.last_offset(stream, 0) == 2
 
 
 def test_records_whose_partition_is_left_to_their_key_are_acknowledged_like_others(topic, producer, kafka_admin):

@@ -11,10 +11,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, change_columns
 from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition, UnknownStream
 from samzapy.system.kafka import KafkaSystemFactory, library, queue
-from samzapy.system.kafka import producer as producers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -29,7 +28,6 @@ def writer(kafka_settings, clients, monkeypatch):
     def made(compiled, transactional_id=None, **properties):
         if not compiled:
             monkeypatch.setattr(queue, "extension", None)
-            monkeypatch.setattr(producers, "extension", None)
         named = {name.replace("_", "."): value for name, value in properties.items()}
         settings = replace(kafka_settings, producer={**kafka_settings.producer, **kafka_settings.consumer, **named})
         return clients(KafkaSystemFactory().producer(settings, "test", transactional_id))
@@ -136,10 +134,9 @@ def test_columns_keep_the_order_of_each_key_and_null_is_not_empty(compiled, topi
 def test_the_last_offset_of_each_of_many_partitions_is_known(compiled, topic, writer, kafka_admin):
     stream = topic(150)
     producer = writer(compiled)
-    producer.report_offsets()
     for turn in range(1, 3):
         for number in range(150):
-            producer.send_changes(stream, number, [(b"k%d" % n, b"v") for n in range(number % 5 + 1)])
+            producer.send_columns(change_columns(stream, number, [(b"k%d" % n, b"v") for n in range(number % 5 + 1)]))
         producer.flush()
         assert [producer.last_offset(stream, n) for n in range(150)] == [turn * (n % 5 + 1) - 1 for n in range(150)]
 
@@ -149,7 +146,7 @@ def test_a_full_queue_is_waited_for_and_nothing_changes_its_order(compiled, topi
     stream = topic()
     producer = writer(compiled, queue_buffering_max_messages="100", linger_ms="1")
     changes = [(b"k%d" % n, b"v%d" % n) for n in range(3_000)]
-    producer.send_changes(stream, 0, changes[:1_500], (("h", b"1"),))
+    producer.send_columns(change_columns(stream, 0, changes[:1_500])._replace(headers=[[("h", b"1")]] * 1_500))
     producer.send_columns(OutgoingColumns(stream, *map(list, zip(*changes[1_500:], strict=True)), [0] * 1_500))
     producer.flush()
     (records,) = stored(stream, 1)
@@ -161,9 +158,9 @@ def test_a_full_queue_is_waited_for_and_nothing_changes_its_order(compiled, topi
 def test_records_without_a_broker_fail_by_name(compiled, kafka_settings, topic, writer):
     stream = topic(2)
     producer = writer(compiled, message_timeout_ms="1000")
-    producer.send_changes(stream, 1, [(b"k", b"v")])
+    producer.send_columns(change_columns(stream, 1, [(b"k", b"v")]))
     producer.flush()
-    producer.send_changes(stream, 1, [(b"k", b"12345")])
+    producer.send_columns(change_columns(stream, 1, [(b"k", b"12345")]))
     producer._client.purge()
     with pytest.raises(ProducerError, match=rf"kafka\.{stream}\[1\]: record of 6 B was not acknowledged"):
         producer.flush()
@@ -174,10 +171,11 @@ def test_records_without_a_broker_fail_by_name(compiled, kafka_settings, topic, 
 def test_a_record_above_the_limit_is_refused_and_those_before_it_are_sent(compiled, headers, topic, writer, stored):
     stream = topic()
     producer = writer(compiled)
+    columns = change_columns(stream, 0, [(b"a", b"v"), (b"k", b"x" * 2_000_000), (b"b", b"v")])
     with pytest.raises(RecordTooLarge, match=rf"kafka\.{stream}\[0\]: .*2,000,001 B"):
-        producer.send_changes(stream, 0, [(b"a", b"v"), (b"k", b"x" * 2_000_000), (b"b", b"v")], headers)
+        producer.send_columns(columns._replace(headers=headers and [headers] * 3))
     with pytest.raises(UnknownPartition):
-        writer(compiled).send_changes(stream, 1, [(b"a", b"v")])
+        writer(compiled).send_columns(change_columns(stream, 1, [(b"a", b"v")]))
 
 
 @pytest.mark.parametrize("compiled", WAYS)
@@ -187,7 +185,7 @@ def test_aborted_records_are_forgotten_with_their_failures(compiled, topic, writ
     producer.init_transactions()
     for number, commit in enumerate((True, False, True)):
         producer.begin()
-        producer.send_changes(stream, 0, [(b"%d" % number, b"v")] * 200)
+        producer.send_columns(change_columns(stream, 0, [(b"%d" % number, b"v")] * 200))
         if commit:
             producer.flush()
             producer.commit()
@@ -215,8 +213,6 @@ def test_columns_that_are_not_records_are_an_error(columns, error, topic, writer
     producer = writer(True)
     with pytest.raises(error):
         producer._queue._native.put(topic(), 0, *columns)
-    with pytest.raises(TypeError):
-        producer._queue._native.put_changes("t", 0, 0, ((b"a", b"b"),), None)
     with pytest.raises(RuntimeError, match="no producer"):
         native.extension.ProduceQueue(object(), False)
     with pytest.raises(ValueError, match="topic name"):
@@ -229,7 +225,7 @@ def test_writing_leaves_no_objects_behind(topic, writer):
     for _ in range(4):
         headers = (("a", b"1"),)
         producer.send([OutgoingRecord(stream, b"k%d" % n, b"v", n % 2, None, headers, n + 1) for n in range(2_000)])
-        producer.send_changes(stream, 0, [(b"k%d" % n, b"v") for n in range(2_000)])
+        producer.send_columns(change_columns(stream, 0, [(b"k%d" % n, b"v") for n in range(2_000)]))
         producer.flush()
         counts.append(sys.getallocatedblocks())
     assert counts[-1] - counts[1] < 2_000, counts
@@ -245,12 +241,12 @@ def test_the_plugins_of_the_job_stay():
 #: Gives producers up with records in their queues, over and over.
 GIVE_UP = """
 import gc, sys
-from samzapy.api.system import SystemSettings
+from samzapy.api.system import SystemSettings, change_columns
 from samzapy.system.kafka import KafkaSystemFactory
 settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": sys.argv[1]})
 for number in range(30):
     producer = KafkaSystemFactory().producer(settings, "p")
-    producer.send_changes(sys.argv[2], 0, [(b"k%d" % n, b"v") for n in range(3_000)])
+    producer.send_columns(change_columns(sys.argv[2], 0, [(b"k%d" % n, b"v") for n in range(3_000)]))
     if number % 2:
         producer.purge()
     del producer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import StreamSpec, SystemSettings
+from samzapy.api.system import StreamSpec, SystemSettings, change_columns
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.failpoints import arm
 from samzapy.storage.changelog.restore import StoreRestore, run_restores
@@ -43,7 +43,7 @@ class Changelog:
 
     def append(self, changes):
         producer = self.factory.producer(self.settings, "test")
-        producer.send_changes(SSP.stream, SSP.partition, changes)
+        producer.send_columns(change_columns(SSP.stream, SSP.partition, changes))
         producer.flush()
         producer.close()
 
@@ -52,7 +52,7 @@ class Changelog:
         producer = self.factory.producer(self.settings, "test", "writer")
         producer.init_transactions()
         producer.begin()
-        producer.send_changes(SSP.stream, SSP.partition, changes)
+        producer.send_columns(change_columns(SSP.stream, SSP.partition, changes))
         producer.flush()
         if end == "dead":
             successor = self.factory.producer(self.settings, "test", "writer")

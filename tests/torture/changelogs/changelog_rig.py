@@ -5,7 +5,7 @@ import uuid
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import StreamSpec, change_columns
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.serializers.registry import serde_registry
@@ -63,7 +63,7 @@ class ChangelogRig:
             producer = self._kept(FACTORY.producer(self.settings, "rig", transactional_id, 5_000))
             producer.init_transactions()
             producer.begin()
-        producer.send_changes(self.stream, 0, [(k.encode(), v and v.encode()) for k, v in changes])
+        producer.send_columns(change_columns(self.stream, 0, [(k.encode(), v and v.encode()) for k, v in changes]))
         producer.flush()
         if transactional_id is not None and end is not None:
             getattr(producer, end)()

@@ -15,7 +15,7 @@ from outcomes import ANY, GUARANTEES
 
 from samzapy.errors import ForeignRecords, SerdeError
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory import MemoryCluster
 
 
 @pytest.fixture(params=["memory", "local"])

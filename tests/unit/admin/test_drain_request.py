@@ -28,8 +28,8 @@ from samzapy.runner.driver import watching
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import job_clients
-from samzapy.system.embedded.consumer import LogConsumer
 from samzapy.system.factories import system_factory
+from samzapy.system.log_consumer import LogConsumer
 from samzapy.testing import ManualClock
 
 

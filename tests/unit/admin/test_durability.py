@@ -3,11 +3,11 @@
 import pytest
 
 from samzapy.admin.job_check import check_copies
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import StreamSpec, SystemLimits
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
-from samzapy.system.memory.clients import MemoryAdmin
-from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.local.factory import LogAdmin
+from samzapy.system.memory import MemoryCluster, MemoryLog
 
 JOB = {
     "job.name": "copies",
@@ -28,21 +28,22 @@ JOB = {
 }
 
 
-class OneBroker(MemoryAdmin):
+class OneBroker(LogAdmin):
     """Says what a cluster of one broker says."""
 
-    def most_replicas(self):
-        return 1
+    def limits(self):
+        return SystemLimits(replicas=1)
 
 
 @pytest.fixture
-def cluster():
-    return MemoryCluster("copies")
+def one_broker():
+    cluster = MemoryCluster("memory")
+    return OneBroker(MemoryLog("memory", cluster), cluster.clock)
 
 
-def test_every_key_that_asks_for_too_many_copies_is_named(cluster):
+def test_every_key_that_asks_for_too_many_copies_is_named(one_broker):
     with pytest.raises(ConfigError) as caught:
-        check_copies(load_job(JOB), lambda _: OneBroker(cluster, "memory"), lambda _: None)
+        check_copies(load_job(JOB), lambda _: one_broker, lambda _: None)
     limit = "must be at most 1, the number of brokers of system 'memory', got"
     assert [str(problem) for problem in caught.value.problems] == [
         f"stores.a.changelog.replication.factor: {limit} '3'",
@@ -51,25 +52,25 @@ def test_every_key_that_asks_for_too_many_copies_is_named(cluster):
     ]
 
 
-def test_the_systems_number_of_copies_counts_for_every_stream_without_its_own(cluster):
+def test_the_systems_number_of_copies_counts_for_every_stream_without_its_own(one_broker):
     default = "systems.memory.default.stream.replication.factor"
     given = {key: value for key, value in JOB.items() if "replication" not in key}
     own = {"stores.a.changelog.replication.factor": "1", "stores.default.changelog.replication.factor": "2"}
     config = load_job({**given, **own, default: "3"})
     with pytest.raises(ConfigError) as caught:
-        check_copies(config, lambda _: OneBroker(cluster, "memory"), lambda _: None)
+        check_copies(config, lambda _: one_broker, lambda _: None)
     assert [(problem.key, problem.value) for problem in caught.value.problems] == [
         ("stores.default.changelog.replication.factor", "2"),
         (default, "3"),
     ]
 
 
-def test_a_stream_that_exists_keeps_the_copies_it_has(cluster):
-    admin = OneBroker(cluster, "memory")
+def test_a_stream_that_exists_keeps_the_copies_it_has(one_broker):
+    admin = one_broker
     for stream in ("a", "b", "__samza_checkpoint_ver_1_for_copies_1"):
         admin.create(StreamSpec(stream, 1))
     check_copies(load_job(JOB), lambda _: admin, lambda stream: admin.describe(stream.stream))
 
 
-def test_a_system_without_copies_takes_any_number(cluster):
-    check_copies(load_job(JOB), lambda _: MemoryAdmin(cluster, "memory"), lambda _: None)
+def test_a_system_without_copies_takes_any_number():
+    check_copies(load_job(JOB), lambda _: MemoryCluster("copies").admin(), lambda _: None)

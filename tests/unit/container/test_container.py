@@ -9,7 +9,7 @@ import pytest
 from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import StreamTask, SystemStreamPartition
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import StreamSpec, change_columns
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -21,7 +21,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.job.lease import Directive
-from samzapy.system.embedded.producer import LogProducer
+from samzapy.system.local.producer import LogProducer
 
 
 def messages(n, keys=3, partitions=2):
@@ -239,7 +239,7 @@ def test_a_window_is_called_every_period_and_its_changes_are_committed(tmp_path)
 def test_undecodable_input_is_named_and_not_skipped_unless_told_so(tmp_path):
     job = MemoryJob(tmp_path, partitions=1)
     job.send((0, "a", {"id": 1}))
-    job.producer.send_changes("in", 0, [(b"a", b"{not json")])
+    job.producer.send_columns(change_columns("in", 0, [(b"a", b"{not json")]))
     job.producer.flush()
     job.send((0, "a", {"id": 2}))
     with pytest.raises(SerdeError, match=r"^mem\.in\[0\]@1: message: "):

@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import StreamSpec, SystemSettings
+from samzapy.api.system import StreamSpec, SystemSettings, change_columns
 from samzapy.config.loader import load_job
 from samzapy.system.local import LocalSystemFactory
 
@@ -54,7 +54,7 @@ class JobFolder:
 
     def append(self, partition: int, *changes: tuple[bytes, bytes | None], stream: str = LOG) -> None:
         with closing(self.factory.producer(self.settings, "test")) as producer:
-            producer.send_changes(stream, partition, changes)
+            producer.send_columns(change_columns(stream, partition, changes))
             producer.flush()
 
     def committed(self, partition: int, stream: str = LOG) -> list[tuple[bytes | None, bytes | None]]:

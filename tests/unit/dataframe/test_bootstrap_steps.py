@@ -9,7 +9,7 @@ from job_files import PARTITIONS, TASKS, JobFolder, number
 from samzapy.admin.positions import write_startpoints
 from samzapy.api.checkpoint import Checkpoint, SenderState
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord
+from samzapy.api.system import OutgoingRecord, change_columns
 from samzapy.checkpoint.records import read_changelog_partitions, read_owner
 from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.job import TravellingJob, job_tasks, worker_error
@@ -74,10 +74,10 @@ def test_what_an_attempt_has_left_open_makes_no_changelog_full(job):
     with closing(job.factory.producer(job.settings, "test", "somebody")) as producer:
         producer.init_transactions()
         producer.begin()
-        producer.send_changes("counts-log", 0, [(b"/a", number(1))])
+        producer.send_columns(change_columns("counts-log", 0, [(b"/a", number(1))]))
         producer.flush()
         producer.abort()
-    assert job.log(0).upcoming == 1
+    assert job.log(0).upcoming == 2
     with opened(job) as (clients, _, tasks):
         write_of(job, tasks, clients).check_changelog(overwrite=False)
 
@@ -215,7 +215,7 @@ def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns
         run = own(job.config, clients, checkpoints, tasks, "", never)
         attempt.init_transactions()
         attempt.begin()
-        attempt.send_changes("counts-log", 0, [(b"/a", number(1))])
+        attempt.send_columns(change_columns("counts-log", 0, [(b"/a", number(1))]))
         attempt.flush()
         end_attempts(job.config, run.id, TASKS, "local")
         with pytest.raises(ProducerFenced):
@@ -225,7 +225,7 @@ def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns
         with closing(job.factory.producer(job.settings, "t", name)) as successor:
             successor.init_transactions()
             successor.begin()
-            successor.send_changes("counts-log", 0, [(b"/b", number(1))])
+            successor.send_columns(change_columns("counts-log", 0, [(b"/b", number(1))]))
             end_attempts(job.config, run.id, TASKS, "local")
             successor.commit()
     assert job.committed(0) == [(b"/b", number(1))]

@@ -14,6 +14,7 @@ from pyspark.sql import types as sql
 
 from samzapy.api.checkpoint import JobRun
 from samzapy.api.engine import EngineSettings
+from samzapy.api.system import change_columns
 from samzapy.checkpoint.records import write_owner
 from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.job import TravellingJob
@@ -29,8 +30,8 @@ from samzapy.dataframe.partition_writer import (
 from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import entry_serdes, load_engines
-from samzapy.system.embedded.producer import LogProducer
 from samzapy.system.local import LocalSystemFactory
+from samzapy.system.local.producer import LogProducer
 from samzapy.verify.workload import partition_of
 
 
@@ -160,13 +161,13 @@ def test_large_values_are_sent_in_small_parts(tmp_path, monkeypatch):
     job.create_log()
     own(job, "us")
     sent = []
-    send = LogProducer.send_changes
+    send = LogProducer.send_columns
 
-    def counted(producer, stream, partition, changes):
-        sent.append(len(changes))
-        return send(producer, stream, partition, changes)
+    def counted(producer, columns):
+        sent.append(columns.size)
+        return send(producer, columns)
 
-    monkeypatch.setattr(LogProducer, "send_changes", counted)
+    monkeypatch.setattr(LogProducer, "send_columns", counted)
     pairs = [(b"/%02d" % n, bytes(900_000)) for n in range(25)]
     (written,) = writer(job).write(0, records(*pairs))
     assert (written.records, sent) == (25, [10, 10, 5])
@@ -189,7 +190,7 @@ def test_a_partition_is_written_in_one_transaction_with_the_offset_of_its_last_r
     pairs = [(b"/%05d" % n, number(n)) for n in range(12_000)]
     (written,) = writer(job).write(1, records(*pairs, partition=1))
     assert job.committed(1) == pairs
-    assert written == PartitionWritten(1, 12_000, 0, job.log(1).upcoming - 1)
+    assert written == PartitionWritten(1, 12_000, 0, job.log(1).upcoming - 2)
     assert list(writer(job).write(0, [])) == [PartitionWritten(0, 0, 0, -1)]
 
 
@@ -268,6 +269,6 @@ def test_once_a_run_of_the_job_has_started_nothing_is_written_and_the_run_is_not
         producer.begin()
         with pytest.raises(JobTakenOver):
             list(writer(job).write(0, records((b"/a", number(1)))))
-        producer.send_changes("counts-log", 0, [(b"/run", number(7))])
+        producer.send_columns(change_columns("counts-log", 0, [(b"/run", number(7))]))
         producer.commit()
     assert job.committed(0) == [(b"/run", number(7))]

@@ -8,7 +8,7 @@ import pytest
 from job_files import TASKS, JobFolder, number
 from pyspark.sql import types as sql
 
-from samzapy.api.system import OutgoingRecord
+from samzapy.api.system import OutgoingRecord, change_columns
 from samzapy.dataframe.job import TravellingJob
 from samzapy.dataframe.reading import ChangelogPart, LocalPart, RowReader, Wanted
 from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreError
@@ -38,7 +38,7 @@ def test_what_comes_after_the_bound_and_what_was_aborted_is_not_seen(job):
     with closing(job.factory.producer(job.settings, "test", "somebody")) as producer:
         producer.init_transactions()
         producer.begin()
-        producer.send_changes("counts-log", 0, [(b"/a", number(9)), (b"/z", number(9))])
+        producer.send_columns(change_columns("counts-log", 0, [(b"/a", number(9)), (b"/z", number(9))]))
         producer.flush()
         producer.abort()
     before = reader(job)

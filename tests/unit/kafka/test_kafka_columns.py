@@ -41,16 +41,15 @@ def test_headers_of_one_record_make_a_column():
 
 
 @pytest.mark.parametrize("offsets", [[4, 5, 6], [4, 5, 9], [7]])
-def test_a_coarse_batch_of_the_only_partition_has_the_last_record_s_time_and_no_headers(offsets):
+def test_a_batch_of_the_only_partition_has_the_columns_of_its_records(offsets):
     only = SystemStreamPartition("kafka", "t", 3)
     messages = [message("t", 3, offset, [("a", b"1")]) for offset in offsets]
-    (batch,) = batches("kafka", messages, one_topic=True, only=only, coarse=True)
+    (batch,) = batches("kafka", messages, one_topic=True, only=only)
     assert batch.ssp == only
     assert list(batch.offsets) == offsets
     assert batch.keys == [b"k%d" % offset for offset in offsets]
     assert batch.values == [b"v%d" % offset for offset in offsets]
-    assert batch.timestamps == [1000 + offsets[-1]] * len(offsets)
-    assert batch.headers is None
+    assert batch.timestamps == [1000 + offset for offset in offsets]
 
 
 def test_a_batch_keeps_none_of_the_client_s_messages():

@@ -22,7 +22,7 @@ def library(tmp_path_factory):
 def taken(library, events, most=1_000):
     library.events[:] = events
     queue = library.fetch_queue()
-    found = queue.take(most, 0, False)
+    found = queue.take(most, 0)
     queue.close()
     return found
 
@@ -61,16 +61,16 @@ def test_an_error_by_callback_is_passed_on_while_records_are_taken(library):
         (UNKNOWN_PARTITION, b"a [1]: unavailable"),
         library.record("a", 0, 2),
     ]
-    runs, reports = queue.take(10, 0, False)
+    runs, reports = queue.take(10, 0)
     assert ([list(run[2]) for run in runs], reports) == ([[1, 2]], [])
     assert noted == [(UNKNOWN_PARTITION, "a [1]: unavailable")]
     library.events[:] = [library.record("a", 0, 3), (UNKNOWN_PARTITION, b"again")]
-    assert [list(run[2]) for run in queue.take(10, 0, False)[0]] == [[3]]
+    assert [list(run[2]) for run in queue.take(10, 0)[0]] == [[3]]
     assert noted[1:] == [(UNKNOWN_PARTITION, "again")]
     other = library.fetch_queue(lambda *error: noted.append("other"))
     other.close()
     library.events[:] = [(UNKNOWN_PARTITION, b"last")]
-    assert queue.take(10, 0, False) == ([], [])
+    assert queue.take(10, 0) == ([], [])
     assert noted[2:] == [(UNKNOWN_PARTITION, "last")]
     assert not library.living
 
@@ -92,13 +92,13 @@ places = st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(0, 40))
 rows = st.tuples(places, some_bytes, some_bytes, st.integers(0, 3), st.none() | st.lists(pairs, max_size=3))
 
 
-@given(st.lists(rows, max_size=30), st.booleans())
-def test_columns_are_those_of_the_records_in_their_order(library, records, coarse):
+@given(st.lists(rows, max_size=30))
+def test_columns_are_those_of_the_records_in_their_order(library, records):
     library.events[:] = [
         library.record(*place, key, value, time, headers and [(name.encode(), data) for name, data in headers])
         for place, key, value, time, headers in records
     ]
-    runs, reports = library.fetch_queue().take(1_000, 0, coarse)
+    runs, reports = library.fetch_queue().take(1_000, 0)
     assert reports == []
     expected = [list(run) for _, run in groupby(records, lambda record: record[0][:2])]
     assert len(runs) == len(expected)
@@ -107,9 +107,8 @@ def test_columns_are_those_of_the_records_in_their_order(library, records, coars
         assert list(offsets) == [place[2] for place, *_ in run] or not is_growing(run)
         assert keys == [row[1] for row in run]
         assert values == [row[2] for row in run]
-        assert times == [run[-1][3] if coarse else row[3] for row in run]
-        wanted = [row[4] or None for row in run]
-        assert (headers or [None] * len(run)) == ([None] * len(run) if coarse else wanted)
+        assert times == [row[3] for row in run]
+        assert (headers or [None] * len(run)) == [row[4] or None for row in run]
     assert not library.living
 
 
@@ -220,8 +219,7 @@ def test_queues_leave_no_references_behind(library):
     def once():
         queue = library.produce_queue()
         queue.put("t", 0, 0, *columns)
-        queue.put_changes("t", 0, 0, [(key, value)], [(name, data)])
-        queue.put_changes("t", 0, 0, [(key, value)], None)
+        queue.put("t", 0, 0, *columns[:2], None, None)
         for wrong in ([[("x", 3)]], [[(name, data, 1)]]):
             with pytest.raises(TypeError):
                 queue.put("t", 0, 0, *columns[:3], wrong)

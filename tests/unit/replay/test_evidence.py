@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.replay.evidence import CommittedRecords, lost_state
-from samzapy.system.memory.cluster import MemoryCluster
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 
 SSP = SystemStreamPartition("mem", "log", 0)
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])

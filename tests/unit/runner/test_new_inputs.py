@@ -261,9 +261,9 @@ def test_a_run_that_fails_for_another_reason_raises_that_one(job):
 
 
 def test_a_system_that_lists_no_streams_is_named(job, monkeypatch):
-    from samzapy.system.memory.factory import MemorySystemFactory
+    from samzapy.system.memory import MemorySystemFactory
 
-    monkeypatch.setattr(MemorySystemFactory, "lists_streams", False)
+    monkeypatch.setattr(MemorySystemFactory, "read_only", True)
     with pytest.raises(
         ConfigError, match=r"^task\.inputs: system 'mem' cannot list its streams: name them, got 'mem\.in"
     ):

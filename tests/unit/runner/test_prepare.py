@@ -20,7 +20,7 @@ from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
 from samzapy.system.clients import job_clients
 from samzapy.system.factories import system_factory
-from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory import MemoryCluster
 
 
 class Ignoring(StreamTask):

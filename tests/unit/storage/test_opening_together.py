@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import StreamSpec, change_columns
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure, StoreError
@@ -61,7 +61,7 @@ class Rig:
 
     def write(self, partition, key, value):
         producer = self._factory.producer(self._settings, "test")
-        producer.send_changes(self.stream, partition, [(key, value)])
+        producer.send_columns(change_columns(self.stream, partition, [(key, value)]))
         producer.flush()
         producer.close()
 

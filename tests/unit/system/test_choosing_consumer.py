@@ -8,7 +8,7 @@ from samzapy import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
 from samzapy.system.choosers.stack import RoundRobin, Tiered
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock
 
 URGENT, SLOW = (SystemStreamPartition("mem", stream, 0) for stream in ("urgent", "slow"))

@@ -12,12 +12,11 @@ from samzapy.errors import (
     EnvironmentFailure,
     PositionVoid,
     ProducerError,
-    ProducerFenced,
     RetriableError,
     TransactionAborted,
     UnknownStream,
 )
-from samzapy.system.local.database import LocalSettings, OutcomeUnknown, local_settings, open_database
+from samzapy.system.local.database import LocalLog, OutcomeUnknown, local_log
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.system.local.schema import decode_headers, encode_headers
 from samzapy.testing import ManualClock
@@ -212,7 +211,7 @@ def test_a_commit_that_does_not_get_the_lock_can_be_aborted_and_repeated(make, l
 
 
 def test_a_disk_that_is_full_at_a_commit_is_a_failure_of_the_environment(tmp_path):
-    database = open_database(LocalSettings("local", tmp_path / "local.db"), create=True)
+    database = LocalLog("local", tmp_path / "local.db").open(create=True)
     execute = database.execute
 
     def full(statement, *values):
@@ -300,123 +299,6 @@ def test_a_stream_deleted_under_its_producer_is_unknown(local):
         producer.flush()
 
 
-# Transactions
-
-
-def test_a_transaction_past_its_time_out_is_ended_by_a_reader(local):
-    slow = local.producer("id", timeout_ms=1000)
-    send(slow, b"slow")
-    slow.flush()
-    consumer = local.consumer()
-    assert consumer.poll(0.0, 10) == []
-    assert consumer.position(SSP) == 0
-    local.clock.advance(1)
-    consumer.poll(0.0, 10)
-    consumer.poll(0.0, 10)
-    assert consumer.position(SSP) == 1
-    with pytest.raises(ProducerFenced):
-        slow.commit()
-
-
-def test_a_time_out_counts_from_the_first_write_of_each_transaction(local):
-    producer = local.producer("id", timeout_ms=1000)
-    for value in (b"1", b"2", b"3"):
-        send(producer, value)
-        producer.flush()
-        local.clock.advance(0.999)
-        producer.commit()
-        producer.begin()
-    assert local.read()[0] == [b"1", b"2", b"3"]
-
-
-def test_a_transaction_that_keeps_writing_times_out_all_the_same(local):
-    producer = local.producer("id", timeout_ms=1000)
-    for _ in range(4):
-        send(producer, b"v")
-        producer.flush()
-        local.clock.advance(0.25)
-    send(producer, b"late")
-    with pytest.raises(ProducerFenced):
-        producer.flush()
-    assert local.read()[0] == []
-
-
-# Cleaning
-
-
-def test_tombstones_go_when_their_first_compaction_is_old_enough(local):
-    admin = local.admin()
-    admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact", "delete.retention.ms": "1000"}))
-    producer = local.producer()
-    producer.send([OutgoingRecord("compacted", b"k", value, 0, timestamp=0) for value in (b"1", None)])
-    producer.flush()
-    assert admin.compact("compacted") == 1
-    local.clock.advance(0.999)
-    assert admin.compact("compacted") == 0
-    local.clock.advance(0.001)
-    assert admin.compact("compacted") == 1
-
-
-def test_a_tombstone_that_came_after_a_compaction_waits_for_the_next_one_to_grow_old(local):
-    admin = local.admin()
-    admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact", "delete.retention.ms": "1000"}))
-    producer = local.producer()
-    send(producer, b"1", stream="compacted")
-    producer.flush()
-    assert admin.compact("compacted") == 0
-    producer.send([OutgoingRecord("compacted", b"k", None, 0)])
-    producer.flush()
-    local.clock.advance(1)
-    assert admin.compact("compacted") == 1, "the value, and not what deletes it"
-    local.clock.advance(1)
-    assert admin.compact("compacted") == 1
-
-
-def test_retention_keeps_what_is_behind_an_open_transaction(local):
-    admin = local.admin()
-    admin.create(StreamSpec("expiring", 1, {"retention.ms": "1000"}))
-    open_one, other = local.producer("id", timeout_ms=60_000), local.producer()
-    for producer in (other, open_one, other):
-        producer.send([OutgoingRecord("expiring", b"k", b"old", 0, timestamp=0)])
-        producer.flush()
-    assert admin.compact("expiring") == 1
-    open_one.commit()
-    assert admin.compact("expiring") == 2
-
-
-def test_an_open_transaction_is_not_compacted(local):
-    admin = local.admin()
-    admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact"}))
-    producer = local.producer("id")
-    send(producer, b"1", b"2", stream="compacted")
-    producer.flush()
-    assert admin.compact("compacted") == 0
-    producer.commit()
-    assert admin.compact("compacted") == 1
-
-
-def test_retention_drops_what_is_older(local):
-    admin = local.admin()
-    admin.create(StreamSpec("expiring", 1, {"retention.ms": "1000"}))
-    producer = local.producer()
-    times = (local.clock.wall_ms() - 1001, local.clock.wall_ms() - 1000)
-    producer.send([OutgoingRecord("expiring", b"k", b"v", 0, timestamp=time) for time in times])
-    producer.flush()
-    ssp = SystemStreamPartition("local", "expiring", 0)
-    assert admin.compact("expiring") == 1
-    assert admin.offsets([ssp])[ssp] == (1, 2)
-
-
-def test_closing_a_producer_compacts_a_log_that_has_grown_a_lot(local):
-    admin = local.admin()
-    admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact"}))
-    producer = local.producer()
-    producer.send_changes("compacted", 0, [(b"k", b"v")] * 60_000)
-    producer.flush()
-    producer.close()
-    assert admin.compact("compacted") == 0
-
-
 # Headers
 
 
@@ -426,23 +308,9 @@ def test_headers_survive_their_encoding():
     assert decode_headers(encode_headers([])) == []
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_headers_come_back_in_order_for_neighbours_that_share_them_or_not(make, shared):
-    local = make()
-    local.admin().create(StreamSpec("s", 1))
-    first = [("a", b"1"), ("é", None), ("a", b"")]
-    other = first if shared else [("b", b"2")]
-    column = [None, first, other, [], first]
-    producer = local.producer()
-    producer.send([OutgoingRecord("s", b"k", b"v", headers=headers) for headers in column])
-    producer.flush()
-    (batch,) = local.consumer().poll(0.0, 10)
-    assert list(batch.headers) == [None, first, other, None, first]
-
-
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     settings = SystemSettings("local", "", properties={"path": "~/log.db"})
-    assert local_settings(settings).path == tmp_path / "log.db"
+    assert local_log(settings).path == tmp_path / "log.db"
     with pytest.raises(ConfigError, match=r"systems.local.path: expected a path, or one below the home folder"):
-        local_settings(SystemSettings("local", "", properties={"path": "~no-such-user/log.db"}))
+        local_log(SystemSettings("local", "", properties={"path": "~no-such-user/log.db"}))

@@ -6,7 +6,7 @@ from samzapy.errors import ConfigError
 from samzapy.replay.past import PastFactory
 from samzapy.system.factories import load_factory, system_factory
 from samzapy.system.local.factory import LocalSystemFactory
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemorySystemFactory
 
 
 @pytest.mark.parametrize("factory", [MemorySystemFactory, LocalSystemFactory])
@@ -26,8 +26,8 @@ class NeedsArguments(SystemFactory):
     ("path", "message"),
     [
         ("no.such.module:Factory", "cannot import no.such.module"),
-        ("samzapy.system.memory.factory:MemorySystemFactry", "did you mean MemorySystemFactory?"),
-        ("samzapy.system.memory.cluster:MemoryCluster", "must name a subclass of"),
+        ("samzapy.system.memory:MemorySystemFactry", "did you mean MemorySystemFactory?"),
+        ("samzapy.system.memory:MemoryCluster", "must name a subclass of"),
         ("not a path", "expected an importable class"),
         (f"{__name__}:NeedsArguments", "cannot be made without arguments"),
     ],
@@ -59,7 +59,8 @@ def test_a_system_says_itself_what_it_takes_and_how_well_it_keeps_records():
 
     def asked(found):
         factory = load_factory(found)
-        return factory.read_only, factory.max_record_bytes(found), [key for key, _ in factory.durability(found)]
+        traits = factory.traits(found)
+        return factory.read_only, traits.max_record_bytes, [key for key, _ in traits.risks]
 
     limited = {"producer": {"message.max.bytes": "77"}}
     assert asked(settings("kafka")) == (False, 1_000_000, [])
@@ -67,7 +68,7 @@ def test_a_system_says_itself_what_it_takes_and_how_well_it_keeps_records():
     assert asked(settings("memory")) == (False, None, ["samza.factory"])
     assert asked(settings("local")) == (False, None, ["synchronous"])
     assert asked(settings("local", properties={"synchronous": "full"}, **limited)) == (False, 77, [])
-    assert asked(settings("database")) == (True, None, [])
+    assert asked(settings("database", properties={"database.url": "sqlite:///shop.db"})) == (True, None, [])
 
 
 @pytest.mark.parametrize(
@@ -83,4 +84,4 @@ def test_a_system_says_itself_what_it_takes_and_how_well_it_keeps_records():
 def test_a_system_says_whether_its_producer_compresses(factory, producer, expected):
     settings = SystemSettings("s", SYSTEMS.short[factory], producer=producer)
     real = load_factory(settings)
-    assert [each.compresses(settings) for each in (real, PastFactory(real, None))] == [expected] * 2
+    assert [each.traits(settings).compresses for each in (real, PastFactory(real, None))] == [expected] * 2

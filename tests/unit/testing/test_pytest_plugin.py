@@ -17,7 +17,7 @@ PLUGIN = "samzapy.pytest_plugin"
 USERS_TEST = """
     from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream
     from samzapy.api.system import StreamSpec
-    from samzapy.system.memory.cluster import MemoryCluster
+    from samzapy.system.memory import MemoryCluster
 
     JOB = {"task.inputs": "sys.in"}
     seen = []
@@ -32,12 +32,12 @@ USERS_TEST = """
         assert (first.outputs("out").messages, second.outputs("out").messages) == ([b"x"], [])
         assert first.outputs("out")[0].event_time == manual_clock.wall_ms()
         assert test_runner.of(Passing).with_config(JOB).with_input("in", [b"y"]).run().outputs("out").messages == [b"y"]
-        assert memory_cluster.streams() == []
-        assert memory_cluster.create(StreamSpec("s", 1))
+        assert memory_cluster.admin().list_streams() == []
+        assert memory_cluster.admin().create(StreamSpec("s", 1))
         seen.extend([first, second, memory_cluster])
 
     def test_what_they_opened_is_closed_and_the_next_test_has_its_own(memory_cluster):
-        assert memory_cluster.streams() == []
+        assert memory_cluster.admin().list_streams() == []
         assert not any(driver.running for driver in seen[:2])
         assert [cluster for cluster in MemoryCluster._named] == [memory_cluster.name]
 """

@@ -17,7 +17,7 @@ from samzapy import (
 )
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, UnknownPartition
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, TaskTestDriver
 
 

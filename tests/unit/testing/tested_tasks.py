@@ -12,7 +12,7 @@ from samzapy import (
     SystemStream,
     WindowableTask,
 )
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemorySystemFactory
 
 OUT = SystemStream("sys", "out")
 

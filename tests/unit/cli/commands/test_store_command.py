@@ -21,8 +21,7 @@ from samzapy.errors import EnvironmentFailure, RestoreStalled, RetriableError
 from samzapy.storage.inspection import local_directories
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.system.local.admin import LocalAdmin
-from samzapy.system.local.factory import LocalSystemFactory
+from samzapy.system.local.factory import LocalSystemFactory, LogAdmin
 
 
 @pytest.fixture
@@ -84,9 +83,9 @@ def test_a_system_that_fails_is_not_taken_for_the_answer_of_a_command(samzapy, m
     def fails(*_):
         raise failure
 
-    monkeypatch.setattr(LocalAdmin, "describe", fails)
-    monkeypatch.setattr(LocalAdmin, "describe_all", fails)
-    monkeypatch.setattr(LocalAdmin, "offsets", fails)
+    monkeypatch.setattr(LogAdmin, "describe", fails)
+    monkeypatch.setattr(LogAdmin, "describe_all", fails)
+    monkeypatch.setattr(LogAdmin, "offsets", fails)
     code, output, errors = samzapy(*command)
     assert (code, output, errors) == (3, "", f"error: {failure}\n")
 

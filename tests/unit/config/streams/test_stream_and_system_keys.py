@@ -14,7 +14,7 @@ VIEWS = SystemStream("kafka", "page-views")
     ("given", "factory"),
     [
         ("org.apache.samza.system.kafka.KafkaSystemFactory", "samzapy.system.kafka:KafkaSystemFactory"),
-        ("org.apache.samza.system.inmemory.InMemorySystemFactory", "samzapy.system.memory.factory:MemorySystemFactory"),
+        ("org.apache.samza.system.inmemory.InMemorySystemFactory", "samzapy.system.memory:MemorySystemFactory"),
         ("local", "samzapy.system.local.factory:LocalSystemFactory"),
         ("my.module.MyFactory", "my.module.MyFactory"),
     ],

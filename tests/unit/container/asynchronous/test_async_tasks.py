@@ -22,7 +22,7 @@ from samzapy import (
     WindowableTask,
 )
 from samzapy.api.serde import Serde
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import StreamSpec, change_columns
 from samzapy.container.tasks import asynchronous
 from samzapy.container.tasks.async_messages import AsyncMessages
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, TaskMigrated
@@ -390,7 +390,7 @@ def test_what_does_not_decode_is_dealt_with_in_its_turn(tmp_path, then, retry):
         keys["task.dead.letter.stream"] = "mem.dead"
     job = AsyncJob(tmp_path, **keys)
     job.send({"id": 0})
-    job.producer.send_changes("in", 0, [(b"bad", b"{")])
+    job.producer.send_columns(change_columns("in", 0, [(b"bad", b"{")]))
     job.producer.flush()
     job.send({"id": 2})
     report = job.run()
@@ -404,7 +404,7 @@ def test_what_does_not_decode_is_dealt_with_in_its_turn(tmp_path, then, retry):
 def test_what_does_not_decode_after_its_last_repetition_ends_the_attempt(tmp_path):
     job = AsyncJob(tmp_path, **{"task.error.deserialize.policy": "retry(1, 0)"})
     job.send({"id": 0})
-    job.producer.send_changes("in", 0, [(b"bad", b"{")])
+    job.producer.send_columns(change_columns("in", 0, [(b"bad", b"{")]))
     job.producer.flush()
     with pytest.raises(SerdeError, match=r"mem\.in\[0\]@1"):
         job.run()

@@ -12,7 +12,7 @@ from ledgers import JOB, OUT
 from samzapy import BatchTask, InitableTask
 from samzapy.api.system import OutgoingRecord
 from samzapy.errors import TaskFailed
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import TaskTestDriver
 
 

@@ -7,8 +7,7 @@ from samzapy import SystemStreamPartition
 from samzapy.api.envelope import OutputId
 from samzapy.api.system import OutgoingRecord
 from samzapy.errors import TaskFailed
-from samzapy.system.memory.cluster import MemoryCluster
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 from samzapy.testing import TaskTestDriver
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
@@ -136,6 +135,6 @@ def _undecoded(task, keys):
         driver.run()
         driver.commit()
         cluster = MemoryCluster.named(driver.job.systems["sys"].properties["cluster"])
-        letters = cluster.everything(SystemStreamPartition("sys", "letters", 0))
+        (letters,) = cluster.batches(SystemStreamPartition("sys", "letters", 0))
         failed = [dict(headers)["samzapy-error-offset"] for headers in letters.headers]
         return ids_by_key(driver.committed("out")), state(driver, 1), failed

@@ -11,8 +11,8 @@ from samzapy.checkpoint import manager_for
 from samzapy.errors import ProducerError, TaskMigrated, TransactionAborted
 from samzapy.failpoints import arm, disarm
 from samzapy.system.clients import job_clients
-from samzapy.system.embedded.producer import LogProducer
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.local.producer import LogProducer
+from samzapy.system.memory import MemorySystemFactory
 
 #: Two guarantees share the code of the others here: `make test-slow` runs them.
 GUARANTEES = [

@@ -32,9 +32,9 @@ from samzapy.failpoints import arm, disarm
 from samzapy.job.transactions import state_transactions, transactional_id
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import SystemClients, job_clients
-from samzapy.system.embedded.producer import LogProducer
 from samzapy.system.factories import has_transactions, system_factory
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.local.producer import LogProducer
+from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]

@@ -13,8 +13,8 @@ from samzapy.errors import SerdeError
 from samzapy.serializers.documents import JsonSerde
 from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
 from samzapy.system.choosers.stack import RoundRobin
-from samzapy.system.embedded.consumer import LogConsumer
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.log_consumer import LogConsumer
+from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock
 
 IN, OTHER = (SystemStreamPartition("mem", "in", partition) for partition in (0, 1))

@@ -4,14 +4,13 @@ import pytest
 
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.api.system import OutgoingColumns, StreamSpec, SystemSettings
 from samzapy.container.outputs.collector import BufferingCollector, Outbox
 from samzapy.container.outputs.producers import CountingProducer, ForwardingProducer, TransactionOnDemand
 from samzapy.errors import Unreachable
 from samzapy.metrics import Registry
 from samzapy.serializers import JsonSerde, StringSerde
-from samzapy.system.memory.cluster import MemoryCluster
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 
 OUT = SystemStream("memory", "out")
 
@@ -23,10 +22,6 @@ class Noting(ForwardingProducer):
         super().__init__(producer)
         self.passed = []
 
-    def send(self, records):
-        self.passed.append(list(records))
-        super().send(records)
-
     def send_columns(self, columns):
         self.passed.append(columns)
         self._producer.send_columns(columns)
@@ -35,7 +30,7 @@ class Noting(ForwardingProducer):
 @pytest.fixture
 def made():
     """Makes a collector over a producer that notes, with something in between."""
-    settings = SystemSettings("memory", "samzapy.system.memory.factory:MemorySystemFactory")
+    settings = SystemSettings("memory", "samzapy.system.memory:MemorySystemFactory")
     factory = MemorySystemFactory()
     factory.admin(settings, "admin").create(StreamSpec("out", 2))
 
@@ -61,10 +56,10 @@ def test_columns_and_records_reach_the_producer_in_the_order_they_were_sent(made
     collector.send_message(OUT, 6, "f")
     collector.hand_over()
     assert noting.passed == [
-        [OutgoingRecord("out", b"a", b"1"), OutgoingRecord("out", b"b", b"2")],
+        OutgoingColumns("out", (b"a", b"b"), (b"1", b"2")),
         OutgoingColumns("out", [b"c", b"d"], [b"3", None]),
         OutgoingColumns("out", None, [b"5"], [1], [None]),
-        [OutgoingRecord("out", b"f", b"6")],
+        OutgoingColumns("out", (b"f",), (b"6",)),
     ]
     assert collector.sent == 6
 
@@ -97,7 +92,7 @@ def test_outputs_that_are_taken_back_were_columns_or_records(made):
     collector.hand_over()
     assert noting.passed[1:] == [
         OutgoingColumns("out", [b"b", b"c"], [b"2", b"3"]),
-        [OutgoingRecord("out", b"d", b"4")],
+        OutgoingColumns("out", (b"d",), (b"4",)),
     ]
 
 

@@ -10,12 +10,13 @@ from jobs.memory_job import CountingTask, MemoryJob
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.reading.classes import SYSTEMS
 from samzapy.container.outputs.producers import RecordLimit, RecordLimits
 from samzapy.system.clients import SystemClients
 from samzapy.system.kafka.factory import KafkaSystemFactory
-from samzapy.system.memory.clients import MemoryAdmin
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.local.factory import LogAdmin
+from samzapy.system.memory import MemorySystemFactory, memory_log
 
 OWN, CLIENT = 1_048_588, 10_485_760
 
@@ -100,7 +101,7 @@ def test_an_output_that_its_stream_refuses_follows_the_policy_of_produce(tmp_pat
     assert [json.loads(value)["id"] for *_, value in job.read("dead")] == [7] * count[1]
 
 
-class SmallerThanTheyAre(MemoryAdmin):
+class SmallerThanTheyAre(LogAdmin):
     """Its streams take larger records than they say, as if these were compressed."""
 
     def describe(self, stream):
@@ -110,10 +111,10 @@ class SmallerThanTheyAre(MemoryAdmin):
 
 class Compressing(MemorySystemFactory):
     def admin(self, settings, client_id):
-        return SmallerThanTheyAre(super().admin(settings, client_id)._cluster, settings.name)
+        return SmallerThanTheyAre(memory_log(settings), SYSTEM_CLOCK)
 
-    def compresses(self, settings):
-        return True
+    def traits(self, settings):
+        return replace(super().traits(settings), compresses=True)
 
 
 def test_outputs_and_dead_letters_that_fit_compressed_are_sent_whole(tmp_path):

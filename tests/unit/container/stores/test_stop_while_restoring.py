@@ -4,7 +4,7 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import SideInputsProcessor
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import StreamSpec, change_columns
 from samzapy.failpoints import arm, disarm
 
 #: More than a restore polls at a time.
@@ -25,7 +25,7 @@ def as_before():
 
 
 def write(job, stream, count):
-    job.producer.send_changes(stream, 0, [(b"%d" % number, b"1") for number in range(count)])
+    job.producer.send_columns(change_columns(stream, 0, [(b"%d" % number, b"1") for number in range(count)]))
     job.producer.flush()
 
 

@@ -9,7 +9,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.errors import ForeignRecords, StoreError
 from samzapy.storage.changelog.end import ChangelogEnd
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemorySystemFactory
 
 SSP = SystemStreamPartition("mem", "log", 0)
 

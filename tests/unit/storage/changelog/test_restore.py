@@ -7,7 +7,7 @@ import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings
+from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings, change_columns
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
 from samzapy.storage.changelog import gathering
@@ -17,8 +17,7 @@ from samzapy.storage.changelog.topic import check_beginning, check_end, ensure_c
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.system.memory.cluster import MemoryCluster
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 from samzapy.testing import ManualClock, open_store
 
 SSP = SystemStreamPartition("log", "s", 0)
@@ -70,7 +69,7 @@ def restored(system, start=0, chunk_bytes=1 << 20, progress=None):
 def logged(system, changes):
     system.admin.create(StreamSpec("s", 1, COMPACT))
     producer = system.producer()
-    producer.send_changes("s", 0, changes)
+    producer.send_columns(change_columns("s", 0, changes))
     producer.flush()
 
 
@@ -106,7 +105,7 @@ def test_a_tail_of_aborted_records_is_passed(system):
     producer = system.producer("writer")
     producer.init_transactions()
     producer.begin()
-    producer.send_changes("s", 0, [(b"a", b"never")])
+    producer.send_columns(change_columns("s", 0, [(b"a", b"never")]))
     producer.abort()
     contents, marker = restored(system)
     assert contents == {b"a": b"1"}
@@ -118,7 +117,7 @@ def test_an_open_transaction_is_a_typed_error_that_names_position_and_bound(syst
     producer = system.producer("writer")
     producer.init_transactions()
     producer.begin()
-    producer.send_changes("s", 0, [(b"a", b"2")])
+    producer.send_columns(change_columns("s", 0, [(b"a", b"2")]))
     producer.flush()
     with pytest.raises(RestoreError, match=r"no progress for 60 s: log\.s\[0\] at 1 of 2"):
         restored(system)

@@ -6,7 +6,7 @@ import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import StreamSpec, SystemSettings
+from samzapy.api.system import StreamSpec, SystemSettings, change_columns
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import StoreError
 from samzapy.storage.changelog import gathering
@@ -16,8 +16,7 @@ from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.local.files import is_empty
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.system.memory.cluster import MemoryCluster
-from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 from samzapy.testing import ManualClock
 
 RECORDS = 1_000
@@ -35,7 +34,7 @@ class Log:
         self._factory.admin(self._settings, "test").create(StreamSpec("s", partitions, {"cleanup.policy": "compact"}))
         producer = self._factory.producer(self._settings, "test")
         for number in range(partitions):
-            producer.send_changes("s", number, [(b"k%d" % n, b"%d" % number) for n in range(RECORDS)])
+            producer.send_columns(change_columns("s", number, [(b"k%d" % n, b"%d" % number) for n in range(RECORDS)]))
         producer.flush()
         producer.close()
 

@@ -1,7 +1,7 @@
 """A changelog that forgets deletions: no local store brings deleted keys back, whatever the topic was set to
 meanwhile."""
 
-from dataclasses import replace
+import json
 
 import pytest
 
@@ -9,7 +9,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.storage.backup import BackupFolder
 from samzapy.storage.local.marker import Marker
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 
 DAY_MS = 86_400_000
@@ -37,16 +37,17 @@ def node(clock, tmp_path):
     """Opens the store on a machine of that name."""
     MemoryCluster.reset_all()
     MemoryCluster.named("changelogs").clock = clock
-    settings = SystemSettings("changelogs", "samzapy.system.memory.factory:MemorySystemFactory")
+    settings = SystemSettings("changelogs", "samzapy.system.memory:MemorySystemFactory")
     return lambda name, **keys: open_store(JOB | keys, "s", tmp_path / name, clock, settings)
 
 
 def set_retention(delete_retention_ms: int) -> None:
     """As an operator does with `kafka-configs`."""
-    streams = MemoryCluster.named("changelogs")._streams
-    topic, logs = streams["log"]
-    config = {**topic.config, "delete.retention.ms": str(delete_retention_ms)}
-    streams["log"] = replace(topic, config=config, delete_retention_ms=delete_retention_ms), logs
+    database = MemoryCluster.named("changelogs").database
+    with database.write():
+        (config,) = database.execute("SELECT config FROM streams WHERE name = 'log'").fetchone()
+        config = json.dumps({**json.loads(config), "delete.retention.ms": str(delete_retention_ms)})
+        database.execute("UPDATE streams SET config = ? WHERE name = 'log'", (config,))
 
 
 def kept_ms(opened) -> int | None:

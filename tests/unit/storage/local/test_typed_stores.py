@@ -13,7 +13,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.errors import ConfigError, SerdeError, StoreError
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.local.sample import sample
-from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 
 JOB = {
@@ -35,7 +35,7 @@ NAMED = {"stores.s.msg.type": "jobs.typed_views:NamedVisits"}
 def opened_as(tmp_path):
     """Opens the store with other keys of the job file, always on the same changelog and disk."""
     MemoryCluster.reset_all()
-    settings = SystemSettings("changelogs", "samzapy.system.memory.factory:MemorySystemFactory")
+    settings = SystemSettings("changelogs", "samzapy.system.memory:MemorySystemFactory")
     yield lambda clock=None, **keys: open_store(
         JOB | keys, "s", tmp_path, clock=clock or ManualClock(), changelogs=settings
     )

@@ -13,7 +13,7 @@ from samzapy.serializers import serde_registry
 from samzapy.storage.engines import check_checkpoints, entry_serde_names, load_engines
 from samzapy.storage.local.directory import set_asides
 from samzapy.storage.local.marker import Marker
-from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory import MemoryCluster
 from samzapy.testing import open_store
 
 JOB = {
@@ -32,7 +32,7 @@ JOB = {
 def opened_as(tmp_path):
     """Opens the store with other keys of the job file, always on the same changelog and disk."""
     MemoryCluster.reset_all()
-    settings = SystemSettings("changelogs", "samzapy.system.memory.factory:MemorySystemFactory")
+    settings = SystemSettings("changelogs", "samzapy.system.memory:MemorySystemFactory")
     yield lambda **keys: open_store(
         {key: value for key, value in (JOB | keys).items() if value is not None}, "s", tmp_path, changelogs=settings
     )

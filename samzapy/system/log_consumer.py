@@ -1,4 +1,4 @@
-"""The consumer of an embedded log."""
+"""A consumer over a log that answers reads at once: the SQLite log, and the tables of a database."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, PositionVoid, UnknownStream
 
 #: The most bytes of keys and values in one poll; the batch that exceeds it is still returned.
-MOST_BYTES_A_POLL = 52_428_800
+MOST_BYTES_PER_POLL = 52_428_800
 
 
 class Fetch(NamedTuple):
-    """The result of reading one partition: the next offset to look at, and the records before it, if any."""
+    """The result of reading one partition: the next offset to read, and the records before it, if any."""
 
     position: int
     batch: RecordBatch | None
@@ -23,9 +23,6 @@ class Fetch(NamedTuple):
 
 class LogReader(ABC):
     """The log that a consumer reads."""
-
-    #: Whether a read of a stream that was created again returns records of the new one.
-    reads_by_name = False
 
     @abstractmethod
     def open(self, ssps: Iterable[SystemStreamPartition]) -> None:
@@ -37,7 +34,7 @@ class LogReader(ABC):
     ) -> dict[SystemStreamPartition, Fetch]:
         """Committed records from the positions on, at most `max_records` in all, earlier partitions first.
 
-        Every partition that was looked at has an entry; its position is moved past known holes. Does not wait. Raises
+        Every partition that was read has an entry; its position is moved past known holes. Does not wait. Raises
         OffsetOutOfRange, or UnknownStream if a stream was deleted.
         """
 
@@ -68,12 +65,10 @@ class LogConsumer(SystemConsumer):
         self._paused: set[SystemStreamPartition] = set()
         self._started = False
 
-    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
         if self._started:
             raise EnvironmentFailure(f"{ssp}: partitions are registered before start")
         self._positions[ssp] = offset
-
-    def identify(self, ssp: SystemStreamPartition, stream_id: str, epoch: int | None) -> None:
         if stream_id:
             self._ids[ssp.stream] = stream_id
 
@@ -119,15 +114,12 @@ class LogConsumer(SystemConsumer):
     def _read(self, reader: LogReader, max_records: int) -> tuple[list[RecordBatch], bool]:
         """The records that are there, and whether a position has passed a hole without any."""
         positions, paused = self._positions, self._paused
-        wanted = [(ssp, positions[ssp]) for ssp in self._order if ssp not in paused]
         # Also when all are paused: `wait` then waits for records after this read.
         try:
-            fetched = reader.read(wanted, max_records)
+            fetched = reader.read([(ssp, positions[ssp]) for ssp in self._order if ssp not in paused], max_records)
         except (UnknownStream, OffsetOutOfRange):
             self._check_ids(reader)
             raise
-        if reader.reads_by_name:
-            self._check_ids(reader)
         batches, passed = [], False
         for ssp, (position, batch) in fetched.items():
             if batch is not None:
@@ -147,9 +139,3 @@ class LogConsumer(SystemConsumer):
             now = reader.stream_id(stream)
             if now and now != before:
                 raise PositionVoid.made_anew(f"{self._system}.{stream}", before, now)
-
-
-def check_position(ssp: SystemStreamPartition, position: int, oldest: int, upcoming: int) -> None:
-    """Raise OffsetOutOfRange unless a reader can stand at `position`."""
-    if not oldest <= position <= upcoming:
-        raise OffsetOutOfRange(ssp, position, oldest, upcoming)

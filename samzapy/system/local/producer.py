@@ -1,0 +1,205 @@
+"""Writes the streams of a log: records wait in memory until a flush writes them together, in one SQLite transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import repeat
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingColumns, SystemProducer
+from samzapy.clock import Clock
+from samzapy.errors import (
+    EnvironmentFailure,
+    ProducerError,
+    RetriableError,
+    TransactionAborted,
+    TransactionIndeterminate,
+    UnknownStream,
+)
+from samzapy.system.local import streams
+from samzapy.system.local.cleaning import Cleaner, is_due
+from samzapy.system.local.database import Database, Log, OutcomeUnknown
+from samzapy.system.local.pending import Batches, Columns, PendingRecords
+from samzapy.system.local.schema import encode_header_column
+from samzapy.system.local.streams import ProducerIdentity, StreamEntry, find_stream, stream_of
+from samzapy.system.local.topic import Topic
+from samzapy.system.producer_calls import ProducerCalls
+
+#: A producer that holds more records writes them without a flush: its memory is bounded.
+MOST_PENDING_RECORDS = 10_000
+MOST_PENDING_BYTES = 16_777_216
+
+_INSERT = "INSERT INTO records (slot, position, timestamp, key, value, headers) VALUES (?, ?, ?, ?, ?, ?)"
+_UPCOMING = "SELECT upcoming FROM partitions WHERE slot = ?"
+_GROW = "UPDATE partitions SET upcoming = ?, dirty_records = dirty_records + ? WHERE slot = ?"
+_OPEN = "INSERT INTO open_ranges (slot, first, end, transactional_id) VALUES (?, ?, ?, ?)"
+
+
+class LogProducer(SystemProducer):
+    """Keeps the rules of `SystemProducer` over a log. Its streams are cleaned meanwhile, and once more at its end.
+
+    An error poisons it; in a transaction `abort` heals it, unless it was fenced or the outcome is unknown. Records
+    beyond `MOST_PENDING_RECORDS` are written at once; in a transaction an abort removes them, too.
+    A transaction's time-out counts from its first write, and `flush` waits as long as SQLite waits for its lock.
+    """
+
+    def __init__(self, log: Log, clock: Clock, transactional_id: str | None, timeout_ms: int) -> None:
+        self._log = log
+        self._clock = clock
+        self._database: Database | None = None
+        self._streams: dict[str, StreamEntry] = {}
+        self._pending = PendingRecords(log.system, self._topic, clock)
+        self._transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._calls = ProducerCalls(log.system, transactional_id)
+        self._owner: ProducerIdentity | None = None
+        self._last: dict[SystemStreamPartition, int] = {}
+        self._cleaner = Cleaner(log, clock)
+
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        with self._calls.guarded():
+            self._calls.must_take_records()
+            self._pending.add(columns)
+            if self._pending.records >= MOST_PENDING_RECORDS or self._pending.size >= MOST_PENDING_BYTES:
+                self._flush()
+
+    def flush(self, timeout_s: float = 60.0) -> None:
+        with self._calls.guarded():
+            self._flush()
+
+    def last_offset(self, stream: str, partition: int) -> int | None:
+        return self._last.get(SystemStreamPartition(self._log.system, stream, partition))
+
+    def close(self) -> None:
+        if self._calls.closed:
+            return
+        self._calls.closed = True
+        database = self._database
+        if database is None:
+            return
+        # Cleaning only helps the next reader: a producer that closes does not fail because of it.
+        with suppress(RetriableError, EnvironmentFailure):
+            for stream in {ssp.stream for ssp in self._last}:
+                entry = find_stream(database, stream)
+                for slot in entry.slots if entry else ():
+                    if entry and is_due(database, entry.topic, slot):
+                        self._cleaner.want(entry.topic, slot)
+        self._cleaner.close()
+        database.close()
+
+    def init_transactions(self) -> None:
+        with self._calls.guarded():
+            self._calls.must_be_new("init_transactions")
+            with _producing(), self._writing() as database:
+                self._owner = streams.take_over(database, str(self._transactional_id), self._timeout_ms)
+            self._calls.initialised = True
+
+    def begin(self) -> bool:
+        with self._calls.guarded():
+            self._calls.must_be_between_transactions()
+            self._calls.in_transaction = True
+        return False
+
+    def commit(self) -> None:
+        with self._calls.guarded(), self._deciding("commit"):
+            self._calls.must_be_in_transaction("commit")
+            self._write(self._pending.take(), streams.commit)
+            self._calls.in_transaction = False
+
+    def abort(self) -> None:
+        self._calls.heal()
+        with self._calls.guarded(), self._deciding("abort"):
+            self._calls.must_be_in_transaction("abort")
+            self._pending.take()
+            self._write({}, streams.abort)
+            self._calls.in_transaction = False
+
+    def _flush(self) -> None:
+        batches = self._pending.take()
+        if batches:
+            with _producing():
+                self._write(batches)
+
+    def _write(self, batches: Batches, end: Callable[[Database, ProducerIdentity], None] | None = None) -> None:
+        """Write the records, and `end` the transaction, at once."""
+        owner, last = self._owner, {}
+        with self._writing() as database:
+            if owner is not None and batches:
+                streams.note_write(database, owner, self._clock.wall_ms())
+            for ssp, columns in batches.items():
+                last[ssp] = self._insert(database, ssp, columns)
+            if owner is not None and end is not None:
+                end(database, owner)
+        self._last.update(last)
+        for ssp, columns in batches.items():
+            entry = self._streams[ssp.stream]
+            self._cleaner.note(entry.topic, entry.slot(ssp), len(columns))
+
+    @contextmanager
+    def _writing(self) -> Iterator[Database]:
+        if self._database is None:
+            self._database = self._log.open(create=True)
+            assert self._database is not None
+        database = self._database
+        streams.end_overdue(database, self._clock.wall_ms())
+        with database.write():
+            if self._owner is not None:
+                streams.check_owner(database, self._owner)
+            yield database
+
+    def _insert(self, database: Database, ssp: SystemStreamPartition, columns: Columns) -> int:
+        """Append to a partition, as a part of the open transaction if there is an owner; returns the last offset."""
+        slot = self._entry(ssp.stream).slot(ssp)
+        row = database.execute(_UPCOMING, (slot,)).fetchone()
+        if row is None:
+            # The stream was deleted, and perhaps created again.
+            entry = stream_of(database, ssp.stream)
+            if entry is None:
+                raise UnknownStream(ssp.system, ssp.stream, self._log.where)
+            self._streams[ssp.stream], slot = entry, entry.slot(ssp)
+            row = database.execute(_UPCOMING, (slot,)).fetchone()
+        first, end = row[0], row[0] + len(columns)
+        database.executemany(_INSERT, _rows(slot, first, end, columns))
+        database.execute(_GROW, (end, len(columns), slot))
+        if self._owner is not None:
+            database.execute(_OPEN, (slot, first, end, self._owner.transactional_id))
+        return int(end - 1)
+
+    def _topic(self, stream: str) -> Topic:
+        return self._entry(stream).topic
+
+    def _entry(self, stream: str) -> StreamEntry:
+        """The stream as of its first record. Raises UnknownStream."""
+        entry = self._streams.get(stream)
+        if entry is None:
+            database = self._database = self._database or self._log.open(create=False)
+            entry = None if database is None else find_stream(database, stream)
+            if entry is None:
+                raise UnknownStream(self._log.system, stream, self._log.where)
+            self._streams[stream] = entry
+        return entry
+
+    @contextmanager
+    def _deciding(self, call: str) -> Iterator[None]:
+        try:
+            yield
+        except RetriableError as cause:
+            raise TransactionAborted(f"{call} of '{self._transactional_id}': {cause}") from cause
+        except OutcomeUnknown as cause:
+            raise TransactionIndeterminate(f"{call} of '{self._transactional_id}': {cause}") from cause
+
+
+def _rows(slot: int, first: int, end: int, columns: Columns) -> Iterator[tuple[object, ...]]:
+    headers: Iterator[bytes | None] = repeat(None)
+    if any(columns.headers):
+        headers = encode_header_column(columns.headers)
+    return zip(repeat(slot), range(first, end), columns.timestamps, columns.keys, columns.values, headers, strict=False)
+
+
+@contextmanager
+def _producing() -> Iterator[None]:
+    try:
+        yield
+    except (RetriableError, OutcomeUnknown) as cause:
+        raise ProducerError(str(cause)) from cause

@@ -1,0 +1,205 @@
+"""The streams and transactions of a log. Functions run inside the caller's read or write, unless they say otherwise."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+from uuid import uuid4
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import StreamSpec
+from samzapy.errors import ProducerFenced, UnknownPartition, UnknownStream
+from samzapy.system.local.database import Database
+from samzapy.system.local.topic import Topic, grown, topic
+
+
+class StreamEntry(NamedTuple):
+    """A stream and the slots of its partitions, by number."""
+
+    topic: Topic
+    slots: tuple[int, ...]
+
+    def slot(self, ssp: SystemStreamPartition) -> int:
+        """The partition's slot. Raises UnknownPartition."""
+        if not 0 <= ssp.partition < len(self.slots):
+            raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, len(self.slots))
+        return self.slots[ssp.partition]
+
+
+def create_stream(database: Database, spec: StreamSpec) -> bool:
+    """Create a stream, in a write of its own; False if there is one of the name. Raises ConfigError for a bad spec."""
+    new = topic(spec, str(uuid4()))
+    with database.write():
+        if database.execute("SELECT 1 FROM streams WHERE name = ?", (spec.stream,)).fetchone():
+            return False
+        row = database.execute(
+            "INSERT INTO streams (name, stream_id, partitions, config) VALUES (?, ?, ?, ?)",
+            (new.name, new.stream_id, new.partitions, json.dumps(dict(spec.config))),
+        ).lastrowid
+        numbers = ((row, number) for number in range(new.partitions))
+        database.executemany("INSERT INTO partitions (stream, number) VALUES (?, ?)", numbers)
+    return True
+
+
+def find_stream(database: Database, stream: str) -> StreamEntry | None:
+    """The stream, by a read of its own; None if there is none."""
+    with database.read():
+        return stream_of(database, stream)
+
+
+def stream_of(database: Database, stream: str) -> StreamEntry | None:
+    """The stream; None if there is none."""
+    row = database.execute("SELECT id, stream_id, partitions, config FROM streams WHERE name = ?", (stream,)).fetchone()
+    if row is None:
+        return None
+    number, stream_id, partitions, config = row
+    slots = database.execute("SELECT slot FROM partitions WHERE stream = ? ORDER BY number", (number,)).fetchall()
+    return StreamEntry(topic(StreamSpec(stream, partitions, json.loads(config)), stream_id), tuple(s for (s,) in slots))
+
+
+def grow_stream(database: Database, entry: StreamEntry, partitions: int) -> None:
+    """Add the partitions that it lacks, in a write of its own. Raises ConfigError if it has more."""
+    new = grown(entry.topic, partitions)
+    with database.write():
+        (row,) = database.execute("SELECT id FROM streams WHERE stream_id = ?", (new.stream_id,)).fetchone()
+        database.execute("UPDATE streams SET partitions = ? WHERE id = ?", (partitions, row))
+        numbers = ((row, number) for number in range(len(entry.slots), partitions))
+        database.executemany("INSERT INTO partitions (stream, number) VALUES (?, ?)", numbers)
+
+
+def stream_names(database: Database) -> list[str]:
+    """All names, sorted."""
+    with database.read():
+        return [name for (name,) in database.execute("SELECT name FROM streams ORDER BY name").fetchall()]
+
+
+def delete_stream(database: Database, system: str, stream: str) -> None:
+    """Delete a stream with everything in it, in a write of its own. Raises UnknownStream."""
+    with database.write():
+        row = database.execute("SELECT id FROM streams WHERE name = ?", (stream,)).fetchone()
+        if row is None:
+            raise UnknownStream(system, stream)
+        slots = database.execute("SELECT slot FROM partitions WHERE stream = ?", row).fetchall()
+        for table in ("records", "open_ranges", "cleanings", "partitions"):
+            database.executemany(f"DELETE FROM {table} WHERE slot = ?", slots)  # noqa: S608 (our own names)
+        database.execute("DELETE FROM streams WHERE id = ?", row)
+
+
+_BOUNDS = (
+    "SELECT oldest, upcoming, coalesce((SELECT min(first) FROM open_ranges WHERE slot = :slot), upcoming) "
+    "FROM partitions WHERE slot = :slot"
+)
+_FIRST_NOT_OLDER = "SELECT position FROM records WHERE slot = :slot AND timestamp >= :time ORDER BY position LIMIT 1"
+
+
+class Bounds(NamedTuple):
+    """The ends of a partition; below `stable` every record is decided."""
+
+    oldest: int
+    upcoming: int
+    stable: int
+
+
+def bounds(database: Database, slot: int) -> Bounds | None:
+    """The bounds now; None if the stream is deleted."""
+    row = database.execute(_BOUNDS, {"slot": slot}).fetchone()
+    return None if row is None else Bounds(*row)
+
+
+def first_not_older(database: Database, slot: int, time_ms: int) -> int | None:
+    """The first offset with a record that is not older than `time_ms`; None if there is none."""
+    row = database.execute(_FIRST_NOT_OLDER, {"slot": slot, "time": time_ms}).fetchone()
+    return None if row is None else int(row[0])
+
+
+def truncate(database: Database, slot: int, before: int) -> int:
+    """Drop everything below `before`; returns the number of dropped records."""
+    database.execute("UPDATE partitions SET oldest = ? WHERE slot = ?", (before, slot))
+    return database.execute("DELETE FROM records WHERE slot = ? AND position < ?", (slot, before)).rowcount
+
+
+# Transactions
+
+_OVERDUE = "SELECT transactional_id FROM producers WHERE deadline_ms <= ?"
+_MARKERS = "UPDATE partitions SET upcoming = upcoming + 1 WHERE slot IN (SELECT slot FROM open_ranges WHERE transactional_id = ?)"
+
+
+class ProducerIdentity(NamedTuple):
+    """The owner of transactions: the id stays the same, the epoch grows with every take-over."""
+
+    transactional_id: str
+    epoch: int
+    timeout_ms: int
+
+
+def take_over(database: Database, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
+    """Abort the open transaction of the id and start a new epoch."""
+    _abort(database, transactional_id)
+    database.execute(
+        "INSERT INTO producers (transactional_id, epoch) VALUES (?, 1) "
+        "ON CONFLICT (transactional_id) DO UPDATE SET epoch = epoch + 1, deadline_ms = NULL",
+        (transactional_id,),
+    )
+    (epoch,) = database.execute(
+        "SELECT epoch FROM producers WHERE transactional_id = ?", (transactional_id,)
+    ).fetchone()
+    return ProducerIdentity(transactional_id, epoch, timeout_ms)
+
+
+def check_owner(database: Database, owner: ProducerIdentity) -> None:
+    """Raise ProducerFenced unless the owner's epoch is the current one."""
+    row = database.execute(
+        "SELECT epoch FROM producers WHERE transactional_id = ?", (owner.transactional_id,)
+    ).fetchone()
+    if row is None or row[0] != owner.epoch:
+        now = "unknown" if row is None else row[0]
+        raise ProducerFenced(
+            f"producer '{owner.transactional_id}' of epoch {owner.epoch} was fenced: the epoch is {now}"
+        )
+
+
+def note_write(database: Database, owner: ProducerIdentity, now_ms: int) -> None:
+    """Start the time-out of the owner's transaction, if this is its first write."""
+    database.execute(
+        "UPDATE producers SET deadline_ms = ? WHERE transactional_id = ? AND deadline_ms IS NULL",
+        (now_ms + owner.timeout_ms, owner.transactional_id),
+    )
+
+
+def commit(database: Database, owner: ProducerIdentity) -> None:
+    """Make the transaction's records visible."""
+    _close(database, owner.transactional_id)
+
+
+def abort(database: Database, owner: ProducerIdentity) -> None:
+    """Remove the transaction's records; their offsets stay holes."""
+    _abort(database, owner.transactional_id)
+
+
+def end_overdue(database: Database, now_ms: int) -> None:
+    """Abort the transactions that are past their time-out and fence their producers, as Kafka's coordinator does.
+
+    Makes a separate write, or only a read if there is none.
+    """
+    with database.read():
+        if not database.execute(_OVERDUE, (now_ms,)).fetchone():
+            return
+    with database.write():
+        for (name,) in database.execute(_OVERDUE, (now_ms,)).fetchall():
+            _abort(database, name)
+            database.execute("UPDATE producers SET epoch = epoch + 1 WHERE transactional_id = ?", (name,))
+
+
+def _abort(database: Database, transactional_id: str) -> None:
+    ranges = database.execute(
+        "SELECT slot, first, end FROM open_ranges WHERE transactional_id = ?", (transactional_id,)
+    ).fetchall()
+    database.executemany("DELETE FROM records WHERE slot = ? AND position >= ? AND position < ?", ranges)
+    _close(database, transactional_id)
+
+
+def _close(database: Database, transactional_id: str) -> None:
+    # As in Kafka, the end of a transaction takes an offset in each of its partitions.
+    database.execute(_MARKERS, (transactional_id,))
+    database.execute("DELETE FROM open_ranges WHERE transactional_id = ?", (transactional_id,))
+    database.execute("UPDATE producers SET deadline_ms = NULL WHERE transactional_id = ?", (transactional_id,))
